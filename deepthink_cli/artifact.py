@@ -1,0 +1,187 @@
+"""The memory file's header: read, checked and hashed without torch (DESIGN 4.3).
+
+A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors'
+bytes (https://github.com/huggingface/safetensors#format).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.origin import ADAPTER_METADATA, Metadata, canonical_json, parse_metadata
+
+KEY = "deepthink"
+MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
+_NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)")
+_BYTES = {"F32": 4}
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor as the header lists it: dtype, shape and the place of its bytes after the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an artifact says of itself; `start` is where the tensors' bytes begin."""
+
+    path: str
+    metadata: Metadata
+    tensors: dict[str, TensorEntry]
+    start: int
+    size: int
+
+    @property
+    def layers(self) -> int:
+        """Number of layers with keys and values."""
+        return len(self.tensors) // (2 * len(self.metadata.kept))
+
+
+def tensor_name(iteration: int, layer: int, part: str) -> str:
+    """`iteration.{t}.layer.{l}.keys` or `.values`."""
+    return f"iteration.{iteration}.layer.{layer}.{part}"
+
+
+def read_header(path: str | Path) -> Header:
+    """Read and check the header of a memory file, without its tensors and without torch.
+
+    Raises InputError where the file is missing, is not a deepthink memory, or its tensors are not
+    exactly those that the metadata promise.
+    """
+    source = Path(path)
+    if not source.exists():
+        raise InputError(f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}")
+    if not source.is_file():
+        raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
+    try:
+        raw, start, size = _raw_header(source)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    metadata = raw.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or list(metadata) != [KEY] or not isinstance(metadata[KEY], str):
+        raise _foreign(path, "a safetensors file without deepthink metadata")
+    parsed = parse_metadata(metadata[KEY], str(path))
+    header = Header(str(path), parsed, _entries(raw, path), start, size)
+    _check_layout(header)
+    return header
+
+
+def digest(header: Header) -> str:
+    """SHA-256 over names, dtypes, shapes, bytes and metadata, as `metadata.sha256` should be."""
+    with open(header.path, "rb") as file:
+
+        def tensor_bytes(name: str) -> bytes:
+            entry = header.tensors[name]
+            file.seek(header.start + entry.begin)
+            return file.read(entry.end - entry.begin)
+
+        described = {name: (entry.dtype, entry.shape) for name, entry in header.tensors.items()}
+        return content_digest(header.metadata, described, tensor_bytes)
+
+
+def content_digest(metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Any) -> str:
+    """The digest of metadata (its own field apart) and tensors {name: (dtype, shape)}; `read(name)` gives bytes."""
+    total = hashlib.sha256(metadata_json(replace(metadata, sha256="")).encode())
+    for name in sorted(tensors):
+        dtype, shape = tensors[name]
+        total.update(canonical_json([name, dtype, list(shape)]).encode())
+        total.update(read(name))
+    return total.hexdigest()
+
+
+def verify(header: Header) -> None:
+    """Raise InputError unless the file's bytes are those that were written."""
+    if digest(header) != header.metadata.sha256:
+        raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
+
+
+def metadata_json(metadata: Metadata) -> str:
+    """The metadata as the artifact holds them: canonical JSON."""
+    return canonical_json(ADAPTER_METADATA.dump_python(metadata, mode="json"))
+
+
+def summary(header: Header) -> dict[str, Any]:
+    """The metadata and sizes as one JSON-ready object, token ids left out."""
+    fields = ADAPTER_METADATA.dump_python(header.metadata, mode="json")
+    fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
+    keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
+    return {"file": header.path, "bytes": header.size, "layers": header.layers,
+            "shape": {"keys": list(keys), "values": list(values)}, **fields}  # fmt: skip
+
+
+def _raw_header(source: Path) -> tuple[dict[str, Any], int, int]:
+    size = os.path.getsize(source)
+    with open(source, "rb") as file:
+        prefix = file.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+        if not 2 <= length <= min(MAX_HEADER, size - 8):
+            raise _foreign(source, "not a safetensors file")
+        text = file.read(length)
+    try:
+        raw = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(source, "not a safetensors file") from error
+    if not isinstance(raw, dict):
+        raise _foreign(source, "not a safetensors file")
+    return raw, 8 + length, size
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _foreign(path: object, found: str) -> InputError:
+    return InputError(f"{path}: not a deepthink memory ({found}); name a file written by deepthink think")
+
+
+def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
+    entries = {}
+    for name, entry in raw.items():
+        try:
+            begin, end = map(int, entry["data_offsets"])
+            shape = tuple(int(size) for size in entry["shape"])
+            entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
+    return entries
+
+
+def _check_layout(header: Header) -> None:
+    """The tensors are those of the kept iterations, each (kv_heads, L, head_dim), with no byte over or missing."""
+    kept, length = header.metadata.kept, len(header.metadata.demonstrations.token_ids)
+    layers = {int(match[2]) for name in header.tensors if (match := _NAME.fullmatch(name))}
+    expected = {
+        tensor_name(t, layer, part) for t in kept for layer in range(len(layers)) for part in ("keys", "values")
+    }
+    if not kept or not expected or set(header.tensors) != expected:
+        raise InputError(f"{header.path}: damaged: its tensors are not those of iterations {kept}")
+    place = 0
+    for name, entry in sorted(header.tensors.items(), key=lambda item: item[1].begin):
+        width = _BYTES.get(entry.dtype)
+        shape = entry.shape
+        if width is None or len(shape) != 3 or shape[1] != length or min(shape) < 1:
+            raise InputError(
+                f"{header.path}: damaged: {name} is {entry.dtype} {list(shape)}, not F32 (heads, {length}, size)"
+            )
+        if entry.begin != place or entry.end - entry.begin != width * math.prod(shape):
+            raise InputError(f"{header.path}: damaged: the bytes of {name} are not where they should be")
+        place = entry.end
+    if header.start + place != header.size:
+        raise InputError(f"{header.path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")

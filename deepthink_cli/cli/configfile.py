@@ -1,0 +1,52 @@
+"""Option values from a file, below flags and environment variables in precedence."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from deepthink_cli.errors import InputError
+
+
+def apply_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the file's values the defaults of the command that is being parsed."""
+    if path is None:
+        return None
+    values = _read(path)
+    known = {str(parameter.name): parameter for parameter in context.command.params}
+    defaults = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in known or name == "config":
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"this command takes {', '.join(sorted(known))}"
+            raise InputError(f"--config {path}: unknown option {key!r}; {hint}")
+        defaults[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+    context.default_map = {**(context.default_map or {}), **defaults}
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(f"--config {path}: no such file")
+    try:
+        if path.suffix == ".toml":
+            values: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        elif path.suffix in (".yaml", ".yml"):
+            import yaml
+
+            try:
+                values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            except yaml.YAMLError as error:
+                raise ValueError(" ".join(str(error).split())) from error
+        else:
+            raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")
+    except ValueError as error:
+        raise InputError(f"--config {path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"--config {path}: must hold option names with values")
+    return values

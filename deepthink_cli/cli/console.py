@@ -1,0 +1,72 @@
+"""What people see: notes and progress on stderr, reports on stdout; data never passes through Rich."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDTH = 120  # of reports that go to a file or a pipe
+
+
+def note(message: str, quiet: bool = False) -> None:
+    """Say something to a person, on stderr."""
+    if not quiet:
+        sys.stderr.write(message + "\n")
+        sys.stderr.flush()
+
+
+def write_json(value: Any) -> None:
+    """Print one JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def report(*parts: str | Table) -> None:
+    """Print a report for people on stdout: lines as they are, tables laid out."""
+    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False,
+                      width=None if sys.stdout.isatty() else WIDTH)  # fmt: skip
+    for part in parts:
+        if isinstance(part, str):
+            sys.stdout.write(part + "\n")
+        else:
+            console.print(part)
+    sys.stdout.flush()
+
+
+def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:
+    """A plain table; the first column is to the left, the others to the right."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        made.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def progress(quiet: bool, *columns: str) -> Progress:
+    """A progress bar on stderr; `columns` are field names of the task, shown as they change."""
+    shown = [TextColumn("{task.fields[" + column + "]}", markup=False) for column in columns]
+    console = Console(stderr=True, highlight=False)
+    return Progress(SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
+                    TextColumn("{task.completed}/{task.total}"), *shown, TimeElapsedColumn(),
+                    console=console, disable=quiet or not console.is_terminal, transient=True)  # fmt: skip
+
+
+def bar(share: float, low: float, high: float, width: int = 20) -> str:
+    """A bar for `share` on a scale from `low` to `high`."""
+    filled = round(width * (share - low) / (high - low)) if high > low else width
+    return "█" * filled + "·" * (width - filled)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    if count < 1024:
+        return f"{count} B"
+    power = min(4, (count.bit_length() - 1) // 10)
+    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"

@@ -1,0 +1,56 @@
+"""`deepthink demo`: the whole story on the built-in model, with the commands a user would type."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import note
+from deepthink_cli.errors import DeepThinkError, ExitCode
+
+SHOWN = 4  # inputs that the predict step labels
+
+
+def demo(quiet: options.Quiet = False, debug: options.Debug = False) -> None:
+    """The whole story in seconds, offline: think, inspect, predict and eval on the built-in model."""
+    data = _examples()
+    demos, labelled = data / "demos.jsonl", data / "labelled.jsonl"
+    with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
+        memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
+        rows = [json.loads(line) for line in labelled.read_text(encoding="utf-8").splitlines()]
+        unlabelled = [{"review": row["review"]} for row in rows[:: len(rows) // SHOWN][:SHOWN]]
+        few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
+        common = ["-q"] if quiet else []
+        _step("1. Think: read the solved examples 15 times and store what the model remembers.",
+              ["think", str(demos), "-T", "15", "--keep", "all", "-o", str(memory), *common])  # fmt: skip
+        _step("2. Inspect: what is in the memory.", ["inspect", str(memory)])
+        _step("3. Predict: label new inputs from it.", ["predict", str(memory), str(few), *common])
+        _step("4. Eval: how right it is at every T; T = 1 is plain in-context learning.",
+              ["eval", str(memory), str(labelled), *common])  # fmt: skip
+    note('\nNow with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:')
+    note("  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors")
+    note("  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")
+    note("  deepthink eval mem.safetensors labelled.jsonl")
+
+
+def _step(title: str, arguments: list[str]) -> None:
+    from deepthink_cli.cli.main import run
+
+    sys.stdout.flush()
+    note(f"\n{title}\n$ deepthink {shlex.join(arguments)}")
+    code = run(arguments)
+    if code != ExitCode.DONE:
+        raise DeepThinkError(f"the demo stopped: deepthink {arguments[0]} ended with {code}")
+
+
+def _examples() -> Path:
+    """The demo's data: inside an installed package, or in the examples of a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "demo_data", package.parent / "examples" / "reviews"):
+        if (folder / "demos.jsonl").is_file():
+            return folder
+    raise DeepThinkError("the demo's data are missing from this installation; install deepthink-cli again")

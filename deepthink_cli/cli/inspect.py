@@ -1,0 +1,96 @@
+"""`deepthink inspect`: what a memory is, from its header alone; torch is never imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import bar, report, size, table, write_json
+from deepthink_cli.cli.predict import MemoryFile
+
+if TYPE_CHECKING:
+    from deepthink_cli.artifact import Header
+    from deepthink_cli.origin import Metadata
+
+Verify = Annotated[
+    bool, typer.Option("--verify", rich_help_panel=options.OUTPUT, help="Read every byte and compare with the digest.")
+]
+
+
+def inspect(
+    memory: MemoryFile,
+    verify: Verify = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """What made a memory, how it drifted, its sizes, labels, template and demonstrations."""
+    from deepthink_cli import artifact
+
+    header = artifact.read_header(Path(memory))
+    if verify:
+        artifact.verify(header)
+    if json:
+        write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
+        return
+    report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata))
+    if verify:
+        report("", f"digest verified: {header.metadata.sha256}")
+
+
+def _facts(header: Header) -> list[str]:
+    metadata = header.metadata
+    model = metadata.model
+    keys, values = (
+        header.tensors[f"iteration.{metadata.kept[-1]}.layer.0.{part}"].shape for part in ("keys", "values")
+    )
+    shape = f"{header.layers} layers of keys {_by(keys)} and values {_by(values)} (kv_heads x L x head_dim)"
+    kept = ", ".join(map(str, metadata.kept))
+    revision = f" at {model.revision}" if model.revision else ""
+    quantized = f", {model.quantize}" if model.quantize else ""
+    return [
+        f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
+        f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
+        f"method    T = {metadata.iterations}, eta {metadata.eta}, momentum {metadata.momentum}, {metadata.positions} positions",
+        f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
+        f"labels    {', '.join(metadata.labels) or 'with every input'}",
+        f"template  {metadata.template.pattern!r}, separator {metadata.template.separator!r}",
+        f"versions  {', '.join(f'{name} {number}' for name, number in metadata.versions.items())}",
+    ]
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _drift(metadata: Metadata) -> list[Any]:
+    """Relative change of keys and values by iteration (mean over the layers) and, for the last, by layer."""
+    if not metadata.drift:
+        return ["one reading: the memory is plain in-context learning's, nothing drifted"]
+    changes = metadata.drift
+    most = max(drift.mean_keys + drift.mean_values for drift in changes.values())
+    by_iteration = [
+        [t, f"{drift.mean_keys:.3%}", f"{drift.mean_values:.3%}", bar(drift.mean_keys + drift.mean_values, 0, most)]
+        for t, drift in changes.items()
+    ]
+    last = list(changes)[-1]
+    pairs = zip(changes[last].keys, changes[last].values, strict=True)
+    by_layer = [[str(layer), f"{keys:.3%}", f"{values:.3%}"] for layer, (keys, values) in enumerate(pairs)]
+    return [
+        table("drift at T", "keys", "values", "", rows=by_iteration),
+        "",
+        table(f"layer, T = {last}", "keys", "values", rows=by_layer),
+    ]
+
+
+def _demonstrations(metadata: Metadata) -> list[str]:
+    stored = metadata.demonstrations
+    lines = [f"{metadata.shots} demonstrations, {len(stored.token_ids)} tokens:"]
+    for number, (text, label) in enumerate(zip(stored.texts, stored.labels, strict=True), start=1):
+        shown = text if isinstance(text, str) else " | ".join(text.values())
+        line = " ".join(shown.split())
+        lines.append(f"{number:>4}  {line if len(line) <= 80 else line[:77] + '...'}  ->  {label}")
+    return lines

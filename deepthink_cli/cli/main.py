@@ -1,0 +1,98 @@
+"""The program: its commands, and how every failure becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, Exit, TyperException
+
+from deepthink_cli.cli.demo import demo
+from deepthink_cli.cli.doctor import doctor
+from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.inspect import inspect
+from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.think import think
+from deepthink_cli.errors import DeepThinkError, ExitCode
+
+app = typer.Typer(
+    name="deepthink",
+    help="Deep-Thinking: a frozen language model reads a few solved examples several times, remembers them in a file, and labels any number of inputs from it.",
+    epilog="Start here: deepthink demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"deepthink {version('deepthink-cli')}\n")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
+app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")(predict)
+app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
+app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
+app.command(epilog="Example: deepthink doctor --json")(doctor)
+app.command(epilog="Example: deepthink demo")(demo)
+
+
+def main() -> None:
+    """Run the program and exit with its code (DESIGN 4.1)."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; errors are written to stderr, one line each."""
+    try:
+        code = app(arguments, prog_name="deepthink", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or ExitCode.DONE)
+    except DeepThinkError as error:
+        return _fail(error.exit_code, *error.messages)
+    except Exit as stop:
+        return stop.exit_code
+    except TyperException as error:
+        return _fail(ExitCode.USAGE, " ".join(error.format_message().split()))
+    except (KeyboardInterrupt, Abort):
+        return _fail(ExitCode.INTERRUPTED, "interrupted; nothing was half-written")
+    except BrokenPipeError:
+        # The reader has gone: nothing more can be said, and Python must not try to at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.ERROR)
+    except Exception as error:
+        return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
+
+
+def _fail(code: ExitCode, *messages: str) -> int:
+    for message in messages:
+        # A line break in a file name or a value must not look like another message.
+        sys.stderr.write(f"deepthink: {message}".replace("\r", "\\r").replace("\n", "\\n") + "\n")
+    return int(code)
+
+
+def _bug(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    hint = (
+        "please report it with the output of: deepthink doctor" if debug else "run again with --debug for the traceback"
+    )
+    return _fail(ExitCode.BUG, f"a bug in deepthink: {type(error).__name__}: {error} ({where}); {hint}")

@@ -1,0 +1,165 @@
+"""`deepthink predict`: label inputs from a memory."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import note, progress
+from deepthink_cli.cli.values import model_options
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.artifact import Header
+    from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.prediction import Prediction
+
+MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
+Inputs = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUTS",
+        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. A row may carry its own candidates: [...].",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the rows go. Default: stdout."
+    ),
+]
+
+
+def predict(
+    memory: MemoryFile,
+    inputs: Inputs,
+    output: Output = None,
+    iteration: options.IterationChoice = "last",
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = options.DtypeName.auto,
+    device: options.Device = "auto",
+    device_map: options.DeviceMap = None,
+    quantize: options.Quantize = None,
+    offline: options.Offline = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """Label inputs from a memory: one JSON line for each, in order.
+
+    The model, the template and the labels come from the memory.
+    """
+    from deepthink_cli.atomic import check_output
+    from deepthink_cli.cli.recall import chosen_iterations, memory_options, open_its_model, open_memory
+
+    if output is not None and str(output) == "-":
+        output = None
+    problems = Problems()
+    with problems.collected():
+        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+    with problems.collected():
+        if output is not None:
+            check_output(output)
+    header = None
+    with problems.collected():
+        header = open_memory(memory)
+        iterations = chosen_iterations(header, iteration)
+    count = check_inputs(header, inputs, problems) if header is not None else None
+    problems.raise_any()
+    assert header is not None
+    blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
+    with _writing(output) as out:
+        written = 0
+        for prediction in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
+            row = output_row(written // len(iterations), prediction, several=len(iterations) > 1)
+            out.write(jsonlib.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            if output is None:
+                out.flush()
+            written += 1
+    if output is not None:
+        note(f"wrote {output} ({written} rows)", quiet)
+
+
+def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool = False) -> int | None:
+    """Check every row of a file, in constant memory, before any model is loaded; returns their number.
+
+    Standard input can be read only once: its rows are checked as they are scored, and None is returned.
+    """
+    from deepthink_cli.examples import read_queries
+    from deepthink_cli.rows import STDIN
+
+    if inputs == STDIN:
+        return None
+    count = 0
+    with problems.collected():
+        for _ in read_queries(inputs, header.metadata.template, header.metadata.labels, labelled, problems):
+            count += 1
+    return count
+
+
+def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, Any]:
+    """One row of output (DESIGN 4.4)."""
+    row: dict[str, Any] = {"index": index}
+    if several:
+        row["iteration"] = prediction.iteration
+    return {
+        **row,
+        "label": prediction.label,
+        "probability": prediction.probability,
+        "scores": prediction.scores,
+        "input": dict(prediction.query.fields or {}),
+    }
+
+
+def _predictions(
+    header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
+    quiet: bool, verbose: bool,
+) -> Iterator[Prediction]:  # fmt: skip
+    from deepthink_cli.examples import read_queries
+    from deepthink_cli.model import load_model
+    from deepthink_cli.prediction import CHUNK
+    from deepthink_cli.prediction import predict as predictions
+    from deepthink_cli.store import check_fit, read_memories
+
+    memories = read_memories(header, iterations)
+    model = load_model(blueprint)
+    check_fit(header.metadata.origin(), model.identity, header.path)
+    if verbose:
+        note(
+            f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}; memory of {memories[0].length} tokens"
+        )
+    queries = read_queries(inputs, header.metadata.template, header.metadata.labels)
+    # At a terminal every line is answered at once; otherwise inputs go through the model together.
+    chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
+    with progress(quiet or sys.stdout.isatty()) as shown:
+        task = shown.add_task("predicting", total=count)
+        for number, prediction in enumerate(predictions(model, memories, queries, chunk)):
+            yield prediction
+            if (number + 1) % len(memories) == 0:
+                shown.advance(task)
+
+
+@contextmanager
+def _writing(output: Path | None) -> Iterator[TextIO]:
+    from deepthink_cli.atomic import writing
+
+    if output is None:
+        try:
+            yield sys.stdout
+        except (BrokenPipeError, InputError):
+            raise
+        except OSError as error:
+            raise DeepThinkError(f"standard output: cannot be written: {error.strerror}") from error
+        return
+    with writing(output) as file:
+        yield file

@@ -1,0 +1,63 @@
+"""A memory and the model that made it, brought together for `predict` and `eval`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepthink_cli.artifact import Header, read_header, verify
+from deepthink_cli.cli.console import note
+from deepthink_cli.config import ModelOptions
+from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from deepthink_cli.blueprint import Blueprint
+
+
+def chosen_iterations(header: Header, choice: str) -> Sequence[int]:
+    """The kept iterations that `--iteration` names."""
+    kept = header.metadata.kept
+    if choice == "all":
+        return kept
+    if choice == "last":
+        return kept[-1:]
+    if not choice.isdecimal() or int(choice) not in kept:
+        names = ", ".join(map(str, kept))
+        raise InputError(
+            f"--iteration {choice}: {header.path} keeps {names}; name one of them, last or all, or think again with --keep"
+        )
+    return [int(choice)]
+
+
+def memory_options(header: Header, typed: ModelOptions, model: str | None) -> ModelOptions:
+    """The typed model options, with what was left open taken from the memory."""
+    made_by = header.metadata.model
+    same_model = model is None or model == made_by.id
+    return typed.model_copy(
+        update={
+            "model": model or made_by.id,
+            "revision": typed.revision or (made_by.revision if same_model else None),
+            "dtype": made_by.dtype if typed.dtype == "auto" else typed.dtype,
+            "quantize": typed.quantize or made_by.quantize,
+        }
+    )
+
+
+def open_memory(path: Path) -> Header:
+    """Read a memory's header and check every byte behind it."""
+    header = read_header(path)
+    verify(header)
+    return header
+
+
+def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:
+    """Find the memory's model, without its weights; raises InputError where it is another model."""
+    from deepthink_cli.blueprint import needs_download, open_model
+    from deepthink_cli.store import check_fit
+
+    if needs_download(options):
+        note(f"downloading {options.model} from the hub", quiet)
+    blueprint = open_model(options)
+    check_fit(header.metadata.origin(), blueprint.identity, header.path)
+    return blueprint

@@ -1,0 +1,209 @@
+"""`deepthink think`: read demonstrations T times and store the memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import note, progress, size, write_json
+from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
+from deepthink_cli.config import MethodOptions, ModelOptions
+from deepthink_cli.errors import Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.examples import DemonstrationSet
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.model import LanguageModel
+    from deepthink_cli.origin import Demonstrations
+
+Demos = Annotated[
+    str,
+    typer.Argument(
+        metavar="DEMOS", help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin."
+    ),
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the memory goes.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", rich_help_panel=options.OUTPUT, help="Print the plan; load no weights, write nothing."),
+]
+
+
+def think(
+    demos: Demos,
+    output: Output = Path("memory.safetensors"),
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = options.DtypeName.auto,
+    device: options.Device = "auto",
+    device_map: options.DeviceMap = None,
+    quantize: options.Quantize = None,
+    offline: options.Offline = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    iterations: options.Iterations = 5,
+    eta: options.Eta = 0.01,
+    momentum: options.Momentum = 0.0,
+    positions: options.Positions = options.PositionsName.continued,
+    keep: options.Keep = "last",
+    template: options.TemplateText = None,
+    label_field: options.LabelField = None,
+    labels: options.Labels = None,
+    separator: options.Separator = r"\n\n",
+    dry_run: DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """Read solved examples T times and store what the model remembers of them as a file."""
+    from deepthink_cli.atomic import check_output
+    from deepthink_cli.examples import read_demonstrations
+
+    problems = Problems()
+    with problems.collected():
+        check_output(output)
+    with problems.collected():
+        chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+    with problems.collected():
+        method = MethodOptions.checked(
+            iterations=iterations, eta=eta, momentum=momentum, positions=positions.value, keep=keep
+        )
+        kept = method.kept
+    with problems.collected():
+        given = read_demonstrations(demos, pattern(template), label_field, label_list(labels), unescaped(separator))
+    problems.raise_any()
+
+    blueprint, demonstrations = _prepare(chosen, method, given, quiet or json)
+    if dry_run:
+        _show_plan(_plan(blueprint, demonstrations, method, output), json)
+        return
+    _think(blueprint, demonstrations, method, kept, output, json, quiet, verbose)
+
+
+def _prepare(
+    chosen: ModelOptions, method: MethodOptions, given: DemonstrationSet, quiet: bool
+) -> tuple[Blueprint, Demonstrations]:
+    """Everything that can be checked before the weights are loaded."""
+    from deepthink_cli.blueprint import needs_download, open_model
+    from deepthink_cli.limits import check_demonstrations
+    from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations, tokenize_queries
+
+    if needs_download(chosen):
+        note(f"downloading {chosen.model} from the hub", quiet)
+    blueprint = open_model(chosen)
+    demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
+    lengths = lengths_up_to(blueprint.tokenizer, given)
+    check_demonstrations(blueprint.limits, lengths, method.iterations, method.positions, blueprint.id)
+    if given.labels:
+        from deepthink_cli.examples import Query
+
+        probe = Query(given.examples[0].text, given.labels, where="--labels")
+        tokenize_queries(blueprint.tokenizer, given.template, [probe])
+    return blueprint, demonstrations
+
+
+def _think(
+    blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
+    output: Path, json: bool, quiet: bool, verbose: bool,
+) -> None:  # fmt: skip
+    from deepthink_cli.model import load_model
+    from deepthink_cli.store import save_memory
+
+    started = time.perf_counter()
+    model = load_model(blueprint)
+    if verbose:
+        where = f"{model.identity.dtype} on {model.device}"
+        note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")
+    started = time.perf_counter()
+    memories = _read(model, demonstrations, method, kept, quiet or json)
+    seconds = time.perf_counter() - started
+    header = save_memory(memories, output)
+    if json:
+        from deepthink_cli.artifact import summary
+
+        write_json({**summary(header), "seconds": seconds})
+    for line in _closing(demonstrations, method, str(output), header.size, seconds):
+        note(line, quiet)
+
+
+def _read(
+    model: LanguageModel, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int], quiet: bool
+) -> list[Memory]:
+    from deepthink_cli.thinking import think as readings
+
+    memories = []
+    with progress(quiet, "drift", "speed") as shown:
+        task = shown.add_task("reading", total=method.iterations, drift="", speed="")
+        started = time.perf_counter()
+        for memory in readings(model, demonstrations, method.iterations, method.eta, method.momentum, method.positions):
+            if memory.iteration in kept:
+                memories.append(memory)
+            speed = memory.iteration * memory.length / (time.perf_counter() - started)
+            drift = memory.drift[-1] if memory.drift else None
+            changes = f"drift K {drift.mean_keys:.2%} V {drift.mean_values:.2%}" if drift else "first reading"
+            shown.update(task, advance=1, drift=changes, speed=f"{speed:,.0f} tokens/s")
+    return memories
+
+
+def _plan(blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, output: Path) -> dict[str, Any]:
+    length = len(demonstrations.token_ids)
+    one = blueprint.memory_bytes(length)
+    return {
+        "model": blueprint.id,
+        "architecture": blueprint.architecture,
+        "dtype": str(blueprint.dtype).removeprefix("torch."),
+        "device": "several (auto)" if blueprint.options.device_map else str(blueprint.device),
+        "demonstrations": len(demonstrations.examples),
+        "labels": list(demonstrations.labels),
+        "tokens": length,
+        "tokens_attended": length if method.iterations == 1 else 2 * length,
+        "largest": blueprint.limits.largest(method.positions, method.iterations),
+        "context": blueprint.limits.most_tokens(),
+        "passes": method.iterations,
+        "eta": method.eta,
+        "momentum": method.momentum,
+        "positions": method.positions,
+        "kept": list(method.kept),
+        "memory_bytes": one,
+        "file_bytes": one * len(method.kept),
+        "file": str(output),
+    }
+
+
+def _show_plan(plan: dict[str, Any], json: bool) -> None:
+    if json:
+        write_json(plan)
+        return
+    from deepthink_cli.cli.console import report
+
+    largest = "no limit" if plan["largest"] is None else f"at most {plan['largest']}"
+    report(
+        f"model      {plan['model']} ({plan['architecture']}, {plan['dtype']} on {plan['device']})",
+        f"read       {plan['demonstrations']} demonstrations, L = {plan['tokens']} tokens ({largest}), labels {', '.join(plan['labels']) or 'per input'}",
+        f"attention  up to {plan['tokens_attended']} tokens, context {plan['context'] or 'without limit'}",
+        f"passes     {plan['passes']} (eta {plan['eta']}, momentum {plan['momentum']}, {plan['positions']} positions)",
+        f"memory     {size(plan['memory_bytes'])} an iteration, {len(plan['kept'])} kept, about {size(plan['file_bytes'])} on disk",
+        f"file       {plan['file']} (not written: this is a dry run)",
+    )
+
+
+def _closing(
+    demonstrations: Demonstrations, method: MethodOptions, output: str, written: int, seconds: float
+) -> list[str]:
+    length = len(demonstrations.token_ids)
+    speed = method.iterations * length / seconds
+    kept = ", ".join(map(str, method.kept))
+    return [
+        f"read {len(demonstrations.examples)} demonstrations ({length} tokens) {method.iterations} times in {seconds:.1f} s, {speed:,.0f} tokens/s",
+        f"wrote {output} ({size(written)}, iteration {kept})",
+        f"next: deepthink predict {output} INPUTS    or, with labelled rows: deepthink eval {output} LABELLED",
+    ]

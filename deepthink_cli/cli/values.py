@@ -1,0 +1,70 @@
+"""From what was typed to what is meant: templates, label lists, and model options."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.config import POCKET, ModelOptions
+from deepthink_cli.errors import InputError
+
+_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
+
+
+def unescaped(text: str) -> str:
+    r"""Text from the command line with \n, \t, \r and \\ meaning what they do in Python."""
+    return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found[0]], text)
+
+
+def pattern(template: str | None) -> str | None:
+    """A template given as text, or as the path of a file that holds it (one final line break is dropped)."""
+    if template is None:
+        return None
+    if "{" in template:
+        return unescaped(template)
+    path = Path(template)
+    if not path.is_file():
+        raise InputError(
+            f"--template {template}: has no {{field}} and is no file; write 'Review: {{text}}\\nSentiment: {{label}}'"
+        )
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--template {template}: cannot be read as UTF-8 text") from error
+
+
+def label_list(labels: str | None) -> list[str] | None:
+    """Label words from `a,b,c`, or from a JSON list where a word holds a comma."""
+    if labels is None:
+        return None
+    words: Any = labels.split(",")
+    if labels.lstrip().startswith("["):
+        try:
+            words = json.loads(labels)
+        except ValueError as error:
+            raise InputError(f"--labels {labels}: not a JSON list; write a,b,c") from error
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        raise InputError(f"--labels {labels}: a label word is empty; write a,b,c")
+    if len(words) < 2:
+        raise InputError(f"--labels {labels}: one label only; name at least two")
+    return [word.strip() for word in words]
+
+
+def model_options(
+    model: str | None, revision: str | None, dtype: Enum, device: str, device_map: Enum | None,
+    quantize: Enum | None, offline: bool, trust_remote_code: bool,
+) -> ModelOptions:  # fmt: skip
+    """The model options as they were typed, checked."""
+    return ModelOptions.checked(
+        model=POCKET if model is None else model,
+        revision=revision,
+        dtype=dtype.value,
+        device=device,
+        device_map=device_map.value if device_map else None,
+        quantize=quantize.value if quantize else None,
+        offline=offline,
+        trust_remote_code=trust_remote_code,
+    )

@@ -1,0 +1,90 @@
+"""The options of the method and of the model, validated where they enter."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from deepthink_cli.errors import InputError
+
+POCKET = "pocket"
+
+Positions = Literal["continued", "restarted"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Quantize = Literal["8bit", "4bit"]
+
+
+class Options(BaseModel):
+    """Base of all options: unknown names are errors, and every error names its command-line option."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """Build the options; raises InputError with one message for each wrong value."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(*map(_message, error.errors())) from error
+
+
+class ModelOptions(Options):
+    """Which model, in which numbers, on which device."""
+
+    model: str = Field(POCKET, min_length=1)
+    revision: str | None = None
+    dtype: Dtype = "auto"
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    device_map: Literal["auto"] | None = None
+    quantize: Quantize | None = None
+    offline: bool = False
+    trust_remote_code: bool = False
+
+
+class MethodOptions(Options):
+    """T, eta and what goes with them (section 3.1 of the paper)."""
+
+    iterations: int = Field(5, ge=1)
+    eta: float = Field(0.01, gt=0, le=1)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    positions: Positions = "continued"
+    keep: str = "last"
+
+    @field_validator("keep")
+    @classmethod
+    def _known(cls, keep: str) -> str:
+        if keep not in ("last", "all") and not all(part.strip().isdecimal() for part in keep.split(",")):
+            raise ValueError("say last, all, or iterations as in 1,3,5")
+        return keep
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The iterations whose memory is stored, in order; raises InputError for one that is not reached."""
+        if self.keep == "last":
+            return (self.iterations,)
+        if self.keep == "all":
+            return tuple(range(1, self.iterations + 1))
+        kept = tuple(sorted({int(part) for part in self.keep.split(",")}))
+        if kept[0] < 1 or kept[-1] > self.iterations:
+            raise InputError(f"--keep {self.keep}: iterations run from 1 to {self.iterations}; raise -T or keep others")
+        return kept
+
+
+_WAYS_OUT = {
+    "iterations": "T counts readings: a whole number, 1 (plain in-context learning) or more",
+    "eta": "the gate is a number in (0, 1]; the paper uses 0.01",
+    "momentum": "a number in [0, 1); 0 is the paper, 0.9 the official code",
+    "device": "use auto, cpu, cuda, cuda:N or mps",
+    "keep": "say last, all, or iterations as in 1,3,5",
+    "dtype": "use auto, float32, bfloat16 or float16",
+    "quantize": "use 8bit or 4bit",
+    "positions": "use continued or restarted",
+    "device_map": "use auto",
+}
+
+
+def _message(error: Any) -> str:
+    name = str(error["loc"][0]) if error["loc"] else "options"
+    reason = _WAYS_OUT.get(name) or error["msg"]
+    return f"--{name.replace('_', '-')} {error['input']}: {reason}"

@@ -1,0 +1,74 @@
+"""What can go wrong, and how the program ends when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit status of every command."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    BELOW_THRESHOLD = 3
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class DeepThinkError(Exception):
+    """A known failure at run time; `messages` holds one line for each independent cause."""
+
+    exit_code = ExitCode.ERROR
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = messages
+
+
+class InputError(DeepThinkError):
+    """Something the caller gave is wrong: each message names the value, where it stands, and the way out."""
+
+    exit_code = ExitCode.USAGE
+
+
+class BelowThreshold(DeepThinkError):
+    """A result is below the threshold that the caller set."""
+
+    exit_code = ExitCode.BELOW_THRESHOLD
+
+
+class Problems:
+    """Collects independent input errors so that they are reported together.
+
+    >>> problems = Problems()
+    >>> with problems.collected():
+    ...     raise InputError("--eta 2: too large")
+    >>> problems.messages
+    ['--eta 2: too large']
+    """
+
+    MOST = 20
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an `InputError` raised inside the block instead of passing it on."""
+        try:
+            yield
+        except InputError as error:
+            self.messages.extend(error.messages)
+
+    def raise_any(self) -> None:
+        """Raise one `InputError` with everything collected, if anything was."""
+        if not self.messages:
+            return
+        unique = list(dict.fromkeys(self.messages))
+        rest = len(unique) - self.MOST
+        if rest > 0:
+            unique = [*unique[: self.MOST], f"... and {rest} more mistakes like these"]
+        raise InputError(*unique)

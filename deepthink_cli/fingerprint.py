@@ -1,0 +1,117 @@
+"""Digests that tell one model from another without reading 14 GB."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers.utils.hub import cached_file
+
+from deepthink_cli.origin import canonical_json
+
+SAMPLE = 256  # bytes taken at the start, the middle and the end of every tensor
+_BLOCKS = 256  # samples of a weights file that is not safetensors
+_VOLATILE = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
+
+
+def config_sha256(config: PretrainedConfig) -> str:
+    """Digest of the configuration, without what changes from one library version to the next."""
+    fields = {name: value for name, value in config.to_diff_dict().items() if name not in _VOLATILE}
+    return _digest(canonical_json(json.loads(json.dumps(fields, default=str))))
+
+
+def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Digest of the tokenizer's rules and special tokens."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        rules: Any = sorted(tokenizer.get_vocab().items())
+    else:
+        rules = json.loads(backend.to_str())
+        rules = {name: rules[name] for name in rules if name not in ("truncation", "padding")}
+    special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
+    return _digest(canonical_json([rules, special]))
+
+
+def weights_sha256(files: list[Path]) -> str:
+    """Digest of every tensor's name, dtype, shape and sampled bytes; shards and their order do not matter.
+
+    A file that is not safetensors gives its name, size and bytes sampled over its length. No files,
+    no digest: an empty string.
+    """
+    if not files:
+        return ""
+    parts: dict[str, bytes] = {}
+    for file in files:
+        if file.suffix == ".safetensors":
+            parts.update(_sampled_tensors(file))
+        else:
+            parts[file.name] = _sampled_file(file)
+    total = hashlib.sha256()
+    for name in sorted(parts):
+        total.update(canonical_json(name).encode() + parts[name])
+    return total.hexdigest()
+
+
+def weight_files(source: str, revision: str | None) -> list[Path]:
+    """The weight files of a model that lie on this machine, as transformers would choose them."""
+    for name in (
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ):
+        found = _local(source, name, revision)
+        if found is None:
+            continue
+        if not name.endswith(".index.json"):
+            return [found]
+        shards = sorted(set(json.loads(found.read_text())["weight_map"].values()))
+        files = [_local(source, shard, revision) for shard in shards]
+        return [file for file in files if file is not None]
+    return []
+
+
+def _local(source: str, name: str, revision: str | None) -> Path | None:
+    try:
+        found = cached_file(
+            source, name, revision=revision, local_files_only=True,
+            _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
+        )  # fmt: skip
+    except OSError:
+        return None
+    return Path(found) if found else None
+
+
+def _sampled_tensors(file: Path) -> dict[str, bytes]:
+    samples = {}
+    with open(file, "rb") as stream:
+        length = struct.unpack("<Q", stream.read(8))[0]
+        header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            described = canonical_json([entry["dtype"], entry["shape"]]).encode()
+            places = (begin, (begin + end - SAMPLE) // 2, end - SAMPLE)
+            samples[name] = described + b"".join(
+                _at(stream, 8 + length + max(begin, place), min(SAMPLE, end - begin)) for place in places
+            )
+    return samples
+
+
+def _sampled_file(file: Path) -> bytes:
+    size = file.stat().st_size
+    with open(file, "rb") as stream:
+        return str(size).encode() + b"".join(_at(stream, size * n // _BLOCKS, SAMPLE) for n in range(_BLOCKS))
+
+
+def _at(stream: Any, place: int, count: int) -> bytes:
+    stream.seek(place)
+    return bytes(stream.read(count))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

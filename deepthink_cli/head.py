@@ -1,0 +1,57 @@
+"""From hidden states to logits in float32, whatever the model computes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+_SLICE = 8192  # vocabulary rows brought to float32 at a time
+_PROBE = 8  # tokens of the first-use comparison
+
+
+class Head:
+    """A model's output embedding, applied in float32.
+
+    A model in half precision rounds its own logits, which makes ties and flips (docs/concepts.md).
+    """
+
+    def __init__(self, embedding: torch.nn.Linear, config: Any) -> None:
+        self.embedding = embedding
+        self.config = config
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Logits (M, vocabulary) in float32 of hidden states (M, width)."""
+        weight = self.embedding.weight
+        hidden = hidden.to(weight.device, torch.float32)
+        # Sliced, so that a float32 copy of the whole embedding never stands beside a half-precision model.
+        logits = torch.cat([F.linear(hidden, rows.float()) for rows in torch.split(weight, _SLICE)], dim=-1)
+        if self.embedding.bias is not None:
+            logits = logits + self.embedding.bias.float()
+        return self._scaled(logits)
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        scale = getattr(self.config, "logit_scale", None)  # Cohere
+        divisor = getattr(self.config, "logits_scaling", None)  # Granite
+        cap = getattr(self.config, "final_logit_softcapping", None)  # Gemma 2
+        logits = logits if scale is None else logits * scale
+        logits = logits if divisor is None else logits / divisor
+        return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+@torch.inference_mode()
+def float32_head(network: PreTrainedModel) -> Head | None:
+    """The float32 head of a model, or None where it would not give the model's own logits on a short probe."""
+    body: Any = network.base_model
+    embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
+    if not isinstance(embedding, torch.nn.Linear):
+        return None
+    head = Head(embedding, network.config.get_text_config(decoder=True))
+    ids = torch.arange(1, 1 + _PROBE, device=network.device)[None]
+    ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
+    own = network(input_ids=ids).logits[0].float()
+    rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
+    return head if torch.linalg.vector_norm(ours - own) <= rounding * torch.linalg.vector_norm(own) else None

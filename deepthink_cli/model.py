@@ -1,0 +1,157 @@
+"""A frozen causal language model with its tokenizer: it reads, it never learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import signature
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from deepthink_cli.blueprint import Blueprint, load_failure, open_model
+from deepthink_cli.config import ModelOptions
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.head import Head, float32_head
+from deepthink_cli.limits import Limits
+from deepthink_cli.memory import Memory, from_cache
+from deepthink_cli.origin import ModelIdentity
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A causal language model in evaluation mode, its tokenizer, its identity and its limits."""
+
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    identity: ModelIdentity
+    limits: Limits
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go."""
+        return self.network.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the network computes, and attention reads, in."""
+        return self.network.dtype
+
+    @torch.inference_mode()
+    def read(self, token_ids: Sequence[int], history: Memory | None = None, start: int = 0) -> Memory:
+        """One pass over the tokens; returns their keys and values, the present (Eq. 2).
+
+        With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
+        and causally to the present, which stands at positions `start` onward. The vocabulary projection
+        is not computed.
+        """
+        ids = torch.tensor([token_ids], device=self.device)  # (1, L)
+        past = history.as_cache(self.dtype) if history is not None else DynamicCache()
+        self.run(ids, past, start)
+        present = from_cache(past, len(token_ids))
+        if not present.keys or present.length != len(token_ids):
+            raise InputError(
+                f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined there; choose a model with attention only"
+            )
+        if not present.finite():
+            raise DeepThinkError(
+                f"{self.identity.architecture} wrote NaN or infinite keys or values in {self.identity.dtype}; use --dtype float32"
+            )
+        return present
+
+    def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
+        """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
+        body: Any = self.network.base_model
+        return body(**self._inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
+
+    def log_probabilities(self, ids: Tensor, past: DynamicCache, start: int, places: Tensor) -> Tensor:
+        """Float32 log-probabilities (M, vocabulary) of the next token at `places` (M, 2), each (row, position)."""
+        rows, columns = places.to(self.device).T
+        logits: Tensor
+        if self._head is None:
+            logits = self.network(**self._inputs(ids, past, start)).logits[rows, columns].float()
+        else:
+            logits = self._head(self.run(ids, past, start)[rows, columns])
+        return logits.log_softmax(-1)
+
+    def _inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
+        given: dict[str, Any] = {"input_ids": ids, "past_key_values": past, "use_cache": True}
+        if self._takes_positions:
+            rows, width = ids.shape
+            given["position_ids"] = torch.arange(start, start + width, device=ids.device).expand(rows, -1)
+        return given
+
+    @cached_property
+    def _head(self) -> Head | None:
+        return float32_head(self.network)
+
+    @cached_property
+    def layer_devices(self) -> tuple[torch.device, ...]:
+        """The device of every layer's keys and values, found by reading one token."""
+        return tuple(tensor.device for tensor in self.read([0]).keys)
+
+    @cached_property
+    def _takes_positions(self) -> bool:
+        return "position_ids" in signature(self.network.base_model.forward).parameters
+
+
+def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageModel:
+    """Load a model: the built-in `pocket`, a hub id, a local directory, or a `Blueprint` of one.
+
+    Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline,
+    trust_remote_code. Raises InputError where the model cannot be had or has no keys and values, and
+    DeepThinkError where its weights are incomplete or damaged.
+    """
+    if isinstance(model, str):
+        model = open_model(ModelOptions.checked(model=model, **options))
+    network = _network(model)
+    identity = replace(model.identity, dtype=str(network.dtype).removeprefix("torch."))
+    return LanguageModel(network, model.tokenizer, identity, model.limits)
+
+
+def _network(model: Blueprint) -> PreTrainedModel:
+    options = model.options
+    placed: dict[str, Any] = {}
+    if options.device_map is not None:
+        placed["device_map"] = options.device_map
+    elif options.quantize is not None:
+        placed["device_map"] = {"": model.device}
+    if options.quantize is not None:
+        placed["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+            load_in_8bit=options.quantize == "8bit",
+            load_in_4bit=options.quantize == "4bit",
+            bnb_4bit_compute_dtype=model.dtype,
+        )
+    network: PreTrainedModel
+    report: dict[str, Any]
+    try:
+        network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+            model.source,
+            revision=model.revision,
+            dtype=model.dtype,
+            local_files_only=options.offline,
+            trust_remote_code=options.trust_remote_code,
+            output_loading_info=True,
+            **placed,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError, ImportError) as error:
+        raise load_failure(model.id, error) from error
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise DeepThinkError(
+            f"-m {model.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
+        )
+    if not placed:
+        network = network.to(model.device)  # type: ignore[arg-type]
+    network.requires_grad_(False)
+    return network.train(False)

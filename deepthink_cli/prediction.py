@@ -1,0 +1,78 @@
+"""Predictions: inputs in, labels out, one chunk at a time, for one or more iterations of a memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.examples import Query
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.scoring import Scores, check_length, score
+from deepthink_cli.tokens import tokenize_queries
+
+CHUNK = 64  # inputs tokenised, sorted by length and scored together
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one iteration of the memory makes of one query.
+
+    `scores` are log-probabilities in nats; `probability` is the label's share among the candidates;
+    `label_mean_per_token` the best by mean log-probability; `tied` that the best score is shared.
+    """
+
+    query: Query
+    iteration: int
+    label: str
+    probability: float
+    scores: dict[str, float]
+    label_mean_per_token: str
+    tied: bool
+
+
+def predict(
+    model: LanguageModel,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+) -> Iterator[Prediction]:
+    """Yield a prediction for every input, in order; with several memories, one after another for each input.
+
+    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
+    memory's label words. Never holds more than `chunk` inputs. Raises InputError for an input that
+    does not fit the template, the candidates or the model's context.
+    """
+    memories = [memory] if isinstance(memory, Memory) else list(memory)
+    memories = [one.to(model.layer_devices) for one in memories]
+    origin = memories[0].origin
+    if origin is None:
+        raise InputError("this memory has no template; give one that think() or load_memory() made")
+    given = origin.demonstrations
+    queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
+    while part := list(islice(queries, chunk)):
+        tokenized = tokenize_queries(model.tokenizer, given.template, part)
+        for query, ids in zip(part, tokenized, strict=True):
+            check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
+        scored = [score(model, one, tokenized) for one in memories]
+        for number, query in enumerate(part):
+            for one, scores in zip(memories, scored, strict=True):
+                yield _prediction(query, one.iteration, scores[number])
+
+
+def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
+    best = max(scores.sums)
+    place = scores.sums.index(best)
+    total = sum(math.exp(value - best) for value in scores.sums)
+    return Prediction(
+        query=query,
+        iteration=iteration,
+        label=query.candidates[place],
+        probability=1 / total,
+        scores=dict(zip(query.candidates, scores.sums, strict=True)),
+        label_mean_per_token=query.candidates[scores.means.index(max(scores.means))],
+        tied=scores.sums.count(best) > 1,
+    )

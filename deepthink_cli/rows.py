@@ -1,0 +1,191 @@
+"""Rows of a table, read one at a time from JSON Lines, CSV, TSV, Parquet or standard input.
+
+Knows files and fields; does not know which field is the label.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from deepthink_cli.errors import InputError, Problems
+
+STDIN = "-"
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its fields in the file's order, and where it stands (`demos.jsonl:3`)."""
+
+    fields: dict[str, Any]
+    where: str
+
+
+def read_rows(source: str, problems: Problems | None = None) -> Iterator[Row]:
+    """Yield the rows of `source`, a path or `-` for JSON Lines on standard input.
+
+    The format follows the suffix: .jsonl, .ndjson or .json (one object a line), .csv, .tsv, .parquet;
+    a path without a suffix is read as JSON Lines. Raises InputError with `file:line` at the first
+    row that cannot be read (with `problems` given, collects it there and goes on), and for a source
+    that is missing or holds no row.
+    """
+    empty = True
+    for row in _reader(source)(source):
+        empty = False
+        if isinstance(row, Row):
+            yield row
+        elif problems is None:
+            raise row
+        else:
+            problems.messages.extend(row.messages)
+    if empty:
+        raise InputError(f"{name_of(source)}: no rows; give at least one")
+
+
+def name_of(source: str) -> str:
+    """What messages call a source."""
+    return "standard input" if source == STDIN else source
+
+
+def _reader(source: str) -> Callable[[str], Iterator[Row | InputError]]:
+    if source == STDIN:
+        return _json_lines
+    path = Path(source)
+    if not path.exists():
+        raise InputError(f"{source}: no such file; check the path, or use - for standard input")
+    if path.is_dir():
+        raise InputError(f"{source}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it")
+    readers = {
+        ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_lines, "": _json_lines,
+        ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
+    }  # fmt: skip
+    suffix = path.suffix.lower()
+    if suffix not in readers:
+        raise InputError(f"{source}: unknown format {suffix!r}; use .jsonl, .csv, .tsv or .parquet")
+    return readers[suffix]
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[BinaryIO]:
+    if source == STDIN:
+        yield sys.stdin.buffer
+        return
+    if not os.access(source, os.R_OK):
+        raise InputError(f"{source}: cannot be read: permission denied")
+    with open(source, "rb") as stream:
+        yield stream
+
+
+def _json_lines(source: str) -> Iterator[Row | InputError]:
+    # The bytes are split at \n, never with str.splitlines, which also breaks inside a row at U+2028 and U+0085.
+    with _opened(source) as lines:
+        for number, line in enumerate(lines, start=1):
+            where = f"{name_of(source)}:{number}"
+            if not line.strip():
+                continue
+            try:
+                text = _decoded(line.removeprefix(_BOM) if number == 1 else line, where)
+                yield Row(_parsed_object(text, where), where)
+            except InputError as error:
+                yield error
+
+
+def _decoded(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 (byte 0x{line[error.start]:02x}); save the file as UTF-8") from error
+
+
+def _parsed_object(text: str, where: str) -> dict[str, Any]:
+    def finite(number: str) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise InputError(f"{where}: {number} is not a finite number; use a number or a string")
+        return value
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}: field {twice!r} stands twice; keep one")
+        return fields
+
+    try:
+        value = json.loads(text, parse_constant=finite, parse_float=finite, object_pairs_hook=unique)
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise InputError(f"{where}: not JSON ({reason}): {_short(text)}; write one object a line") from error
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise InputError(f"{where}: a number is too long: {_short(text)}") from error
+    if not isinstance(value, dict):
+        raise InputError(f'{where}: not an object: {_short(text)}; write rows like {{"text": "...", "label": "..."}}')
+    return value
+
+
+def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
+    csv.field_size_limit(sys.maxsize)
+    with _opened(source) as stream:
+        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        table = csv.reader(lines, delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        first_line = 1
+        try:
+            for cells in table:
+                where, first_line = f"{source}:{first_line}", table.line_num + 1
+                if not cells:
+                    continue
+                if header is None:
+                    header = _header(cells, where)
+                    continue
+                if len(cells) != len(header):
+                    found = f"{len(cells)} cells under {len(header)} columns"
+                    yield InputError(f"{where}: {found}; quote cells that hold {delimiter!r}")
+                    continue
+                yield Row(dict(zip(header, cells, strict=True)), where)
+        except csv.Error as error:
+            raise InputError(f"{source}:{first_line}: not {'TSV' if delimiter != ',' else 'CSV'} ({error})") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}:{first_line}: not UTF-8; save the file as UTF-8") from error
+
+
+def _tsv(source: str) -> Iterator[Row | InputError]:
+    return _csv(source, delimiter="\t")
+
+
+def _header(cells: list[str], where: str) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if "" in names or len(set(names)) != len(names):
+        raise InputError(f"{where}: the first row must name every column once, found {names}")
+    return names
+
+
+def _parquet(source: str) -> Iterator[Row | InputError]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(source)
+        number = 0
+        for batch in table.iter_batches(batch_size=256):
+            for fields in batch.to_pylist():
+                number += 1
+                yield Row(fields, f"{source}:{number}")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{source}: not a Parquet file ({_short(str(error))})") from error
+
+
+def _short(text: str, most: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."

@@ -1,0 +1,151 @@
+"""Memories on disk: whole, checked, and the same bytes for the same inputs (DESIGN 4.3)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+
+from deepthink_cli.artifact import (
+    KEY,
+    MAX_HEADER,
+    Header,
+    content_digest,
+    metadata_json,
+    read_header,
+    tensor_name,
+    verify,
+)
+from deepthink_cli.atomic import replacing
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.memory import Memory
+from deepthink_cli.origin import FORMAT_VERSION, Metadata, Origin, StoredDemonstrations
+
+
+def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
+    """Write one memory, or several iterations of one run, as an artifact; returns its header.
+
+    The file is written beside its target and moved over it when it is whole and on disk. Raises
+    InputError where nothing can be written, DeepThinkError for values that are not finite, memories of
+    different runs, or a disk that refuses.
+    """
+    memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
+    if not memories or memories[-1].origin is None:
+        raise InputError("nothing to save: give a memory that think() made")
+    if not all(one.finite() for one in memories):
+        raise DeepThinkError("the memory holds NaN or infinite values; nothing was written; use --dtype float32")
+    tensors = {
+        tensor_name(one.iteration, layer, part): tensor.cpu().contiguous()
+        for one in memories
+        for part, layers in (("keys", one.keys), ("values", one.values))
+        for layer, tensor in enumerate(layers)
+    }
+    text = metadata_json(_metadata(memories, tensors))
+    if len(text) + 200 * len(tensors) > MAX_HEADER:
+        raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")
+    with replacing(path) as temporary:
+        try:
+            safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
+        except SafetensorError as error:
+            raise DeepThinkError(f"-o {path}: cannot be written: {error}") from error
+    return read_header(path)
+
+
+def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
+    """Read the memory of one iteration (default: the last that was kept), on the CPU.
+
+    Raises InputError for a file that is not a whole, unchanged deepthink memory, and for an iteration
+    that was not kept.
+    """
+    header = read_header(path)
+    verify(header)
+    return read_memories(header, [iteration if iteration is not None else header.metadata.kept[-1]])[0]
+
+
+def read_memories(header: Header, iterations: Sequence[int] | None = None) -> list[Memory]:
+    """Read several iterations (default: all that were kept) of a verified artifact."""
+    kept = header.metadata.kept
+    wanted = kept if iterations is None else list(iterations)
+    for iteration in wanted:
+        if iteration not in kept:
+            raise InputError(
+                f"--iteration {iteration}: {header.path} keeps {', '.join(map(str, kept))}; use one of them or think again with --keep all"
+            )
+    # backend="pread": a mapped file that is cut short under the reader kills the process.
+    with safe_open(header.path, framework="pt", backend="pread") as file:
+        memories = [_memory(header, file, iteration) for iteration in wanted]
+    for memory in memories:
+        if not memory.finite():
+            raise InputError(
+                f"{header.path}: damaged: iteration {memory.iteration} holds NaN or infinite values; think again"
+            )
+    return memories
+
+
+def check_fit(origin: Origin, other: Any, path: str | Path) -> None:
+    """Raise InputError unless the memory was made by the model with identity `other`."""
+    differences = origin.model.differences(other)
+    if differences:
+        raise InputError(
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {origin.model.id}, "
+            f"this is {other.id}: give -m the model that made it, or think again"
+        )
+
+
+def _memory(header: Header, file: Any, iteration: int) -> Memory:
+    keys, values = (
+        tuple(file.get_tensor(tensor_name(iteration, layer, part)) for layer in range(header.layers))
+        for part in ("keys", "values")
+    )
+    metadata = header.metadata
+    drift = tuple(metadata.drift[str(t)] for t in range(2, iteration + 1))
+    return Memory(keys, values, iteration, drift, metadata.origin())
+
+
+def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> Metadata:
+    last = memories[-1]
+    origin = last.origin
+    assert origin is not None
+    for one in memories[:-1]:
+        if one.origin != origin:
+            raise InputError("these memories come from different runs; save each in a file of its own")
+    given = origin.demonstrations
+    unsigned = Metadata(
+        format_version=FORMAT_VERSION,
+        model=origin.model,
+        demonstrations=StoredDemonstrations(
+            token_ids=list(given.token_ids),
+            texts=[text if isinstance(text, str) else dict(text) for text in (e.text for e in given.examples)],
+            labels=[example.label for example in given.examples],
+            sha256=given.sha256,
+        ),
+        template=given.template,
+        labels=list(given.labels),
+        iterations=origin.method.iterations,
+        eta=origin.method.eta,
+        momentum=origin.method.momentum,
+        positions=origin.method.positions,
+        kept=[one.iteration for one in memories],
+        dtypes={"memory": "float32", "model": origin.model.dtype},
+        task=origin.task,
+        seed=origin.seed,
+        shots=len(given.examples),
+        versions=versions(),
+        drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
+    )
+    described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
+    signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())
+    return replace(unsigned, sha256=signed)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what made a memory."""
+    packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
+    return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

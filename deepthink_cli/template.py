@@ -1,0 +1,102 @@
+"""The prompt: a template with named fields, filled for demonstrations and for queries.
+
+Knows strings; does not know tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+
+from deepthink_cli.errors import InputError
+
+SEPARATOR = "\n\n"
+
+
+@dataclass(frozen=True)
+class Template:
+    r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
+
+    `separator` stands between demonstrations and after the last one. `{{` and `}}` are literal braces.
+    Raises InputError where the pattern cannot be filled or does not end with its label field.
+    """
+
+    pattern: str
+    separator: str = SEPARATOR
+
+    def __post_init__(self) -> None:
+        names = [name for _, name in self._pieces() if name is not None]
+        if len(names) < 2:
+            raise InputError(
+                f"template {self.pattern!r}: needs a text field and a label field, as in 'Review: {{text}}\\nSentiment: {{label}}'"
+            )
+        if len(set(names)) != len(names):
+            raise InputError(f"template {self.pattern!r}: a field stands twice; use each once")
+        if self._pieces()[-1][1] is None:
+            raise InputError(f"template {self.pattern!r}: must end with its label field, nothing may follow it")
+
+    @classmethod
+    def of_fields(cls, names: Iterable[str], label_field: str, separator: str = SEPARATOR) -> Template:
+        """The template that a row's own field names make: `Article: ...` lines, the label last."""
+        texts = [name for name in names if name != label_field]
+        lines = [f"{_escaped(_title(name))}: {{{name}}}" for name in (*texts, label_field)]
+        return cls("\n".join(lines), separator)
+
+    @property
+    def label_field(self) -> str:
+        """Name of the field the model is asked for: the last one."""
+        return self.fields[-1]
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        """Names of the fields that make a query."""
+        return self.fields[:-1]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of all fields, in order."""
+        return tuple(name for _, name in self._pieces() if name is not None)
+
+    def query(self, text: str | Mapping[str, str]) -> str:
+        """The template filled up to the label, as the model reads an unsolved example."""
+        values = self.values(text)
+        return "".join(literal + values.get(name or "", "") for literal, name in self._pieces())
+
+    def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
+        """Solved examples joined by, and ending with, the separator."""
+        return "".join(self.query(text) + label + self.separator for text, label in examples)
+
+    def values(self, text: str | Mapping[str, str]) -> dict[str, str]:
+        """The text fields' values, stripped; a plain string stands for a template with one text field."""
+        if isinstance(text, str):
+            if len(self.text_fields) > 1:
+                raise InputError(f"template needs the fields {', '.join(self.text_fields)}; a single string was given")
+            return {self.text_fields[0]: text.strip()}
+        missing = [name for name in self.text_fields if name not in text]
+        if missing:
+            raise InputError(f"field {missing[0]!r} is missing; the template needs {', '.join(self.text_fields)}")
+        return {name: text[name].strip() for name in self.text_fields}
+
+    def _pieces(self) -> list[tuple[str, str | None]]:
+        try:
+            parsed = list(Formatter().parse(self.pattern))
+        except ValueError as error:
+            raise InputError(f"template {self.pattern!r}: {error}; write a literal brace twice") from error
+        for _, name, form, conversion in parsed:
+            if name is not None and (form or conversion or not _plain(name)):
+                raise InputError(f"template {self.pattern!r}: {{{name}}} is not a field name")
+        return [(literal, name) for literal, name, _, _ in parsed]
+
+
+def _plain(name: str) -> bool:
+    return bool(name) and not name.isdigit() and not set(name) & set("{}[]!:.")
+
+
+def _title(name: str) -> str:
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,101 @@
+"""From text to token ids: one convention for every stage (DESIGN section 3).
+
+The demonstrations are one string with the tokenizer's special tokens; a query and its candidate are
+tokenised together, without them; the ids are concatenated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.origin import Demonstrations
+from deepthink_cli.template import Template
+
+
+@dataclass(frozen=True)
+class TokenizedQuery:
+    """A query's candidates as token ids: what they share, and what each adds.
+
+    `prefix` [q] is the longest start common to the query alone and to the query with every candidate;
+    `answers[i]` [c_i] are the ids that candidate i adds to it.
+    """
+
+    prefix: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the query with its longest candidate."""
+        return len(self.prefix) + max(map(len, self.answers))
+
+
+def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> Demonstrations:
+    """Tokenise solved examples as one text that ends with the separator."""
+    text = given.template.demonstrations((example.text, example.label) for example in given.examples)
+    ids = encode(tokenizer, [text], special=True)[0]
+    return Demonstrations(given.examples, given.template, given.labels, tuple(ids))
+
+
+def lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
+    """Number of tokens up to the end of each demonstration, read alone."""
+    pairs = [(example.text, example.label) for example in given.examples]
+    texts = [given.template.demonstrations(pairs[: n + 1]) for n in range(len(pairs))]
+    return [len(ids) for ids in encode(tokenizer, texts, special=True)]
+
+
+def tokenize_queries(
+    tokenizer: PreTrainedTokenizerBase, template: Template, queries: Sequence[Query]
+) -> list[TokenizedQuery]:
+    """Tokenise every query with each of its candidates.
+
+    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same.
+    """
+    texts: list[str] = []
+    for query in queries:
+        start = template.query(query.text)
+        # A space before the label belongs to the label's first token, never to the query.
+        texts += [start.rstrip(" "), *(start + candidate for candidate in query.candidates)]
+    ids = iter(encode(tokenizer, texts, special=False))
+    return [_spans(query, next(ids), [next(ids) for _ in query.candidates]) for query in queries]
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
+    """Token ids of each text; a special token written in a text stays text.
+
+    With `special`, the tokenizer adds its own special tokens by its own rule.
+    """
+    encoded = tokenizer(list(texts), add_special_tokens=special, split_special_tokens=True, verbose=False)
+    return [list(map(int, ids)) for ids in encoded["input_ids"]]
+
+
+def _spans(query: Query, alone: list[int], together: list[list[int]]) -> TokenizedQuery:
+    start = min(_common(alone, ids) for ids in together)
+    answers = tuple(tuple(ids[start:]) for ids in together)
+    where = f"{query.where}: " if query.where else ""
+    for number, answer in enumerate(answers):
+        if not answer:
+            raise InputError(
+                f"{where}candidate {query.candidates[number]!r} has no tokens after the query; use another word"
+            )
+        if answer in answers[:number]:
+            other = query.candidates[answers.index(answer)]
+            raise InputError(
+                f"{where}candidates {other!r} and {query.candidates[number]!r} are the same tokens; keep one"
+            )
+    if start == 0:
+        raise InputError(f"{where}nothing stands before the label; put text before it in the template")
+    return TokenizedQuery(tuple(alone[:start]), answers)
+
+
+def _common(one: Sequence[int], two: Sequence[int]) -> int:
+    length = 0
+    for a, b in zip(one, two, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
