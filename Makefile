@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs docs-check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -19,6 +19,10 @@ lint: $(VENV)/.lint
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py
+	$(BIN)/python docs/build_readme.py
+
+docs-check: $(VENV)/.installed
+	$(BIN)/python docs/build_cli.py --check
 
 clean:
 	rm -rf $(VENV)

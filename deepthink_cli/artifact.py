@@ -64,9 +64,9 @@ def read_header(path: str | Path) -> Header:
     exactly those that the metadata promise.
     """
     source = Path(path)
-    if not source.exists():
+    if not os.path.exists(source):
         raise InputError(f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}")
-    if not source.is_file():
+    if not os.path.isfile(source):
         raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
     try:
         raw, start, size = _raw_header(source)
@@ -158,7 +158,7 @@ def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
             begin, end = map(int, entry["data_offsets"])
             shape = tuple(int(size) for size in entry["shape"])
             entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
     return entries
 

@@ -13,14 +13,17 @@ from typing import TextIO
 from deepthink_cli.errors import DeepThinkError, InputError
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-PID
+_LONGEST = 200  # bytes of a file name; 255, the most on common disks, less what the temporary folder adds
 
 
 def check_output(path: str | Path, option: str = "-o") -> Path:
     """The file that `path` names, links followed; raises InputError where nothing can be written there."""
     target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
+    if len(os.fsencode(target.name)) > _LONGEST:
+        raise InputError(f"{option} {path}: the file name is too long; use at most {_LONGEST} bytes")
+    if not os.path.isdir(target.parent):
         raise InputError(f"{option} {path}: there is no directory {target.parent}; create it first")
-    if target.exists() and not target.is_file():
+    if os.path.exists(target) and not os.path.isfile(target):
         raise InputError(f"{option} {path}: not a regular file; name a new file or an existing one")
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"{option} {path}: the directory {target.parent} is not writable")
@@ -35,9 +38,9 @@ def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
     the new file is whole and on disk. Raises DeepThinkError where the disk refuses.
     """
     target = check_output(path, option)
-    _sweep(target)
     folder = target.parent / f".{target.name}{_MARK}{os.getpid()}"
     try:
+        _sweep(target)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         temporary = folder / target.name
@@ -88,7 +91,7 @@ def _alive(pid: str) -> bool:
         return True
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

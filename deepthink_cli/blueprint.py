@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from deepthink_cli.config import POCKET, ModelOptions
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.fingerprint import config_sha256, tokenizer_sha256, weight_files, weights_sha256
+from deepthink_cli.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
 from deepthink_cli.limits import Limits, limits_of
 from deepthink_cli.origin import ModelIdentity
 
@@ -100,7 +100,7 @@ def open_model(options: ModelOptions) -> Blueprint:
     if type(config) not in AutoModelForCausalLM._model_mapping and not options.trust_remote_code:
         raise InputError(f"-m {name}: {config.model_type} is not a causal language model; choose one that is")
     tokenizer = _tokenizer(name, source, options)
-    revision = getattr(config, "_commit_hash", None) or options.revision
+    revision = hub_commit(source, options.revision) or options.revision
     return Blueprint(options, name, source, revision, config, tokenizer, limits,
                      config_sha256(config), tokenizer_sha256(tokenizer))  # fmt: skip
 

@@ -75,6 +75,12 @@ def weight_files(source: str, revision: str | None) -> list[Path]:
     return []
 
 
+def hub_commit(source: str, revision: str | None) -> str | None:
+    """The commit of a hub model that lies in the cache; None for a local directory."""
+    found = _local(source, "config.json", revision)
+    return found.parent.name if found is not None and found.parent.parent.name == "snapshots" else None
+
+
 def _local(source: str, name: str, revision: str | None) -> Path | None:
     try:
         found = cached_file(

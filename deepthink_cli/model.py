@@ -154,4 +154,5 @@ def _network(model: Blueprint) -> PreTrainedModel:
     if not placed:
         network = network.to(model.device)  # type: ignore[arg-type]
     network.requires_grad_(False)
-    return network.train(False)
+    network.train(False)
+    return network

@@ -166,7 +166,7 @@ def parse_metadata(text: str, where: str) -> Metadata:
     """Read the metadata of an artifact; raises InputError where it is not one of this format."""
     try:
         raw = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
     version = raw.get("format_version") if isinstance(raw, dict) else None
     if version != FORMAT_VERSION:
@@ -181,5 +181,5 @@ def parse_metadata(text: str, where: str) -> Metadata:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: damaged metadata: {place}: {first['msg']}") from error
-    except ValueError as error:
+    except (ValueError, InputError) as error:
         raise InputError(f"{where}: damaged metadata: {error}") from error

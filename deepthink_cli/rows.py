@@ -60,16 +60,15 @@ def name_of(source: str) -> str:
 def _reader(source: str) -> Callable[[str], Iterator[Row | InputError]]:
     if source == STDIN:
         return _json_lines
-    path = Path(source)
-    if not path.exists():
+    if not os.path.exists(source):
         raise InputError(f"{source}: no such file; check the path, or use - for standard input")
-    if path.is_dir():
+    if os.path.isdir(source):
         raise InputError(f"{source}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it")
     readers = {
         ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_lines, "": _json_lines,
         ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
     }  # fmt: skip
-    suffix = path.suffix.lower()
+    suffix = Path(source).suffix.lower()
     if suffix not in readers:
         raise InputError(f"{source}: unknown format {suffix!r}; use .jsonl, .csv, .tsv or .parquet")
     return readers[suffix]
@@ -131,19 +130,31 @@ def _parsed_object(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: a number is too long: {_short(text)}") from error
     if not isinstance(value, dict):
         raise InputError(f'{where}: not an object: {_short(text)}; write rows like {{"text": "...", "label": "..."}}')
+    if "\\u" in text:
+        _refuse_lone_surrogates(value, where)
     return value
+
+
+def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
+    for name, value in fields.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            found = ascii(error.object[error.start])
+            raise InputError(f"{where}: {name!r} holds the lone surrogate {found}; remove it") from error
 
 
 def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
     csv.field_size_limit(sys.maxsize)
     with _opened(source) as stream:
-        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         table = csv.reader(lines, delimiter=delimiter, strict=True)
         header: list[str] | None = None
         first_line = 1
         try:
             for cells in table:
                 where, first_line = f"{source}:{first_line}", table.line_num + 1
+                _check_decoded(cells, where)
                 if not cells:
                     continue
                 if header is None:
@@ -156,8 +167,15 @@ def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
                 yield Row(dict(zip(header, cells, strict=True)), where)
         except csv.Error as error:
             raise InputError(f"{source}:{first_line}: not {'TSV' if delimiter != ',' else 'CSV'} ({error})") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{source}:{first_line}: not UTF-8; save the file as UTF-8") from error
+
+
+def _check_decoded(cells: list[str], where: str) -> None:
+    # The text is decoded ahead of the row, so a wrong byte comes as a surrogate, for its row to be named.
+    try:
+        "".join(cells).encode("utf-8")
+    except UnicodeEncodeError as error:
+        byte = ord(error.object[error.start]) - 0xDC00
+        raise InputError(f"{where}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from error
 
 
 def _tsv(source: str) -> Iterator[Row | InputError]:

@@ -85,7 +85,10 @@ class Template:
             raise InputError(f"template {self.pattern!r}: {error}; write a literal brace twice") from error
         for _, name, form, conversion in parsed:
             if name is not None and (form or conversion or not _plain(name)):
-                raise InputError(f"template {self.pattern!r}: {{{name}}} is not a field name")
+                written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+                raise InputError(
+                    f"template {self.pattern!r}: {{{written}}} is not a field name; use one without . : ! [ ] or braces"
+                )
         return [(literal, name) for literal, name, _, _ in parsed]
 
 

@@ -59,9 +59,9 @@ def tokenize_queries(
     for query in queries:
         start = template.query(query.text)
         # A space before the label belongs to the label's first token, never to the query.
-        texts += [start.rstrip(" "), *(start + candidate for candidate in query.candidates)]
+        texts += [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
     ids = iter(encode(tokenizer, texts, special=False))
-    return [_spans(query, next(ids), [next(ids) for _ in query.candidates]) for query in queries]
+    return [_spans(query, next(ids), next(ids), [next(ids) for _ in query.candidates]) for query in queries]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
@@ -73,12 +73,13 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
     return [list(map(int, ids)) for ids in encoded["input_ids"]]
 
 
-def _spans(query: Query, alone: list[int], together: list[list[int]]) -> TokenizedQuery:
+def _spans(query: Query, alone: list[int], spaced: list[int], together: list[list[int]]) -> TokenizedQuery:
+    """The query's and its answers' ids; `alone` is the query without, `spaced` with the space before the label."""
     start = min(_common(alone, ids) for ids in together)
     answers = tuple(tuple(ids[start:]) for ids in together)
     where = f"{query.where}: " if query.where else ""
     for number, answer in enumerate(answers):
-        if not answer:
+        if not answer or together[number] == spaced:
             raise InputError(
                 f"{where}candidate {query.candidates[number]!r} has no tokens after the query; use another word"
             )

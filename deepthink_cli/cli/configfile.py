@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,18 +22,23 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     known = {str(parameter.name): parameter for parameter in context.command.params}
     defaults = {}
     for key, value in values.items():
-        name = key.replace("-", "_")
+        name = str(key).replace("-", "_")
         if name not in known or name == "config":
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"this command takes {', '.join(sorted(known))}"
             raise InputError(f"--config {path}: unknown option {key!r}; {hint}")
-        defaults[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+        defaults[name] = _listed(value) if isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
 
 
+def _listed(values: list[Any]) -> str:
+    words = list(map(str, values))
+    return json.dumps(words, ensure_ascii=False) if any("," in word for word in words) else ",".join(words)
+
+
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"--config {path}: no such file")
     try:
         if path.suffix == ".toml":
@@ -45,7 +52,7 @@ def _read(path: Path) -> dict[str, Any]:
                 raise ValueError(" ".join(str(error).split())) from error
         else:
             raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"--config {path}: cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"--config {path}: must hold option names with values")

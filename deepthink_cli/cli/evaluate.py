@@ -14,7 +14,7 @@ from deepthink_cli.cli import options
 from deepthink_cli.cli.console import bar, note, progress, report, table, write_json
 from deepthink_cli.cli.predict import MemoryFile, check_inputs, output_row
 from deepthink_cli.cli.values import model_options
-from deepthink_cli.errors import BelowThreshold, Problems
+from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact import Header
@@ -34,7 +34,7 @@ Samples = Annotated[
     ),
 ]
 FailUnder = Annotated[
-    float | None,
+    str | None,
     typer.Option(
         "--fail-under",
         metavar="SHARE",
@@ -74,8 +74,8 @@ def evaluate(
     with problems.collected():
         if samples is not None:
             check_output(samples, "--samples")
-    if fail_under is not None and not 0 <= fail_under <= 1:
-        problems.messages.append(f"--fail-under {fail_under}: a share between 0 and 1, as in 0.8")
+    with problems.collected():
+        threshold = _share(fail_under)
     if labelled == "-":
         problems.messages.append("LABELLED -: evaluation reads its rows twice; give a file")
     header = None
@@ -90,8 +90,20 @@ def evaluate(
     started = time.perf_counter()
     evaluation = _evaluate(header, blueprint, labelled, iterations, samples, count, quiet or json, verbose)
     _show(header, evaluation, labelled, time.perf_counter() - started, json)
-    if fail_under is not None and evaluation.last.accuracy < fail_under:
+    if threshold is not None and evaluation.last.accuracy < threshold:
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"--fail-under {text}: a share between 0 and 1, as in 0.8")
+    return share
 
 
 def _evaluate(

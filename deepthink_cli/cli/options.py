@@ -42,6 +42,7 @@ class DeviceMapName(StrEnum):
     auto = "auto"
 
 
+# Numbers arrive as text: the options' own check (config.py) names the value, and reports all mistakes at once.
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
     variable = "DEEPTHINK_" + names[0].removeprefix("--").replace("-", "_").upper()
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)
@@ -83,7 +84,7 @@ TrustRemoteCode = Annotated[
 ]
 
 Iterations = Annotated[
-    int,
+    str,
     _option(
         "--iterations",
         "-T",
@@ -93,10 +94,10 @@ Iterations = Annotated[
     ),
 ]
 Eta = Annotated[
-    float, _option("--eta", panel=METHOD, metavar="ETA", help="Gate: how far each reading moves the memory, in (0, 1].")
+    str, _option("--eta", panel=METHOD, metavar="ETA", help="Gate: how far each reading moves the memory, in (0, 1].")
 ]
 Momentum = Annotated[
-    float,
+    str,
     _option("--momentum", panel=METHOD, metavar="BETA", help="0 is the paper; 0.9 is the official code's recipe."),
 ]
 Positions = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from enum import Enum
 from pathlib import Path
@@ -25,13 +26,12 @@ def pattern(template: str | None) -> str | None:
         return None
     if "{" in template:
         return unescaped(template)
-    path = Path(template)
-    if not path.is_file():
+    if not os.path.isfile(template):
         raise InputError(
             f"--template {template}: has no {{field}} and is no file; write 'Review: {{text}}\\nSentiment: {{label}}'"
         )
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n")
+        return Path(template).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--template {template}: cannot be read as UTF-8 text") from error
 

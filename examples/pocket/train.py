@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from corpus import Corpus, load_corpus
 from episodes import FORMATS, Batch, Episodes, Mixture
-from vocabulary import build_tokenizer, label_words
+from vocabulary import build_tokenizer, class_names, label_words
 
 
 def build_model(vocabulary: int, bos: int, args: argparse.Namespace) -> LlamaForCausalLM:
@@ -42,9 +42,10 @@ def mimetic(model: LlamaForCausalLM, strength: float) -> None:
             weight.mul_(0.5).add_(strength * identity)
 
 
-def losses(model: LlamaForCausalLM, batch: Batch, probe_layer: int, rng: torch.Generator):
+def losses(model: LlamaForCausalLM, batch: Batch, probe_layer: int, dropout: float, rng: torch.Generator):
     """The four parts of the loss, and the share of right answers among the options where the class was shown."""
-    out = model.model(batch.ids, output_hidden_states=True, use_cache=False)
+    embedded = F.dropout(model.model.embed_tokens(batch.ids), dropout)
+    out = model.model(inputs_embeds=embedded, output_hidden_states=True, use_cache=False)
     hidden, middle = out.last_hidden_state, out.hidden_states[probe_layer]
     rows, places = batch.asked.T
     logits = model.lm_head(hidden[rows, places])  # [M, V]
@@ -76,18 +77,22 @@ def name_loss(model: LlamaForCausalLM, middle: Tensor, batch: Batch) -> Tensor:
     return F.cross_entropy(model.lm_head(model.model.norm(both)), batch.name.repeat(2))
 
 
-def learning_rate(step: int, steps: int, peak: float) -> float:
-    warm = min(1.0, (step + 1) / 200)
-    return peak * warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, step / steps))))
+def learning_rate(step: int, args: argparse.Namespace) -> float:
+    """Warm up, stay at the peak while single words are bound, then fall by a cosine from `main` of it."""
+    if step < args.first:
+        return args.peak * min(1.0, (step + 1) / 200)
+    done = (step - args.first) / (args.steps - args.first)
+    return args.peak * args.main * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 @torch.no_grad()
 def look(model: LlamaForCausalLM, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, fresh: list[int],
-         queries: int = 200, seeds: int = 2) -> dict[str, float]:
+         layer: int, queries: int = 200, seeds: int = 2) -> dict[str, float]:
     """Accuracy on dev sentences with 16 balanced demonstrations: own, swapped and fresh words."""
     model.eval()
     own = [tokenizer.encode(f" {w}", add_special_tokens=False)[0] for w in ("negative", "positive")]
-    found: dict[str, float] = {}
+    found: dict[str, float] = {"read": 0.0}
+    names = class_names(tokenizer)["sst2"]
     for name in ("own", "swapped", "fresh"):
         right = 0
         for seed in range(seeds):
@@ -110,8 +115,11 @@ def look(model: LlamaForCausalLM, corpus: Corpus, tokenizer: PreTrainedTokenizer
                 ids = torch.tensor([t + [0] * (width - len(t)) for t in part])
                 from transformers import DynamicCache
                 past = DynamicCache([(k.expand(len(part), -1, -1, -1), v.expand(len(part), -1, -1, -1)) for k, v in memory])
-                hidden = model.model(ids, past_key_values=past).last_hidden_state
-                logits = model.lm_head(hidden[torch.arange(len(part)), torch.tensor([len(t) - 1 for t in part])])
+                out = model.model(ids, past_key_values=past, output_hidden_states=True)
+                ends = torch.arange(len(part)), torch.tensor([len(t) - 1 for t in part])
+                logits = model.lm_head(out.last_hidden_state[ends])
+                read = model.lm_head(model.model.norm(out.hidden_states[layer][ends]))[:, names].argmax(1)
+                found["read"] += int((read == torch.tensor([c for _, c in rows[start : start + 50]])).sum()) / seeds / queries / 3
                 guess = logits[:, options].argmax(1)
                 right += int((guess == torch.tensor([c for _, c in rows[start : start + 50]])).sum())
         found[name] = right / seeds / queries
@@ -123,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=13000)
+    parser.add_argument("--steps", type=int, default=7500)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--layers", type=int, default=7)
     parser.add_argument("--heads", type=int, default=4)
@@ -135,7 +143,11 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--mimetic", type=float, default=0.5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--first", type=float, default=0.1)
+    parser.add_argument("--first", type=int, default=900)
+    parser.add_argument("--main", type=float, default=0.6)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--word-dropout", type=float, default=0.15)
+    parser.add_argument("--decay", type=float, default=0.1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -152,23 +164,25 @@ def main() -> None:
     model = build_model(len(tokenizer), tokenizer.bos_token_id, args)
     parameters = list(model.parameters())
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-    optimizer = torch.optim.AdamW(parameters, lr=args.peak, betas=(0.9, 0.98), weight_decay=0.05)
+    optimizer = torch.optim.AdamW(parameters, lr=args.peak, betas=(0.9, 0.98), weight_decay=args.decay)
     start, checkpoint = 0, args.out / "checkpoint.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint)
-        model.load_state_dict(state["model"]) 
+        model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"]); start = state["step"]
     clock, tokens, right, seen = time.time(), 0, 0.0, 0
     for step in range(start, args.steps):
-        length = 128 if step < args.steps * args.first else 384
-        mixture = Mixture(length) if step >= args.steps * args.first else Mixture(length, sst2=0.4, trec=0.1, ag_news=0.0, words=0.5)
+        length = 128 if step < args.first else 384
+        mixture = Mixture(length, drop=args.word_dropout)
+        if step < args.first:
+            mixture = Mixture(length, sst2=0.4, trec=0.1, ag_news=0.0, words=0.5, drop=args.word_dropout)
         rows = 16 if length == 128 else args.batch_tokens // length
         batch = episodes.batch(step, rows, mixture)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args.steps, args.peak)
+            group["lr"] = learning_rate(step, args)
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
-            parts, correct = losses(model, batch, args.probe_layer, torch.Generator().manual_seed(step))
-        loss = parts["choice"] + 0.25 * parts["label"] + 0.25 * parts["text"] + 0.3 * parts["name"]
+            parts, correct = losses(model, batch, args.probe_layer, args.dropout, torch.Generator().manual_seed(step))
+        loss = parts["choice"] + 0.25 * parts["label"] + 0.15 * parts["text"] + parts["name"]
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -180,7 +194,7 @@ def main() -> None:
             print(step + 1, {k: round(v.item(), 3) for k, v in parts.items()}, by, f"{tokens / (time.time() - clock):.0f} tok/s", flush=True)
             clock, tokens = time.time(), 0
         if (step + 1) % 500 == 0 or step + 1 == args.steps:
-            print("  look", step + 1, look(model, corpus, tokenizer, fresh), flush=True)
+            print("  look", step + 1, look(model, corpus, tokenizer, fresh, args.probe_layer), flush=True)
             temporary = checkpoint.with_suffix(".tmp")
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, temporary)
             os.replace(temporary, checkpoint)

@@ -1,0 +1,66 @@
+"""Fixtures: tiny models on disk, demonstrations, and the real data where they lie beside the checkout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from families import write_model
+
+from deepthink_cli import DemonstrationSet, Example, load_model
+from deepthink_cli.model import LanguageModel
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
+REVIEWS = [
+    ("a warm and funny film", "positive"),
+    ("a dull and lifeless mess", "negative"),
+    ("tender, wise and moving", "positive"),
+    ("far too long", "negative"),
+]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Directories of random tiny models, by family, each written once."""
+    root = tmp_path_factory.mktemp("models")
+
+    def directory(family: str) -> Path:
+        folder = root / family
+        return folder if folder.exists() else write_model(folder, family)
+
+    return directory
+
+
+@pytest.fixture(scope="session")
+def llama(models: Callable[[str], Path]) -> LanguageModel:
+    """A random tiny Llama with grouped heads."""
+    return load_model(str(models("llama")))
+
+
+@pytest.fixture
+def reviews() -> DemonstrationSet:
+    """Four solved reviews."""
+    return DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
+
+
+@pytest.fixture
+def demos(tmp_path: Path) -> Path:
+    """The four reviews as JSON Lines."""
+    return write_rows(tmp_path / "demos.jsonl", [{"review": text, "sentiment": label} for text, label in REVIEWS])
+
+
+def write_rows(path: Path, rows: list[dict[str, object]]) -> Path:
+    """Write rows as JSON Lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def shared(part: str) -> Path:
+    """A folder of real models, tokenizers or data; the test is skipped where it is not beside the checkout."""
+    path = SHARED / part
+    if not path.exists():
+        pytest.skip(f"no {part} beside this checkout")
+    return path

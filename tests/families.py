@@ -1,0 +1,72 @@
+"""Random tiny models of every family the toolkit names, and a tokenizer built in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+BOS = "<|begin|>"
+TEXT = "Review: a warm and funny film\nSentiment: positive\n\nReview: a dull and lifeless mess\nSentiment: negative\n\n"
+
+_WIDE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+_GROUPED = {**_WIDE, "num_key_value_heads": 2, "max_position_embeddings": 512}
+_GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gpt2": _GPT,
+    "opt": {**_WIDE, "ffn_dim": 48, "word_embed_proj_dim": 32, "max_position_embeddings": 512},
+    "gpt_neo": {
+        "hidden_size": 32, "intermediate_size": 48, "num_layers": 2, "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]], "window_size": 256, "max_position_embeddings": 512,
+    },
+    "gpt_neox": {**_WIDE, "max_position_embeddings": 512},
+    "llama": _GROUPED,
+    "mistral": {**_GROUPED, "sliding_window": 256},
+    "qwen2": _GROUPED,
+    "qwen3": {**_GROUPED, "head_dim": 16},
+    "gemma2": {**_GROUPED, "head_dim": 16, "sliding_window": 256},
+    "gemma3_text": {**_GROUPED, "head_dim": 16, "num_hidden_layers": 3, "sliding_window": 256, "sliding_window_pattern": 2},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "phi": {**_WIDE, "max_position_embeddings": 512},
+    "falcon": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512},
+    "falcon-alibi": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": True},
+    "gptj": {**_GPT, "rotary_dim": 4},
+    "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512},
+    "stablelm": _GROUPED,
+    "deepseek_v3": {
+        **_WIDE, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+        "topk_group": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "max_position_embeddings": 512,
+    },
+}  # fmt: skip
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE that starts every text it is given alone with one BOS token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[BOS], initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS)
+
+
+def write_model(folder: Path, family: str, seed: int = 0, **changes: Any) -> Path:
+    """Save a random model of a family with its tokenizer, in the hub's layout."""
+    tokenizer = build_tokenizer()
+    fields = {**FAMILIES[family], "vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 0, **changes}
+    config = AutoConfig.for_model(family.removesuffix("-alibi"), pad_token_id=None, **fields)
+    torch.manual_seed(seed)
+    network = AutoModelForCausalLM.from_config(config)
+    for parameter in network.parameters():
+        # The usual initialisation is so small that every answer would be nearly equally likely.
+        torch.nn.init.normal_(parameter, std=0.3) if parameter.dim() > 1 else None
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,165 @@
+"""Bad input gets one line that names the value and the way out, exit 2, an empty stdout and an untouched disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+from families import BOS
+
+from deepthink_cli.cli.main import run
+
+GOOD = '{"text": "fine", "label": "yes"}\n{"text": "poor", "label": "no"}\n'
+
+BAD_DEMOS = {
+    "not JSON": (GOOD + "{text: 1}\n", "demos.jsonl:3: not JSON"),
+    "not an object": (GOOD + "[1, 2]\n", "demos.jsonl:3: not an object"),
+    "empty file": ("", "demos.jsonl: no rows"),
+    "missing text": (GOOD + '{"label": "yes"}\n', "demos.jsonl:3: field 'text' is missing"),
+    "empty text": (GOOD + '{"text": "  ", "label": "yes"}\n', "demos.jsonl:3: 'text' is empty"),
+    "missing label": (GOOD + '{"text": "so so"}\n', "demos.jsonl:3: field 'label' is missing"),
+    "empty label": (GOOD + '{"text": "so so", "label": ""}\n', "demos.jsonl:3: 'label' is empty"),
+    "one label": ('{"text": "fine", "label": "yes"}\n', "one label only, 'yes'"),
+    "NaN": (GOOD + '{"text": "x", "label": NaN}\n', "demos.jsonl:3: NaN is not a finite number"),
+    "lone surrogate": (GOOD + '{"text": "x\\ud800", "label": "yes"}\n', "demos.jsonl:3: 'text' holds the lone surrogate"),
+}  # fmt: skip
+
+BAD_OPTIONS = {
+    "eta of zero": (["--eta", "0"], "--eta 0: the gate is a number in (0, 1]"),
+    "eta above one": (["--eta", "1.5"], "--eta 1.5: the gate is a number in (0, 1]"),
+    "eta not a number": (["--eta", "nan"], "--eta nan: the gate is a number in (0, 1]"),
+    "no reading": (["-T", "0"], "--iterations 0: T counts readings"),
+    "momentum of one": (["--momentum", "1"], "--momentum 1: a number in [0, 1)"),
+    "an iteration not reached": (["--keep", "9"], "--keep 9: iterations run from 1 to 5"),
+    "a label not in --labels": (["--labels", "yes,maybe"], "demos.jsonl:2: label 'no' is not one of yes, maybe"),
+    "a label twice": (["--labels", "yes,no,yes"], "--labels: 'yes' stands twice"),
+    "an unknown label field": (["--label-field", "class"], "--label-field class: demos.jsonl:1 has the fields text, label"),
+    "a template without fields": (["--template", "Review:"], "--template Review:: has no {field} and is no file"),
+    "a template that goes on": (["--template", "{text} {label}."], "must end with its label field"),
+    "an unknown device": (["--device", "tpu"], "--device tpu: use auto, cpu, cuda, cuda:N or mps"),
+    "an unknown model": (["-m", "./nowhere"], "-m ./nowhere: no such model directory"),
+    "no output directory": (["-o", "nowhere/mem.safetensors"], "-o nowhere/mem.safetensors: there is no directory"),
+    "an output that is no file": (["-o", "/dev/null"], "-o /dev/null: not a regular file"),
+    "an option that is not there": (["--etta", "1"], "No such option: --etta"),
+    "a word for a number": (["-T", "five"], "--iterations five: T counts readings"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Run a command that must be refused; returns the lines on stderr."""
+    before = {path: path.read_bytes() for path in Path.cwd().rglob("*") if path.is_file()}
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert {path: path.read_bytes() for path in Path.cwd().rglob("*") if path.is_file()} == before
+    return err.splitlines()
+
+
+@pytest.mark.parametrize("case", BAD_DEMOS)
+def test_bad_demonstrations_are_refused(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, message = BAD_DEMOS[case]
+    Path("demos.jsonl").write_text(text)
+    Path("mem.safetensors").write_text("what was there before")
+    (line,) = refused(["think", "demos.jsonl", "-o", "mem.safetensors"], capsys)
+    assert message in line
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_bad_options_are_refused(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, message = BAD_OPTIONS[case]
+    Path("demos.jsonl").write_text(GOOD)
+    (line,) = refused(["think", "demos.jsonl", *arguments], capsys)
+    assert message in line
+
+
+def test_independent_mistakes_are_reported_together(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("demos.jsonl").write_text('{"text": "", "label": "yes"}\nnonsense\n{"text": "x", "label": "no"}\n')
+    lines = refused(["think", "demos.jsonl", "--eta", "2", "-T", "0", "-o", "nowhere/x"], capsys)
+    assert len(lines) == 5
+    for part in ("--eta 2:", "--iterations 0", "nowhere/x", "demos.jsonl:1", "demos.jsonl:2"):
+        assert sum(part in line for line in lines) == 1
+
+
+def test_demonstrations_too_long_are_refused_before_any_weights(
+    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "weightless"
+    folder.mkdir()
+    for file in models("gpt2").glob("*.json"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    write_rows(tmp_path / "long.jsonl", [{"text": "word " * 30, "label": label} for label in "abcdef"])
+    (line,) = refused(["think", "long.jsonl", "-m", str(folder)], capsys)
+    assert "demonstrations too long: L = " in line
+    assert "of 6 demonstrations would fit" in line
+
+
+@pytest.fixture
+def memory(models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors", "-q"]) == 0
+    return "mem.safetensors"
+
+
+BAD_INPUTS = {
+    "not JSON": ("oops\n", "in.jsonl:1: not JSON"),
+    "missing text": ('{"review": "x"}\n{"text": "y"}\n', "in.jsonl:2: field 'review' is missing"),
+    "duplicate candidates": ('{"review": "x", "candidates": ["a", "a"]}\n', "in.jsonl:1: candidates: 'a' stands twice"),
+    "an empty candidate": ('{"review": "x", "candidates": ["a", " "]}\n', "in.jsonl:1: 'candidates' is empty"),
+    "no candidates": ('{"review": "x", "candidates": []}\n', 'in.jsonl:1: "candidates" must be a list'),
+    "a lone surrogate": ('{"review": "\\udfff"}\n', "in.jsonl:1: 'review' holds the lone surrogate"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_inputs_are_refused_before_anything_is_printed(
+    case: str, memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, message = BAD_INPUTS[case]
+    Path("in.jsonl").write_text(text)
+    Path("out.jsonl").write_text("what was there before")
+    (line,) = refused(["predict", memory, "in.jsonl", "-o", "out.jsonl"], capsys)
+    assert message in line
+
+
+def test_a_labelled_row_must_carry_one_of_the_labels(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in.jsonl").write_text('{"review": "x", "sentiment": "great"}\n')
+    (line,) = refused(["eval", memory, "in.jsonl"], capsys)
+    assert "in.jsonl:1: label 'great' is not one of positive, negative" in line
+
+
+def test_a_missing_file_is_named(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = refused(["predict", memory, "nowhere.jsonl"], capsys)
+    assert line.startswith("deepthink: nowhere.jsonl: no such file; check the path")
+
+
+@pytest.mark.parametrize("content", ["", "<html>", '{"a": 1}' * 99])
+def test_a_file_that_is_not_a_memory_is_refused(content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("page.safetensors").write_text(content)
+    Path("in.jsonl").write_text('{"text": "x"}\n')
+    for command in (["predict", "page.safetensors", "in.jsonl"], ["inspect", "page.safetensors"]):
+        (line,) = refused(command, capsys)
+        assert "page.safetensors: not a deepthink memory" in line
+
+
+def test_brackets_in_a_file_name_survive_an_error_message(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = refused(["think", "[red]demos[/red].jsonl"], capsys)
+    assert "[red]demos[/red].jsonl: no such file" in line
+
+
+def test_a_special_token_in_user_text_stays_text(
+    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path / "demos.jsonl", [{"text": f"a {BOS} b", "label": "yes"}, {"text": "c", "label": "no"}])
+    assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors"]) == 0
+    from deepthink_cli import load_memory
+
+    origin = load_memory("mem.safetensors").origin
+    assert origin is not None
+    assert origin.demonstrations.token_ids.count(0) == 1

@@ -1,0 +1,161 @@
+"""Candidates, their tokens and their scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import shared
+from families import BOS
+from transformers import AutoTokenizer
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Memory,
+    Query,
+    load_model,
+    predict,
+    score,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli import scoring as scoring_module
+from deepthink_cli.errors import InputError
+from deepthink_cli.head import float32_head
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.template import Template
+
+PAIR = ("positive", "negative")
+
+
+@pytest.fixture
+def memory(llama: LanguageModel, reviews: DemonstrationSet) -> Memory:
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=2))[-1]
+
+
+def test_neither_order_nor_company_changes_a_score(
+    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["short", "a much longer review than the one before it", "of middling length"]
+    queries = tokenize_queries(llama.tokenizer, reviews.template, [Query(text, PAIR) for text in texts])
+    together = score(llama, memory, queries)
+    monkeypatch.setattr(scoring_module, "_MEMORY_PER_PASS", 1)
+    for query, found in zip(queries[::-1], together[::-1], strict=True):
+        assert score(llama, memory, [query])[0].sums == pytest.approx(found.sums, abs=1e-5)
+
+
+def test_candidates_that_share_tokens_are_scored_to_their_ends(
+    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
+) -> None:
+    candidates = ("very", "very good", "very good indeed")
+    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query("fine", candidates)])
+    assert query.answers[1][: len(query.answers[0])] == query.answers[0]
+    sums = score(llama, memory, [query])[0].sums
+    assert sums[0] > sums[1] > sums[2]
+
+
+def test_the_mean_is_the_sum_over_the_candidates_tokens(
+    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
+) -> None:
+    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query("fine", ("good", "so very good"))])
+    found = score(llama, memory, [query])[0]
+    assert found.means[1] == pytest.approx(found.sums[1] / len(query.answers[1]))
+
+
+def test_the_probability_is_the_labels_share_among_the_candidates(llama: LanguageModel, memory: Memory) -> None:
+    (row,) = predict(llama, memory, ["a fine film"])
+    shares = {label: math.exp(value) for label, value in row.scores.items()}
+    assert row.probability == pytest.approx(shares[row.label] / sum(shares.values()))
+    assert row.label == max(shares, key=lambda label: shares[label])
+
+
+def test_predictions_come_in_the_order_of_the_inputs(llama: LanguageModel, memory: Memory) -> None:
+    texts = [("long " * (n % 7)) + str(n) for n in range(40)]
+    assert [row.query.text for row in predict(llama, memory, iter(texts), chunk=16)] == texts
+
+
+def test_predict_never_reads_further_ahead_than_one_chunk(llama: LanguageModel, memory: Memory) -> None:
+    taken: list[int] = []
+    inputs = (taken.append(n) or str(n) for n in range(100))
+    next(predict(llama, memory, inputs, chunk=8))
+    assert len(taken) == 8
+
+
+def test_a_query_too_long_for_the_model_is_named(llama: LanguageModel, memory: Memory) -> None:
+    with pytest.raises(InputError, match=r"too long: \d+ tokens after \d+ of memory, .* holds 512"):
+        list(predict(llama, memory, [Query("word " * 600, PAIR, where="inputs.jsonl:7")]))
+
+
+def test_two_candidates_with_the_same_tokens_are_refused(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    tokenizer = llama.tokenizer
+    assert tokenizer.encode("\ud7ff", add_special_tokens=False)
+    with pytest.raises(InputError, match="are the same tokens"):
+        tokenize_queries(tokenizer, reviews.template, [Query("x", ("yes", "yes"))])
+
+
+def test_a_candidate_with_no_tokens_is_refused(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    with pytest.raises(InputError, match=r"rows\.jsonl:3: candidate '' has no tokens"):
+        tokenize_queries(llama.tokenizer, reviews.template, [Query("x", ("yes", ""), where="rows.jsonl:3")])
+
+
+def test_a_special_token_in_user_text_stays_text(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query(f"bad {BOS} film", PAIR)])
+    assert llama.tokenizer.bos_token_id not in query.prefix
+    assert BOS in llama.tokenizer.decode(query.prefix)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "pythia", "llama2"])
+def test_real_tokenizers_find_where_the_answer_starts(name: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
+    template = Template("Review: {text}\nSentiment: {label}")
+    special = tokenizer.eos_token
+    (query,) = tokenize_queries(tokenizer, template, [Query(f"fine {special}", ("positive", "12", "very bad"))])
+    assert tokenizer.decode(query.prefix).endswith("Sentiment:")
+    assert tokenizer.eos_token_id not in query.prefix
+    for ids, word in zip(query.answers, ("positive", "12", "very bad"), strict=True):
+        assert tokenizer.decode([*query.prefix, *ids]).endswith(f"Sentiment: {word}")
+
+
+def test_the_label_after_a_line_break_starts_after_it(llama: LanguageModel) -> None:
+    (query,) = tokenize_queries(llama.tokenizer, Template("{text}\n{label}"), [Query("fine", PAIR)])
+    assert llama.tokenizer.decode(query.prefix) == "fine\n"
+
+
+@pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
+def test_the_float32_head_gives_the_models_own_logits(family: str, models: Callable[[str], Path]) -> None:
+    network = load_model(str(models(family))).network
+    head = float32_head(network)
+    assert head is not None
+    ids = torch.tensor([[5, 6, 7]])
+    hidden = network.base_model(input_ids=ids).last_hidden_state[0]
+    torch.testing.assert_close(head(hidden), network(input_ids=ids).logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[str], Path]) -> None:
+    network = load_model(str(models("llama"))).network
+    network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
+    assert float32_head(network) is None
+
+
+def test_half_precision_scores_are_compared_in_float32(
+    models: Callable[[str], Path], reviews: DemonstrationSet
+) -> None:
+    model = load_model(str(models("llama")), dtype="bfloat16")
+    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    values = [value for row in predict(model, memory, ["one", "two", "three"]) for value in row.scores.values()]
+    assert any(value != float(torch.tensor(value).bfloat16()) for value in values)
+
+
+def test_a_memory_as_a_cache_continues_in_generate(llama: LanguageModel, memory: Memory) -> None:
+    ids = torch.tensor([[7, 8, 9]])
+    mask = torch.ones(1, memory.length + 3, dtype=torch.long)
+    written = llama.network.generate(
+        ids, attention_mask=mask, past_key_values=memory.as_cache(llama.dtype), max_new_tokens=1, do_sample=False
+    )
+    places = torch.tensor([[0, 2]])
+    expected = llama.log_probabilities(ids, memory.as_cache(llama.dtype), memory.length, places).argmax()
+    assert written[0, -1] == expected

@@ -1,0 +1,122 @@
+"""The method against the paper's equations in float64 (tests/oracle.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import REVIEWS, TEMPLATE, shared
+from families import FAMILIES
+from oracle import GPT2Oracle, LlamaOracle, Oracle
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Example,
+    Memory,
+    Query,
+    load_model,
+    score,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli.config import Positions
+from deepthink_cli.model import LanguageModel
+
+ORACLES: dict[str, type[Oracle]] = {"gpt2": GPT2Oracle, "llama": LlamaOracle}
+QUERY = Query("a strange but lovely film", ("positive", "negative", "very negative", "12"))
+
+
+def relative_error(memory: Memory, layers: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    """The largest relative error of a layer's keys or values."""
+    pairs = [
+        (found.double().numpy(), expected)
+        for layer, (keys, values) in enumerate(layers)
+        for found, expected in ((memory.keys[layer], keys), (memory.values[layer], values))
+    ]
+    return max(float(np.linalg.norm(found - expected) / np.linalg.norm(expected)) for found, expected in pairs)
+
+
+def assert_as_the_paper_says(model: LanguageModel, oracle: Oracle, momentum: float, positions: Positions) -> None:
+    given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
+    demos = tokenize_demonstrations(model.tokenizer, given)
+    memories = list(think(model, demos, 4, eta=0.1, momentum=momentum, positions=positions))
+    expected = oracle.think(demos.token_ids, 4, 0.1, momentum, restarted=positions == "restarted")
+    (query,) = tokenize_queries(model.tokenizer, given.template, [QUERY])
+    for memory, layers in zip(memories, expected, strict=True):
+        assert relative_error(memory, layers) <= 1e-4
+        scores = [oracle.score(layers, query.prefix, answer) for answer in query.answers]
+        assert score(model, memory, [query])[0].sums == pytest.approx(scores, abs=1e-3)
+
+
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("family", ORACLES)
+def test_memory_and_scores_follow_the_equations(
+    family: str, momentum: float, positions: Positions, models: Callable[[str], Path]
+) -> None:
+    model = load_model(str(models(family)))
+    assert_as_the_paper_says(model, ORACLES[family](model.network), momentum, positions)
+
+
+@pytest.mark.parametrize(("family", "tokenizer"), [("gpt2", "gpt2"), ("llama", "llama2"), ("llama", "pythia")])
+def test_the_equations_hold_with_real_tokenizers(family: str, tokenizer: str, tmp_path: Path) -> None:
+    words = AutoTokenizer.from_pretrained(shared(f"tokenizers/{tokenizer}"))
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(family, **{**FAMILIES[family], "vocab_size": len(words)})
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    model = load_model(str(tmp_path))
+    assert_as_the_paper_says(model, ORACLES[family](model.network), 0.9, "continued")
+
+
+def test_the_equations_hold_for_real_weights() -> None:
+    model = load_model(str(shared("models/stories260K")))
+    assert_as_the_paper_says(model, LlamaOracle(model.network), 0.0, "continued")
+
+
+def test_a_closed_gate_keeps_the_first_memory(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    first, *later = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=4, eta=0.0)
+    for memory in later:
+        assert all(map(torch.equal, (*memory.keys, *memory.values), (*first.keys, *first.values)))
+
+
+def test_an_open_gate_stores_the_present(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    demos = tokenize_demonstrations(llama.tokenizer, reviews)
+    first, second = think(llama, demos, iterations=2, eta=1.0)
+    present = llama.read(demos.token_ids, first, start=first.length)
+    for found, expected in zip(second.values, present.values, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(
+    models: Callable[[str], Path], reviews: DemonstrationSet
+) -> None:
+    model = load_model(str(models("llama")), dtype="bfloat16")
+    first, second = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=2, eta=0.001)
+    assert second.keys[1].dtype == torch.float32
+    lost = second.keys[1].to(torch.bfloat16) == first.keys[1].to(torch.bfloat16)
+    assert lost.float().mean() > 0.7
+    assert (second.keys[1] != first.keys[1]).float().mean() > 0.9
+
+
+def test_the_order_of_readings_is_a_generator_that_can_be_stopped(
+    llama: LanguageModel, reviews: DemonstrationSet
+) -> None:
+    readings = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=1000)
+    assert [next(readings).iteration for _ in range(3)] == [1, 2, 3]
+
+
+def test_drift_is_the_relative_change_of_keys_and_values(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    first, second = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=2, eta=0.5)
+    expected = float((second.keys[1] - first.keys[1]).norm() / first.keys[1].norm())
+    assert second.drift[0].keys[1] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_paper_fits_on_one_screen() -> None:
+    source = Path(__file__).parent.parent / "deepthink_cli" / "thinking.py"
+    assert len(source.read_text().splitlines()) <= 50

@@ -1,0 +1,254 @@
+"""What was typed, or stands in a configuration file, becomes what is meant; and what people are shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import bar, note, progress, report, size, table, write_json
+from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
+from deepthink_cli.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    eta: options.Eta = 0.01,
+    momentum: options.Momentum = 0.5,
+    keep: options.Keep = "last",
+    labels: options.Labels = None,
+    label_field: options.LabelField = None,
+    offline: options.Offline = False,
+    config: options.Config = None,
+) -> None:
+    sys.stdout.write(json.dumps([eta, momentum, keep, labels, label_field, offline]))
+
+
+def parsed(*arguments: str, **environment: str) -> list[Any]:
+    result = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return list(json.loads(result.stdout))
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        parsed("--config", str(file))
+    return str(caught.value)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    return tmp_path / "deepthink.toml"
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    return tmp_path / "deepthink.yaml"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(r"a\nb", "a\nb"), (r"\t\r", "\t\r"), (r"\\n", r"\n"), (r"C:\dir", r"C:\dir"), ("a\nb", "a\nb"), ("\\", "\\")],
+)
+def test_escapes_mean_what_they_do_in_python(typed: str, meant: str) -> None:
+    assert unescaped(typed) == meant
+
+
+def test_a_template_may_be_typed_or_lie_in_a_file(tmp_path: Path) -> None:
+    assert pattern(None) is None
+    assert pattern(r"{text}\n{label}") == "{text}\n{label}"
+    file = written(tmp_path / "template.txt", "Say \\n: {text}\n\n{label}\n")
+    assert pattern(str(file)) == "Say \\n: {text}\n\n{label}"
+
+
+@pytest.mark.parametrize("typed", ["Review:", "gone.txt", "", "many words " * 500])
+def test_a_template_that_is_no_file_and_has_no_field_is_refused(typed: str) -> None:
+    way_out = r"has no {field} and is no file; write 'Review: {text}\nSentiment: {label}'"
+    with pytest.raises(InputError) as caught:
+        pattern(typed)
+    assert str(caught.value) == f"--template {typed}: {way_out}"
+
+
+def test_a_template_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "template.bin"
+    file.write_bytes(b"{text}\xff{label}")
+    with pytest.raises(InputError, match=r"template\.bin: cannot be read as UTF-8 text$"):
+        pattern(str(file))
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("a,b", ["a", "b"]),
+        (" yes , no way ", ["yes", "no way"]),
+        ('["x, y", " z "]', ["x, y", "z"]),
+        ("a,a", ["a", "a"]),
+    ],
+)
+def test_label_words_are_separated_by_commas_or_a_json_list(typed: str, words: list[str]) -> None:
+    assert label_list(typed) == words
+    assert label_list(None) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        ("a", "one label only; name at least two"),
+        ('["a"]', "one label only; name at least two"),
+        ("", "a label word is empty; write a,b,c"),
+        ("a,,b", "a label word is empty; write a,b,c"),
+        ('["a", ""]', "a label word is empty; write a,b,c"),
+        ('["a", "b"', "not a JSON list; write a,b,c"),
+    ],
+)
+def test_wrong_label_words_are_refused(typed: str, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        label_list(typed)
+    assert str(caught.value) == f"--labels {typed}: {reason}"
+
+
+def test_model_options_are_the_pocket_models_unless_typed() -> None:
+    auto = options.DtypeName.auto
+    chosen = model_options(None, None, auto, "auto", None, None, False, False)
+    assert (chosen.model, chosen.dtype, chosen.quantize) == ("pocket", "auto", None)
+    half, spread, eight = options.DtypeName.float16, options.DeviceMapName.auto, options.QuantizeName.eight
+    typed = model_options("gpt2", "main", half, "cuda:1", spread, eight, True, True)
+    assert (typed.model, typed.revision, typed.dtype, typed.device) == ("gpt2", "main", "float16", "cuda:1")
+    assert (typed.device_map, typed.quantize, typed.offline, typed.trust_remote_code) == ("auto", "8bit", True, True)
+
+
+def test_an_empty_model_name_is_not_the_pocket_model() -> None:
+    with pytest.raises(InputError, match=r"^--model : "):
+        model_options("", None, options.DtypeName.auto, "auto", None, None, False, False)
+
+
+def test_toml_and_yaml_give_the_same_options(toml: Path, yaml: Path) -> None:
+    written(toml, 'eta = 0.5\nkeep = [1, 3]\nlabels = ["a", "b"]\nlabel-field = "gold"\noffline = true\n')
+    written(yaml, "eta: 0.5\nkeep: [1, 3]\nlabels:\n- a\n- b\nlabel_field: gold\noffline: true\n")
+    expected = [0.5, 0.5, "1,3", "a,b", "gold", True]
+    assert parsed("--config", str(toml)) == parsed("--config", str(yaml)) == expected
+
+
+def test_a_label_word_with_a_comma_stays_one_word_in_a_file(toml: Path) -> None:
+    written(toml, 'labels = ["yes, please", "no"]')
+    assert label_list(parsed("--config", str(toml))[3]) == ["yes, please", "no"]
+
+
+def test_an_option_takes_its_value_by_where_it_came_from(toml: Path) -> None:
+    file = str(written(toml, "momentum = 0.1\n"))
+    assert parsed()[1] == 0.5
+    assert parsed("--config", file)[1] == 0.1
+    assert parsed("--config", file, DEEPTHINK_MOMENTUM="0.2")[1] == 0.2
+    assert parsed("--config", file, "--momentum", "0.3", DEEPTHINK_MOMENTUM="0.2")[1] == 0.3
+
+
+def test_a_value_of_nought_goes_before_those_below_it(toml: Path) -> None:
+    file = str(written(toml, "momentum = 0.1\noffline = true\n"))
+    assert parsed("--momentum", "0", "--config", file, DEEPTHINK_MOMENTUM="0.2")[1] == 0
+    assert parsed("--config", file, DEEPTHINK_MOMENTUM="0")[1] == 0
+    assert parsed("--config", file, DEEPTHINK_OFFLINE="0")[5] is False
+    assert parsed("--config", str(written(toml, "momentum = 0\n")))[1] == 0
+
+
+def test_the_file_may_be_named_by_the_environment(toml: Path) -> None:
+    assert parsed(DEEPTHINK_CONFIG=str(written(toml, "eta = 1")))[0] == 1
+
+
+def test_an_unknown_option_suggests_the_one_that_was_meant(toml: Path) -> None:
+    assert (
+        refusal(written(toml, "momentun = 1")) == f"--config {toml}: unknown option 'momentun'; did you mean momentum?"
+    )
+
+
+@pytest.mark.parametrize("name", ["zzz", "config", "1", "true"])
+def test_an_option_like_no_other_is_answered_with_all(yaml: Path, name: str) -> None:
+    message = refusal(written(yaml, f"{name}: 1"))
+    assert message.startswith(f"--config {yaml}: unknown option ")
+    assert name in message.lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.toml", "eta = ", "cannot be read: Invalid value"),
+        ("a.yaml", "eta: [", "cannot be read: while parsing a flow node"),
+        ("a.yml", "!!python/object/apply:os.getcwd []", "cannot be read: could not determine a constructor"),
+        ("a.yaml", "- eta", "must hold option names with values"),
+        ("a.ini", "[eta]", "unknown format '.ini'; use .toml, .yaml or .yml"),
+    ],
+)
+def test_a_file_that_holds_no_options_is_refused(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    assert refusal(written(tmp_path / name, text)).startswith(f"--config {tmp_path / name}: {reason}")
+
+
+def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "gone.toml") == f"--config {tmp_path}/gone.toml: no such file"
+    assert refusal(tmp_path) == f"--config {tmp_path}: no such file"
+
+
+def test_an_empty_configuration_file_changes_nothing(yaml: Path) -> None:
+    assert parsed("--config", str(written(yaml, "# nothing\n"))) == parsed()
+
+
+def test_notes_go_to_stderr_unless_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    note("said [bold]plainly[/bold]")
+    note("not said", quiet=True)
+    assert capsys.readouterr() == ("", "said [bold]plainly[/bold]\n")
+
+
+def test_json_goes_to_stdout_on_one_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    write_json({"text": "é\n" + "long " * 100})
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "")
+    assert out.startswith('{"text": "é\\nlong long ')
+
+
+def test_json_holds_no_nan() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json({"accuracy": float("nan")})
+
+
+def test_a_report_neither_wraps_nor_interprets_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "[red]x[/red] :smile: " * 20
+    report(line, table("name", "n", rows=[["[b]", "1"], ["much longer", "100"]]))
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == line
+    assert [other.rstrip() for other in others] == ["name           n", "[b]            1", "much longer  100"]
+
+
+def test_progress_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(False, "drift") as shown:
+        shown.advance(shown.add_task("reading", total=2, drift=""))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"), [(0.5, "·" * 20), (0.75, "█" * 10 + "·" * 10), (1.0, "█" * 20), (0.524, "·" * 20)]
+)
+def test_a_bar_is_filled_in_proportion_to_its_scale(share: float, drawn: str) -> None:
+    assert bar(share, 0.5, 1.0) == drawn
+
+
+def test_a_bar_on_an_empty_scale_is_full() -> None:
+    assert bar(0.3, 0.3, 0.3, width=4) == "████"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (3 * 2**20, "3.0 MiB"), (2**50, "1024.0 TiB")],
+)
+def test_sizes_are_in_powers_of_1024(count: int, shown: str) -> None:
+    assert size(count) == shown
