@@ -90,8 +90,6 @@ def open_model(options: ModelOptions) -> Blueprint:
     """
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    if options.offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
     _check_extras(options)
     choose_device(options.device)
     name, source = _located(options.model)

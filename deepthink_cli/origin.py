@@ -166,6 +166,7 @@ def parse_metadata(text: str, where: str) -> Metadata:
     """Read the metadata of an artifact; raises InputError where it is not one of this format."""
     try:
         raw = json.loads(text)
+        canonical_json(raw).encode()  # NaN and lone surrogates are not JSON
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
     version = raw.get("format_version") if isinstance(raw, dict) else None

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 BOS = "<|begin|>"
 TEXT = "Review: a warm and funny film\nSentiment: positive\n\nReview: a dull and lifeless mess\nSentiment: negative\n\n"
@@ -43,6 +44,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "max_position_embeddings": 512,
     },
 }  # fmt: skip
+
+
+logging.disable_progress_bar()
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:

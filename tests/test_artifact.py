@@ -217,16 +217,6 @@ def test_a_file_cut_short_is_told_by_its_size(path: Path, missing: int) -> None:
     assert refusal(path) == f"{path}: damaged: {expected}"
 
 
-def test_a_file_cut_inside_its_header_is_refused(path: Path) -> None:
-    path.write_bytes(memory_file(path).read_bytes()[:300])
-    assert "not a safetensors file" in refusal(path)
-
-
-def test_bytes_behind_the_last_tensor_are_refused(path: Path) -> None:
-    path.write_bytes(memory_file(path).read_bytes() + b"\0")
-    assert refusal(path).endswith(" expected; copy it again")
-
-
 @pytest.mark.parametrize(
     "tensors",
     [
@@ -277,19 +267,22 @@ def test_another_format_version_is_refused_by_its_number(path: Path, version: An
     [
         (changed("author", to="me"), "author: Unexpected keyword argument"),
         (changed("model", "size", to=1), "model.size: Unexpected keyword argument"),
-        (changed("eta", to=float("nan")), "eta: Input should be a finite number"),
-        (changed("labels", 1, to="\ud800"), "labels.1: Input should be a valid string"),
+        (changed("eta", to="much"), "eta: Input should be a valid number"),
+        (changed("labels", to="p"), "labels: Input should be a valid list"),
         (changed("drift", to={"two": {"keys": [], "values": []}}), "invalid literal for int()"),
         (changed("template", "pattern", to="{text}"), "template '{text}': needs a text field and a label field"),
         ({name: value for name, value in METADATA.items() if name != "kept"}, "kept: Field required"),
     ],
-    ids=["extra", "inner-extra", "nan", "surrogate", "drift", "template", "missing"],
+    ids=["extra", "inner-extra", "number", "list", "drift", "template", "missing"],
 )
 def test_damaged_metadata_are_named_by_their_place(path: Path, metadata: dict[str, Any], reason: str) -> None:
     message = refusal(memory_file(path, json.dumps(metadata)))
     assert message.startswith(f"{path}: damaged metadata: {reason}")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 90_000])
+@pytest.mark.parametrize(
+    "text",
+    [" ", "{", "[" * 90_000, json.dumps(changed("eta", to=float("nan"))), json.dumps(changed("task", to="\ud800"))],
+)
 def test_metadata_that_are_not_json_are_refused(path: Path, text: str) -> None:
-    assert refusal(memory_file(path, text or " ")) == f"{path}: not a deepthink memory: its metadata are not JSON"
+    assert refusal(memory_file(path, text)) == f"{path}: not a deepthink memory: its metadata are not JSON"

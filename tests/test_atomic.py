@@ -109,13 +109,6 @@ def test_a_new_file_gets_the_mode_that_the_umask_leaves(target: Path) -> None:
     assert mode(target) == 0o640
 
 
-@pytest.mark.usefixtures("umask_027")
-def test_while_it_is_written_nobody_else_can_read_it(target: Path) -> None:
-    with replacing(target) as temporary:
-        assert mode(temporary.parent) & 0o077 == 0
-        temporary.write_text("new")
-
-
 def test_a_symbolic_link_stays_and_the_file_behind_it_is_replaced(tmp_path: Path) -> None:
     behind, link = tmp_path / "folder" / "file.txt", tmp_path / "link.txt"
     behind.parent.mkdir()
@@ -125,15 +118,6 @@ def test_a_symbolic_link_stays_and_the_file_behind_it_is_replaced(tmp_path: Path
         file.write("new")
     assert link.is_symlink()
     assert behind.read_text() == "new"
-
-
-def test_a_link_to_nothing_yet_makes_the_file_it_names(tmp_path: Path) -> None:
-    link = tmp_path / "link.txt"
-    link.symlink_to("later.txt")
-    with writing(link) as file:
-        file.write("new")
-    assert link.is_symlink()
-    assert (tmp_path / "later.txt").read_text() == "new"
 
 
 def test_a_device_is_refused() -> None:

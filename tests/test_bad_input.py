@@ -163,3 +163,12 @@ def test_a_special_token_in_user_text_stays_text(
     origin = load_memory("mem.safetensors").origin
     assert origin is not None
     assert origin.demonstrations.token_ids.count(0) == 1
+
+
+def test_inputs_too_long_are_refused_before_the_weights_are_loaded(
+    memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(Path("in.jsonl"), [{"review": "short"}, {"review": "word " * 400}, {"review": "word " * 500}])
+    lines = refused(["predict", memory, "in.jsonl"], capsys)
+    assert [line.split(":")[2] for line in lines] == ["2", "3"]
+    assert all("too long" in line for line in lines)

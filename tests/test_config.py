@@ -89,11 +89,6 @@ def test_all_wrong_options_of_the_model_are_told_at_once() -> None:
     )
 
 
-def test_an_empty_model_name_is_refused() -> None:
-    (message,) = refusals(model="")
-    assert message.startswith("--model : ")
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [(DeepThinkError, 1), (InputError, 2), (BelowThreshold, 3)],
@@ -101,8 +96,3 @@ def test_an_empty_model_name_is_refused() -> None:
 def test_every_kind_of_error_ends_the_program_with_its_own_code(error: type[DeepThinkError], code: int) -> None:
     assert error("x").exit_code == code
     assert (ExitCode.DONE, ExitCode.BUG, ExitCode.INTERRUPTED) == (0, 70, 130)
-
-
-def test_an_error_holds_one_line_for_each_cause() -> None:
-    error = InputError("one", "two")
-    assert (error.messages, str(error)) == (("one", "two"), "one\ntwo")

@@ -156,19 +156,6 @@ def test_every_mistake_of_every_row_is_told_at_once(path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_where_no_row_can_be_read_the_reasons_are_told(path: Path) -> None:
-    path.write_text("wrong\n[]\n")
-    with pytest.raises(InputError) as caught:
-        read_demonstrations(str(path))
-    assert len(caught.value.messages) == 2
-
-
-def test_one_field_is_not_a_demonstration(path: Path) -> None:
-    way_out = 'write {"text": "...", "label": "..."}'
-    expected = f"{path}:1: needs a text and a label, found the fields ['label']; {way_out}"
-    assert refusals(path, {"label": "x", "candidates": ["x", "y"]}) == (expected,)
-
-
 def test_a_label_field_that_no_row_has_is_refused(path: Path) -> None:
     assert refusals(path, row("a", "x"), label_field="gold") == (
         f"--label-field gold: {path}:1 has the fields text, label",
@@ -185,10 +172,6 @@ def test_demonstrations_with_candidates_of_their_own_share_no_labels(path: Path)
     given = demonstrations(path, first, second)
     assert given.labels == ()
     assert given.template.pattern == "Text: {text}\nLabel: {label}"
-
-
-def test_where_only_some_have_candidates_the_labels_seen_are_shared(path: Path) -> None:
-    assert demonstrations(path, row("a", "x", candidates=["x", "y"]), row("b", "z")).labels == ("x", "z")
 
 
 @pytest.mark.parametrize(
@@ -225,11 +208,6 @@ def test_labelled_queries_need_their_label(path: Path) -> None:
     assert message == f"{path}:1: field 'label' is missing; the row has text, gold"
     message = query_refusal(path, row("a", "Yes"), labelled=True)
     assert message == f"{path}:1: label 'Yes' is not one of yes, no"
-
-
-def test_without_labelled_a_wrong_label_does_not_matter(path: Path) -> None:
-    path.write_text('{"text": "a", "label": "unknown"}')
-    assert next(read_queries(str(path), TEMPLATE, ["yes", "no"])).gold is None
 
 
 def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None:

@@ -156,7 +156,10 @@ def test_every_layers_device_is_known(llama: LanguageModel) -> None:
         ({"device_map": "auto"}, r"accelerate is not installed"),
     ],
 )
-def test_what_is_not_here_is_said_before_the_model_is_opened(options: dict[str, str], message: str) -> None:
+def test_what_is_not_here_is_said_before_the_model_is_opened(
+    options: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=message):
         open_model(ModelOptions.checked(**options))
 

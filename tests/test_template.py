@@ -25,15 +25,6 @@ def test_demonstrations_end_with_the_separator_each() -> None:
     assert written == "Review: good\nSentiment: yes\n##\nReview: bad\nSentiment: no\n##\n"
 
 
-def test_the_separator_is_two_line_breaks_unless_given() -> None:
-    assert Template("{q} {a}").demonstrations([("x", "y")]) == "x y\n\n"
-
-
-def test_a_demonstration_begins_with_the_query_of_its_text() -> None:
-    template = Template("Q: {q}?\nA: {a}")
-    assert template.demonstrations([("why", "so")]).removeprefix(template.query("why")) == "so\n\n"
-
-
 def test_the_last_field_is_the_label_and_the_others_make_the_query() -> None:
     template = Template("{premise} => {hypothesis}: {verdict}")
     assert template.fields == ("premise", "hypothesis", "verdict")

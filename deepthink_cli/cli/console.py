@@ -21,9 +21,14 @@ def note(message: str, quiet: bool = False) -> None:
         sys.stderr.flush()
 
 
+def json_line(value: Any) -> str:
+    """One line of JSON; text stays readable, and what JSON lacks (a Parquet date) becomes a string."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
 def write_json(value: Any) -> None:
     """Print one JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json_line(value))
     sys.stdout.flush()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import bar, note, progress, report, table, write_json
-from deepthink_cli.cli.predict import MemoryFile, check_inputs, output_row
+from deepthink_cli.cli.console import bar, json_line, note, progress, report, table, write_json
+from deepthink_cli.cli.predict import MemoryFile, check_inputs, check_tokens, output_row
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
@@ -87,6 +86,7 @@ def evaluate(
     assert header is not None
     assert count is not None
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet or json)
+    check_tokens(header, blueprint, labelled)
     started = time.perf_counter()
     evaluation = _evaluate(header, blueprint, labelled, iterations, samples, count, quiet or json, verbose)
     _show(header, evaluation, labelled, time.perf_counter() - started, json)
@@ -134,7 +134,7 @@ def _evaluate(
             evaluator.add(prediction)
             if out is not None:
                 row = output_row(number // len(memories), prediction, several=True)
-                out.write(jsonlib.dumps({**row, "gold": prediction.query.gold}, ensure_ascii=False) + "\n")
+                out.write(json_line({**row, "gold": prediction.query.gold}))
             if (number + 1) % len(memories) == 0:
                 shown.advance(task)
     return evaluator.result()

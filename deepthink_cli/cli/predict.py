@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as jsonlib
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import note, progress
+from deepthink_cli.cli.console import json_line, note, progress
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 
@@ -78,11 +78,12 @@ def predict(
     problems.raise_any()
     assert header is not None
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
+    check_tokens(header, blueprint, inputs)
     with _writing(output) as out:
         written = 0
         for prediction in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
             row = output_row(written // len(iterations), prediction, several=len(iterations) > 1)
-            out.write(jsonlib.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            out.write(json_line(row))
             if output is None:
                 out.flush()
             written += 1
@@ -107,6 +108,29 @@ def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool
     return count
 
 
+def check_tokens(header: Header, blueprint: Blueprint, inputs: str) -> None:
+    """Tokenise the rows of a file that may be too long, or carry candidates of their own, before the weights are loaded."""
+    from deepthink_cli.examples import CANDIDATES, read_queries
+    from deepthink_cli.rows import STDIN
+    from deepthink_cli.scoring import check_length
+    from deepthink_cli.tokens import tokenize_queries
+
+    if inputs == STDIN:
+        return
+    metadata, problems = header.metadata, Problems()
+    length, most = len(metadata.demonstrations.token_ids), blueprint.limits.most_tokens()
+    for query in read_queries(inputs, metadata.template, metadata.labels):
+        # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
+        longest = max(query.candidates, key=len)
+        room = most is None or length + len((metadata.template.query(query.text) + longest).encode()) <= most
+        if room and CANDIDATES not in (query.fields or {}):
+            continue
+        with problems.collected():
+            (ids,) = tokenize_queries(blueprint.tokenizer, metadata.template, [query])
+            check_length(blueprint.limits, blueprint.id, length, ids, query.where)
+    problems.raise_any()
+
+
 def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, Any]:
     """One row of output (DESIGN 4.4)."""
     row: dict[str, Any] = {"index": index}
@@ -117,8 +141,13 @@ def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, A
         "label": prediction.label,
         "probability": prediction.probability,
         "scores": prediction.scores,
-        "input": dict(prediction.query.fields or {}),
+        "input": {name: _jsonable(value) for name, value in (prediction.query.fields or {}).items()},
     }
+
+
+def _jsonable(value: Any) -> Any:
+    """The field, or null for the NaN that pandas writes to Parquet where a value is missing."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _predictions(

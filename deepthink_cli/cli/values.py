@@ -58,6 +58,8 @@ def model_options(
     quantize: Enum | None, offline: bool, trust_remote_code: bool,
 ) -> ModelOptions:  # fmt: skip
     """The model options as they were typed, checked."""
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later
     return ModelOptions.checked(
         model=POCKET if model is None else model,
         revision=revision,
