@@ -183,7 +183,7 @@ def test_a_directory_is_not_a_memory(tmp_path: Path) -> None:
         b"<!DOCTYPE html><html><body>404: Not Found</body></html>",
         struct.pack("<Q", 2**40) + b"{}",
         struct.pack("<Q", 2**64 - 1) + b"{}",
-        struct.pack("<Q", 16 * 2**20 + 1) + b" " * (16 * 2**20 + 1),
+        struct.pack("<Q", 16 * 2**20 + 1) + b"{}" + b" " * 16 * 2**20,
         struct.pack("<Q", 2) + b"[]",
         struct.pack("<Q", 4) + b'{"a"',
         struct.pack("<Q", 4) + b"\xff\xfe{}",

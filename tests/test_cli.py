@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -237,3 +238,48 @@ def test_a_full_disk_is_an_error_and_loses_nothing(memory: Path, tmp_path: Path)
         )
     assert done.returncode == 1
     assert done.stderr == "deepthink: standard output: cannot be written: No space left on device\n"
+
+
+def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "deepthink_cli", "think", str(demos), "-m", tiny, "-T", "1000000", "-v", "-o", str(tmp_path / "out.safetensors")],
+        stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert started.stderr is not None
+    assert "loaded" in started.stderr.readline()
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=30) == 130
+    assert started.stderr.read() == "deepthink: interrupted; files are as they were\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
+
+
+def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Usage: deepthink" in capsys.readouterr().out
+    assert run(["thnk"]) == 2
+    assert capsys.readouterr().err == "deepthink: No such command 'thnk'. Did you mean 'think'?\n"
+
+
+def test_a_bug_is_reported_shortly_and_in_full_with_debug(
+    demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("deepthink_cli.examples.read_demonstrations", broken)
+    assert run(["think", str(demos)]) == 70
+    err = capsys.readouterr().err
+    assert err.startswith("deepthink: a bug in deepthink: ZeroDivisionError: by zero (test_cli.py:")
+    assert "Traceback" not in err
+    assert run(["think", str(demos), "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert len(rows("\n".join(line for line in out.splitlines() if line.startswith("{")))) == 4
+    assert "64 inputs" in out
+    for step in ("1. Think", "2. Inspect", "3. Predict", "4. Eval", "deepthink think demos.jsonl -m gpt2"):
+        assert step in err

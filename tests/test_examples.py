@@ -174,6 +174,11 @@ def test_demonstrations_with_candidates_of_their_own_share_no_labels(path: Path)
     assert given.template.pattern == "Text: {text}\nLabel: {label}"
 
 
+def test_a_demonstrations_own_candidates_go_before_the_labels(path: Path) -> None:
+    given = demonstrations(path, row("a", "x", candidates=["x", "y"]), row("b", "z"), labels=["z", "w"])
+    assert given.labels == ("z", "w")
+
+
 @pytest.mark.parametrize(
     ("candidates", "reason"),
     [

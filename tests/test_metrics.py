@@ -81,6 +81,7 @@ def test_the_confusion_table_has_the_true_label_first_in_the_order_given() -> No
         "c": {"b": 1, "c": 0, "a": 1},
         "a": {"b": 1, "c": 0, "a": 3},
     }
+    assert list(tally([("a", "a")], ["never", "a"]).table()) == ["never", "a"]
     assert [list(row) for row in (table, *table.values())] == [["b", "c", "a"]] * 4
 
 

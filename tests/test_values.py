@@ -102,7 +102,7 @@ def test_label_words_are_separated_by_commas_or_a_json_list(typed: str, words: l
         ("a", "one label only; name at least two"),
         ('["a"]', "one label only; name at least two"),
         ("", "a label word is empty; write a,b,c"),
-        ("a,,b", "a label word is empty; write a,b,c"),
+        ("a, ,b", "a label word is empty; write a,b,c"),
         ('["a", ""]', "a label word is empty; write a,b,c"),
         ('["a", "b"', "not a JSON list; write a,b,c"),
     ],

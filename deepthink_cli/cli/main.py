@@ -71,17 +71,22 @@ def run(arguments: list[str]) -> int:
     except DeepThinkError as error:
         return _fail(error.exit_code, *error.messages)
     except Exit as stop:
-        return stop.exit_code
+        return stop.exit_code if stop.exit_code != ExitCode.INTERRUPTED else _interrupted()
     except TyperException as error:
-        return _fail(ExitCode.USAGE, " ".join(error.format_message().split()))
+        message = " ".join(error.format_message().split())
+        return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
-        return _fail(ExitCode.INTERRUPTED, "interrupted; nothing was half-written")
+        return _interrupted()
     except BrokenPipeError:
         # The reader has gone: nothing more can be said, and Python must not try to at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.ERROR)
     except Exception as error:
         return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
+
+
+def _interrupted() -> int:
+    return _fail(ExitCode.INTERRUPTED, "interrupted; files are as they were")
 
 
 def _fail(code: ExitCode, *messages: str) -> int:

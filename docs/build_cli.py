@@ -1,0 +1,76 @@
+"""Write docs/cli.md from the --help of every command; with --check, only say whether it is up to date."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import typer.main
+
+from deepthink_cli.cli.main import app
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "cli.md"
+INTRODUCTION = """\
+# Command line
+
+<!-- Written by docs/build_cli.py from the commands' own help; do not edit. -->
+
+Data go to stdout; progress, notes and errors go to stderr. [Concepts](concepts.md) explains the words, the
+[data formats](concepts.md#rows), where [option values](concepts.md#where-an-option-gets-its-value) come from and
+the [exit codes](concepts.md#exit-codes).
+"""
+
+
+def main() -> None:
+    """Write the page, or exit with 1 where --check finds it stale."""
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
+        sys.exit("docs/cli.md is stale; run: python docs/build_cli.py")
+
+
+def page() -> str:
+    """The whole page: the program's help, then a section for every command."""
+    sections = [section("deepthink")] + [section("deepthink", name) for name in commands()]
+    return "\n".join([INTRODUCTION, *sections])
+
+
+def commands() -> list[str]:
+    """Names of all commands, in the order of the program's help."""
+    return list(typer.main.get_group(app).commands)
+
+
+def section(*words: str) -> str:
+    """A heading and the help of one command."""
+    return f"## {' '.join(words)}\n\n```text\n{help_of(*words[1:])}\n```\n"
+
+
+def help_of(*command: str) -> str:
+    """What `deepthink COMMAND --help` prints, 100 columns wide, without colour and frames."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deepthink_cli", *command, "--help"],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what changes the help, such as GITHUB_ACTIONS, which forces colour."""
+    changing = ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "TERMINAL_WIDTH")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in changing and not name.startswith(("DEEPTHINK_", "_TYPER"))
+    }
+    return {**kept, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUTF8": "1", "TYPER_USE_RICH": "0"}
+
+
+if __name__ == "__main__":
+    main()
