@@ -104,13 +104,9 @@ def open_model(options: ModelOptions) -> Blueprint:
 
 
 def needs_download(options: ModelOptions) -> bool:
-    """Whether a hub model's configuration is not on this machine yet."""
+    """Whether files of a hub model are not on this machine yet."""
     _, source = _located(options.model)
-    if Path(source).is_dir():
-        return False
-    from huggingface_hub import try_to_load_from_cache
-
-    return not isinstance(try_to_load_from_cache(source, "config.json", revision=options.revision), str)
+    return not Path(source).is_dir() and not weight_files(source, options.revision)
 
 
 def choose_device(name: str) -> torch.device:

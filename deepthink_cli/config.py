@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -54,7 +55,7 @@ class MethodOptions(Options):
     @field_validator("keep")
     @classmethod
     def _known(cls, keep: str) -> str:
-        if keep not in ("last", "all") and not all(part.strip().isdecimal() for part in keep.split(",")):
+        if keep not in ("last", "all") and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in keep.split(",")):
             raise ValueError("say last, all, or iterations as in 1,3,5")
         return keep
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from transformers import AutoModelForCausalLM, PretrainedConfig
@@ -77,11 +76,6 @@ def check_demonstrations(limits: Limits, lengths: Sequence[int], iterations: int
         f"demonstrations too long: L = {total} tokens, {model} holds {largest} ({readings}, {limits.reason()}); "
         f"the first {fit} of {len(lengths)} demonstrations would fit{_advice(limits, positions, iterations)}"
     )
-
-
-def running_lengths(lengths: Sequence[int]) -> list[int]:
-    """Tokens up to the end of each demonstration."""
-    return list(accumulate(lengths))
 
 
 def _advice(limits: Limits, positions: str, iterations: int) -> str:

@@ -176,6 +176,7 @@ def parse_metadata(text: str, where: str) -> Metadata:
         )
     try:
         parsed = ADAPTER_METADATA.validate_python(raw)
+        _check_consistent(parsed)
         # Canonical JSON sorts "10" before "2".
         return replace(parsed, drift=dict(sorted(parsed.drift.items(), key=lambda item: int(item[0]))))
     except ValidationError as error:
@@ -184,3 +185,18 @@ def parse_metadata(text: str, where: str) -> Metadata:
         raise InputError(f"{where}: damaged metadata: {place}: {first['msg']}") from error
     except (ValueError, InputError) as error:
         raise InputError(f"{where}: damaged metadata: {error}") from error
+
+
+def _check_consistent(metadata: Metadata) -> None:
+    """Raise ValueError where fields that belong together do not."""
+    stored, kept = metadata.demonstrations, metadata.kept
+    if not len(stored.texts) == len(stored.labels) == metadata.shots:
+        raise ValueError("demonstrations: texts, labels and shots differ in number")
+    if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
+        raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
+    readings = sorted(map(int, metadata.drift))
+    if readings != list(range(2, len(readings) + 2)) or len(readings) < kept[-1] - 1:
+        raise ValueError("drift: not one entry for every reading after the first")
+    sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
+    if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
+        raise ValueError("drift and dtypes do not describe one memory")

@@ -40,7 +40,7 @@ class Template:
     def of_fields(cls, names: Iterable[str], label_field: str, separator: str = SEPARATOR) -> Template:
         """The template that a row's own field names make: `Article: ...` lines, the label last."""
         texts = [name for name in names if name != label_field]
-        lines = [f"{_escaped(_title(name))}: {{{name}}}" for name in (*texts, label_field)]
+        lines = [f"{_title(name)}: {{{name}}}" for name in (*texts, label_field)]
         return cls("\n".join(lines), separator)
 
     @property
@@ -99,7 +99,3 @@ def _plain(name: str) -> bool:
 def _title(name: str) -> str:
     words = name.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

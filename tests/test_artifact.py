@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -286,3 +287,20 @@ def test_damaged_metadata_are_named_by_their_place(path: Path, metadata: dict[st
 )
 def test_metadata_that_are_not_json_are_refused(path: Path, text: str) -> None:
     assert refusal(memory_file(path, text)) == f"{path}: not a deepthink memory: its metadata are not JSON"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("demonstrations", "labels"), ["x"], "texts, labels and shots differ in number"),
+        (("kept",), [3, 1], r"kept: \[3, 1\] are not iterations of T = 3"),
+        (("kept",), [], "are not iterations"),
+        (("drift",), {}, "not one entry for every reading"),
+        (("drift", "2", "keys"), [0.5], "do not describe one memory"),
+        (("dtypes",), {}, "do not describe one memory"),
+    ],
+)
+def test_metadata_that_contradict_themselves_are_refused(
+    place: tuple[str, ...], value: Any, reason: str, path: Path
+) -> None:
+    assert re.search(reason, refusal(memory_file(path, changed(*place, to=value))))

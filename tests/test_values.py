@@ -217,3 +217,9 @@ def test_a_bar_is_filled_in_proportion_to_its_scale(share: float, drawn: str) ->
 )
 def test_sizes_are_in_powers_of_1024(count: int, shown: str) -> None:
     assert size(count) == shown
+
+
+def test_bytes_that_are_not_utf8_on_the_command_line_are_refused() -> None:
+    for read, option in ((label_list, "--labels"), (pattern, "--template")):
+        with pytest.raises(InputError, match=rf"{option} 'a\\udcff,b': holds bytes that are not UTF-8"):
+            read("a\udcff,b")

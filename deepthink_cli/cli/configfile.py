@@ -19,13 +19,15 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     values = _read(path)
-    known = {str(parameter.name): parameter for parameter in context.command.params}
+    # A file may serve several commands: what this one does not take, another may.
+    commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
+    known = {str(parameter.name) for command in commands.values() for parameter in command.params}
     defaults = {}
     for key, value in values.items():
         name = str(key).replace("-", "_")
         if name not in known or name == "config":
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"this command takes {', '.join(sorted(known))}"
+            hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
             raise InputError(f"--config {path}: unknown option {key!r}; {hint}")
         defaults[name] = _listed(value) if isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **defaults}
@@ -33,6 +35,8 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _listed(values: list[Any]) -> str:
+    if any(isinstance(value, bool) for value in values):
+        raise InputError(f"--config: {values}: write yes, no, true and false in quotation marks where they are words")
     words = list(map(str, values))
     return json.dumps(words, ensure_ascii=False) if any("," in word for word in words) else ",".join(words)
 

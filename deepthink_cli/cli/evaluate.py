@@ -85,7 +85,7 @@ def evaluate(
     problems.raise_any()
     assert header is not None
     assert count is not None
-    blueprint = open_its_model(header, memory_options(header, typed, model), quiet or json)
+    blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, labelled)
     started = time.perf_counter()
     evaluation = _evaluate(header, blueprint, labelled, iterations, samples, count, quiet or json, verbose)

@@ -67,11 +67,12 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
         sys.stdout.flush()
-        return int(code or ExitCode.DONE)
+        # The parser turns Ctrl-C into this code instead of passing the interrupt on.
+        return _interrupted() if code == ExitCode.INTERRUPTED else int(code or ExitCode.DONE)
     except DeepThinkError as error:
         return _fail(error.exit_code, *error.messages)
     except Exit as stop:
-        return stop.exit_code if stop.exit_code != ExitCode.INTERRUPTED else _interrupted()
+        return stop.exit_code
     except TyperException as error:
         message = " ".join(error.format_message().split())
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)

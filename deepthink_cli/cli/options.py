@@ -62,7 +62,7 @@ Dtype = Annotated[
     _option(
         "--dtype",
         panel=MODEL,
-        help="Numbers the model computes in; auto is float32 on a CPU, the checkpoint's own on a GPU.",
+        help="Numbers the model computes in; auto is what the memory was made in; for a new one float32 on a CPU, the checkpoint's own on a GPU.",
     ),
 ]
 Device = Annotated[str, _option("--device", panel=MODEL, metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.")]

@@ -82,7 +82,7 @@ def think(
         given = read_demonstrations(demos, pattern(template), label_field, label_list(labels), unescaped(separator))
     problems.raise_any()
 
-    blueprint, demonstrations = _prepare(chosen, method, given, quiet or json)
+    blueprint, demonstrations = _prepare(chosen, method, given, quiet)
     if dry_run:
         _show_plan(_plan(blueprint, demonstrations, method, output), json)
         return

@@ -24,6 +24,7 @@ def pattern(template: str | None) -> str | None:
     """A template given as text, or as the path of a file that holds it (one final line break is dropped)."""
     if template is None:
         return None
+    _check_text(template, "--template")
     if "{" in template:
         return unescaped(template)
     if not os.path.isfile(template):
@@ -36,15 +37,23 @@ def pattern(template: str | None) -> str | None:
         raise InputError(f"--template {template}: cannot be read as UTF-8 text") from error
 
 
+def _check_text(text: str, option: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{option} {text!a}: holds bytes that are not UTF-8; write it in UTF-8") from error
+
+
 def label_list(labels: str | None) -> list[str] | None:
     """Label words from `a,b,c`, or from a JSON list where a word holds a comma."""
     if labels is None:
         return None
+    _check_text(labels, "--labels")
     words: Any = labels.split(",")
     if labels.lstrip().startswith("["):
         try:
             words = json.loads(labels)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"--labels {labels}: not a JSON list; write a,b,c") from error
     if not all(isinstance(word, str) and word.strip() for word in words):
         raise InputError(f"--labels {labels}: a label word is empty; write a,b,c")
