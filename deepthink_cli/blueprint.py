@@ -16,7 +16,7 @@ from transformers.utils import logging
 from deepthink_cli.config import POCKET, ModelOptions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
-from deepthink_cli.limits import Limits, limits_of
+from deepthink_cli.limits import Limits, limits_of, memory_width
 from deepthink_cli.origin import ModelIdentity
 
 # Without this, a pickled checkpoint makes transformers ask the hub for a converted one in the background.
@@ -57,8 +57,7 @@ class Blueprint:
         if self.options.dtype != "auto":
             return getattr(torch, self.options.dtype)  # type: ignore[no-any-return]
         stored = getattr(self.config, "dtype", None)
-        on_cpu = self.device.type == "cpu" and self.options.device_map is None
-        return torch.float32 if on_cpu or not isinstance(stored, torch.dtype) else stored
+        return torch.float32 if self.device.type == "cpu" or not isinstance(stored, torch.dtype) else stored
 
     @property
     def identity(self) -> ModelIdentity:
@@ -75,11 +74,8 @@ class Blueprint:
         )
 
     def memory_bytes(self, length: int) -> int:
-        """Size of one iteration's float32 memory of `length` tokens, where heads are all of one size."""
-        text: Any = self.config.get_text_config(decoder=True)
-        heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-        size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        return 2 * int(text.num_hidden_layers) * int(heads) * int(size) * length * 4
+        """Size of one iteration's float32 memory of `length` tokens, from the configuration."""
+        return 4 * length * memory_width(self.config)
 
 
 def open_model(options: ModelOptions) -> Blueprint:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from logging import ERROR, getLogger
 from typing import Any
 
 import torch
@@ -127,6 +128,7 @@ def _network(model: Blueprint) -> PreTrainedModel:
     elif options.quantize is not None:
         placed["device_map"] = {"": model.device}
     if options.quantize is not None:
+        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
         placed["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_8bit=options.quantize == "8bit",
             load_in_4bit=options.quantize == "4bit",

@@ -10,6 +10,8 @@ import torch
 from families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Query, load_model, score, think, tokenize_demonstrations, tokenize_queries
+from deepthink_cli.blueprint import open_model
+from deepthink_cli.config import ModelOptions
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.tokens import TokenizedQuery
 
@@ -50,3 +52,13 @@ def test_thinking_moves_every_layer_of_every_family(
     memory = list(think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=3, eta=0.1))[-1]
     assert memory.finite()
     assert all(change > 0 for change in memory.drift[-1].values[1:])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
+    family: str, models: Callable[[str], Path], reviews: DemonstrationSet
+) -> None:
+    blueprint = open_model(ModelOptions(model=str(models(family))))
+    model = load_model(blueprint)
+    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    assert blueprint.memory_bytes(memory.length) == memory.nbytes

@@ -103,6 +103,4 @@ class Overlap:
         tokens = words(text)
         if len(tokens) <= RUN_OF_WORDS:
             return tuple(tokens) in self.pieces
-        return any(
-            tuple(tokens[i : i + RUN_OF_WORDS]) in self.pieces for i in range(len(tokens) - RUN_OF_WORDS + 1)
-        )
+        return any(tuple(tokens[i : i + RUN_OF_WORDS]) in self.pieces for i in range(len(tokens) - RUN_OF_WORDS + 1))

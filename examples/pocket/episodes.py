@@ -13,29 +13,27 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from corpus import Corpus
+from corpus import SOURCES, Corpus
 from vocabulary import class_names
 
 FORMATS = (
     ("Review", "Sentiment"), ("Text", "Label"), ("Input", "Output"), ("Question", "Type"), ("Article", "Category"),
     ("Sentence", "Class"), ("Q", "A"), ("Comment", "Rating"), ("Message", "Topic"), ("X", "Y"),
 )  # fmt: skip
+WORDS = "words"  # the artificial task: every class is a single word, so there is nothing to read
+MOST_CLASSES = 6
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """How often each kind of task comes up, and how long a row is."""
+    """How long a row is in tokens, how often each task comes up, and how much of a text is left out.
 
-    tokens: int = 384
-    sst2: float = 0.65
-    trec: float = 0.12
-    ag_news: float = 0.08
-    words: float = 0.15  # every class is a single word: the binding alone, nothing to read
-    drop: float = 0.0  # share of a text's tokens that are left out, so that no text is learned by heart
+    `drop` is the share of a text's tokens that are left out, so that no text is learned by heart.
+    """
 
-    def draw(self, rng: random.Random) -> str:
-        names = ["sst2", "trec", "ag_news", "words"]
-        return rng.choices(names, [getattr(self, name) for name in names])[0]
+    tokens: int
+    shares: dict[str, float]
+    drop: float
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,19 @@ class Batch:
     """Rows of token ids with what is asked at each position.
 
     `ids` [B, S]; `asked` [M, 2] (row, position of the token before a label), `answer` [M] the label
-    token's id, `options` [M, 6] the ids of the episode's label words (-1 where there are fewer),
-    `right` [M] the answer's place among them, `told` [M] true where the class was shown before,
-    `source` [M] the source's place in the list (-1: words) and `name` [M] the token that names the class.
+    token's id, `right` [M] its place among the `options` [M, 6], the ids of the episode's label words
+    (-1 where there are fewer); `told` [M] is true where the class was shown before; `source` [M] is the
+    source's place in the list (-1: words) and `name` [M] the token that names the class.
     """
 
     ids: Tensor
     asked: Tensor
     answer: Tensor
-    options: Tensor
     right: Tensor
     told: Tensor
     source: Tensor
     name: Tensor
+    options: Tensor
 
 
 class Episodes:
@@ -63,66 +61,62 @@ class Episodes:
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, labels: list[int]) -> None:
         self.labels, self.bos = labels, tokenizer.bos_token_id
-        self.sources = list(corpus.texts)
-        encode = lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"]  # noqa: E731
+        self.sources = [source.name for source in SOURCES]
+        self.names = class_names(tokenizer)
+
+        def encode(texts: list[str]) -> list[list[int]]:
+            return list(tokenizer(texts, add_special_tokens=False)["input_ids"])
+
         self.texts = {
-            name: [[ids for ids in encode([f" {t}" for t in texts])] for texts in classes]
+            name: [encode([f" {text}" for text in texts]) for texts in classes]
             for name, classes in corpus.texts.items()
         }
-        # Whole sentences and phrases come up equally often in SST-2, whose rows are mostly phrases.
+        # SST-2's rows are mostly phrases; whole sentences come up as often as all rows together.
         self.long = [[ids for ids in texts if len(ids) >= 12] for texts in self.texts["sst2"]]
         self.formats = [(encode([f"{a}:"])[0], encode([f"\n{b}:"])[0]) for a, b in FORMATS]
-        self.names = class_names(tokenizer)
         self.line = encode(["\n"])[0][0]
 
     def batch(self, seed: int, rows: int, mixture: Mixture) -> Batch:
+        """A batch of `rows` episodes."""
         rng = random.Random(seed)
         ids = torch.full((rows, mixture.tokens), self.line)
         asked: list[tuple[int, ...]] = []
         for row in range(rows):
-            tokens, questions = self.episode(rng, mixture)
+            tokens, questions = self._episode(rng, mixture)
             ids[row, : len(tokens)] = torch.tensor(tokens)
             asked += [(row, *question) for question in questions]
         table = torch.tensor(asked)
-        return self._pack(ids, table)
+        answer, right, told, source, name = table[:, 2:7].T
+        return Batch(ids, table[:, :2], answer, right, told.bool(), source, name, table[:, 7:])
 
-    @staticmethod
-    def _pack(ids: Tensor, table: Tensor) -> Batch:
-        row_position, answer, right, told, source, name = (
-            table[:, :2], table[:, 2], table[:, 3], table[:, 4].bool(), table[:, 5], table[:, 6]
-        )  # fmt: skip
-        return Batch(ids, row_position, answer, table[:, 7:], right, told, source, name)
-
-    def episode(self, rng: random.Random, mixture: Mixture) -> tuple[list[int], list[tuple[int, ...]]]:
-        name = mixture.draw(rng)
+    def _episode(self, rng: random.Random, mixture: Mixture) -> tuple[list[int], list[tuple[int, ...]]]:
+        name = rng.choices(list(mixture.shares), list(mixture.shares.values()))[0]
         classes = self._classes(rng, name)
         options = rng.sample(self.labels, len(classes))
+        padded = options + [-1] * (MOST_CLASSES - len(options))
+        source = self.sources.index(name) if name in self.sources else -1
         before, after = rng.choice(self.formats)
         tokens, questions, shown = [self.bos], [], set()
         while True:
             place = rng.randrange(len(classes))
-            text = self._text(rng, name, classes[place])
-            if len(text) > 2:
-                text = [token for token in text if rng.random() >= mixture.drop]
+            text = self._text(rng, name, classes[place], mixture.drop)
             piece = [*before, *text, *after, options[place], self.line, self.line]
             if len(tokens) + len(piece) > mixture.tokens:
                 return tokens, questions
             tokens += piece
-            source = self.sources.index(name) if name in self.sources else -1
             own = self.names[name][classes[place]] if source >= 0 else classes[place]
-            padded = options + [-1] * (6 - len(options))
             questions.append((len(tokens) - 4, options[place], place, place in shown, source, own, *padded))
             shown.add(place)
 
     def _classes(self, rng: random.Random, name: str) -> list[int]:
-        if name == "words":
+        if name == WORDS:
             return rng.sample(self.labels, rng.choice((2, 2, 2, 3, 4)))
         available = len(self.texts[name])
         return rng.sample(range(available), min(available, rng.choice((2, 2, 3, available))))
 
-    def _text(self, rng: random.Random, name: str, chosen: int) -> list[int]:
-        if name == "words":
+    def _text(self, rng: random.Random, name: str, chosen: int, drop: float) -> list[int]:
+        if name == WORDS:
             return [chosen]
-        if name == "sst2" and rng.random() < 0.5:
-            return rng.choice(self.long[chosen])
-        return rng.choice(self.texts[name][chosen])
+        rows = self.long if name == "sst2" and rng.random() < 0.5 else self.texts[name]
+        text = rng.choice(rows[chosen])
+        return [token for token in text if rng.random() >= drop] if len(text) > 2 else text

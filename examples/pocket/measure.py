@@ -11,15 +11,13 @@ import argparse
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
 from corpus import SOURCES, Corpus, load_corpus, rows
-from vocabulary import label_words
-
 from deepthink_cli import DemonstrationSet, Example, Memory, Query, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.model import LanguageModel
+from vocabulary import label_words
 
 TEMPLATE = "Review: {text}\nSentiment: {label}"
 OWN = ("negative", "positive")
@@ -60,7 +58,9 @@ def accuracy(
     return [count / len(asked) for count in right.values()]
 
 
-def in_context(model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], fresh: list[str], seeds: int) -> dict[str, list[float]]:
+def in_context(
+    model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], fresh: list[str], seeds: int
+) -> dict[str, list[float]]:
     """Accuracy at T = 1 by kind of words, a figure for every seed."""
     found: dict[str, list[float]] = {}
     for kind in ("own", "swapped", "fresh"):
@@ -72,7 +72,9 @@ def in_context(model: LanguageModel, corpus: Corpus, queries: list[tuple[str, in
     return found
 
 
-def thinking(model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], seeds: int) -> dict[str, list[float]]:
+def thinking(
+    model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], seeds: int
+) -> dict[str, list[float]]:
     """Mean accuracy over the seeds at T = 1 .. 15, own words, by eta and momentum."""
     found: dict[str, list[float]] = {}
     for momentum in MOMENTA:
@@ -96,7 +98,7 @@ def main() -> None:
     model = load_model(args.model)
     corpus = load_corpus(args.data_dir)
     fresh = [model.tokenizer.decode([token]).strip() for token in label_words(model.tokenizer)[1]]
-    queries = list(rows(replace(SOURCES[0]), "validation", args.data_dir))
+    queries = list(rows(SOURCES[0], "validation", args.data_dir))
     if args.limit:
         queries = random.Random(0).sample(queries, args.limit)
     found = in_context(model, corpus, queries, fresh, args.seeds)

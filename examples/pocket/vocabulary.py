@@ -34,9 +34,7 @@ def build_tokenizer(texts: Iterable[str], size: int, context: int) -> PreTrained
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS, model_max_length=context
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS, model_max_length=context)
 
 
 def name_of(source: str, number: int) -> str:
@@ -46,9 +44,7 @@ def name_of(source: str, number: int) -> str:
 
 def class_names(tokenizer: PreTrainedTokenizerFast) -> dict[str, list[int]]:
     """Ids of the reserved tokens, by source."""
-    return {
-        s.name: [tokenizer.convert_tokens_to_ids(name_of(s.name, c)) for c in range(s.classes)] for s in SOURCES
-    }
+    return {s.name: [tokenizer.convert_tokens_to_ids(name_of(s.name, c)) for c in range(s.classes)] for s in SOURCES}
 
 
 def label_words(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
