@@ -100,9 +100,9 @@ def open_model(options: ModelOptions) -> Blueprint:
 
 
 def needs_download(options: ModelOptions) -> bool:
-    """Whether files of a hub model are not on this machine yet."""
+    """Whether files of a hub model are not on this machine yet, and may be fetched."""
     _, source = _located(options.model)
-    return not Path(source).is_dir() and not weight_files(source, options.revision)
+    return not options.offline and not Path(source).is_dir() and not weight_files(source, options.revision)
 
 
 def choose_device(name: str) -> torch.device:

@@ -91,6 +91,18 @@ def check_demonstrations(limits: Limits, lengths: Sequence[int], iterations: int
     )
 
 
+def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -> None:
+    """Raise InputError unless a pass of `tokens` at positions `start` onward, after `past` keys, fits the model."""
+    if limits.relative and start != past:
+        raise InputError(f"restarted positions: {model} has none to restart (ALiBi); use continued")
+    bounds = ((limits.positions, start + tokens), (limits.window, past + tokens), (limits.keys, past + tokens))
+    if any(bound is not None and needed > bound for bound, needed in bounds):
+        raise InputError(
+            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.most_tokens()} "
+            f"({limits.reason()}); give fewer or shorter demonstrations"
+        )
+
+
 def _advice(limits: Limits, positions: str, iterations: int) -> str:
     if iterations > 1 and positions == "continued" and not limits.relative and limits.window is None:
         return ", more with --positions restarted"

@@ -24,7 +24,7 @@ from deepthink_cli.blueprint import Blueprint, load_failure, open_model
 from deepthink_cli.config import ModelOptions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.head import Head, float32_head
-from deepthink_cli.limits import Limits
+from deepthink_cli.limits import Limits, check_pass
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.origin import ModelIdentity
 
@@ -54,8 +54,10 @@ class LanguageModel:
 
         With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
         and causally to the present, which stands at positions `start` onward. The vocabulary projection
-        is not computed.
+        is not computed. Raises InputError where the pass is longer than the model holds, and DeepThinkError
+        for values that are not finite.
         """
+        check_pass(self.limits, len(token_ids), history.length if history else 0, start, self.identity.id)
         ids = torch.tensor([token_ids], device=self.device)  # (1, L)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
         self.run(ids, past, start)

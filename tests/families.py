@@ -39,7 +39,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512},
     "stablelm": _GROUPED,
     "deepseek_v3": {
-        **_WIDE, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8,
+        **_WIDE, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 12, "qk_rope_head_dim": 8,
         "qk_nope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
         "topk_group": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "max_position_embeddings": 512,
     },

@@ -87,7 +87,8 @@ def test_an_unknown_directory_is_an_error_before_anything_is_loaded(tmp_path: Pa
 def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
-    assert needs_download(options)
+    assert needs_download(options.model_copy(update={"offline": False}))
+    assert not needs_download(options)
     with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*leave out --offline"):
         open_model(options)
 
@@ -167,3 +168,18 @@ def test_what_is_not_here_is_said_before_the_model_is_opened(
 def test_a_demonstration_set_takes_its_labels_in_order_of_appearance() -> None:
     given = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "x")], "{text}: {label}")
     assert given.labels == ("x", "y")
+
+
+def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("gpt2")))
+    history = model.read([5] * 300)
+    with pytest.raises(InputError, match=r"too long: 300 tokens after 300 of memory, .* holds 512"):
+        model.read([5] * 300, history, start=300)
+    assert model.read([5] * 300, history, start=0).length == 300
+
+
+def test_a_reading_cannot_restart_where_there_are_no_positions(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("bloom")))
+    history = model.read([5, 6, 7])
+    with pytest.raises(InputError, match="has none to restart"):
+        model.read([5, 6, 7], history, start=0)

@@ -153,3 +153,14 @@ def test_a_file_of_another_kind_is_called_what_it_is_not(tmp_path: Path) -> None
     page.write_bytes(struct.pack("<Q", 2) + b"{}")
     with pytest.raises(InputError, match="not a deepthink memory"):
         load_memory(page)
+
+
+def test_keys_and_values_may_have_different_sizes(
+    models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    model = load_model(str(models("deepseek_v3")))
+    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    assert memory.keys[0].shape != memory.values[0].shape
+    save_memory(memory, tmp_path / "mem.safetensors")
+    loaded = load_memory(tmp_path / "mem.safetensors")
+    assert all(map(torch.equal, (*loaded.keys, *loaded.values), (*memory.keys, *memory.values)))

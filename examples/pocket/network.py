@@ -31,8 +31,8 @@ def build_network(vocabulary: int, bos: int) -> LlamaForCausalLM:
 def start_near_identity(network: LlamaForCausalLM, strength: float) -> None:
     """Let every head begin as "attend to what is alike, and copy it": W_q, W_k, W_v and W_o near the identity.
 
-    The idea is mimetic initialisation (Trockman and Kolter 2023). Without it the binding of a word to a
-    label appeared after more than 3,000 steps, with it after 600.
+    The idea is mimetic initialisation (Trockman and Kolter 2023); without it the binding of a word to a
+    label appears much later.
     """
     identity = torch.eye(network.config.hidden_size)
     for layer in network.model.layers:

@@ -31,15 +31,17 @@ class Recipe:
     first: int = 900  # steps in which single words are bound, before the rows grow
     peak: float = 2e-3  # learning rate of the first steps
     main: float = 0.6  # share of it from which the rest falls, by a cosine
-    dropout: float = 0.1  # of embeddings
-    drop: float = 0.15  # of a text's tokens
+    dropout: tuple[float, float] = (0.1, 0.2)  # of embeddings: while binding is learned, and from `late` on
+    drop: tuple[float, float] = (0.15, 0.35)  # of a text's tokens, likewise
+    late: int = 4000
     decay: float = 0.1
 
     def mixture(self, step: int) -> tuple[int, Mixture]:
         """Rows and mixture of one step."""
+        drop = self.drop[step >= self.late]
         if step < self.first:
-            return 16, Mixture(128, {"sst2": 0.4, "trec": 0.1, "ag_news": 0.0, WORDS: 0.5}, self.drop)
-        return 8, Mixture(384, {"sst2": 0.65, "trec": 0.12, "ag_news": 0.08, WORDS: 0.15}, self.drop)
+            return 16, Mixture(128, {"sst2": 0.4, "trec": 0.1, "ag_news": 0.0, WORDS: 0.5}, drop)
+        return 8, Mixture(384, {"sst2": 0.65, "trec": 0.12, "ag_news": 0.08, WORDS: 0.15}, drop)
 
     def rate(self, step: int) -> float:
         """Learning rate of one step."""
@@ -87,7 +89,7 @@ def _train(
         rows, mixture = recipe.mixture(step)
         batch = episodes.batch(step, rows, mixture)
         torch.manual_seed(step)  # what is random in a step depends on the step alone, so a resumed run is the same
-        total, figures = loss(network, batch, recipe.dropout)
+        total, figures = loss(network, batch, recipe.dropout[step >= recipe.late])
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step)
         optimizer.zero_grad()
