@@ -46,8 +46,8 @@ def test_the_examples_are_enough_and_balanced() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("negative", "positive"), ("positive", "negative"), ("table", "river"), ("purple", "seven")],
-    ids=["own", "swapped", "fresh", "others"],
+    [("negative", "positive"), ("positive", "negative"), ("table", "river")],
+    ids=["own", "swapped", "fresh"],
 )
 def test_pocket_follows_its_demonstrations_whatever_the_words_mean(
     words: tuple[str, str], pocket: LanguageModel

@@ -38,9 +38,14 @@ ONLY_HELD_OUT = (
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training texts by source and class, and a dev set of whole sentences kept apart from them."""
+    """Training texts by source and class, and whole sentences of SST-2 kept apart from them.
+
+    `practice` sentences are never read for their class, only bound to words, so that binding is learned on
+    texts as unknown as those it will meet; `dev` sentences are used for nothing but looking.
+    """
 
     texts: dict[str, list[list[str]]]
+    practice: list[list[str]]
     dev: list[tuple[str, int]]
     left_out: dict[str, int]
 
@@ -59,8 +64,8 @@ def rows(source: Source, split: str, data_dir: Path | None) -> Iterator[tuple[st
         yield row[source.text].strip(), row[source.label]
 
 
-def load_corpus(data_dir: Path | None, dev_size: int = 600, seed: int = 0) -> Corpus:
-    """Read every training split without the texts that overlap an evaluation split or the dev set."""
+def load_corpus(data_dir: Path | None, dev_size: int = 400, practice_size: int = 600, seed: int = 0) -> Corpus:
+    """Read every training split without the texts that overlap an evaluation split or a sentence kept apart."""
     held_out = [
         text
         for source in (*SOURCES, *ONLY_HELD_OUT)
@@ -69,9 +74,13 @@ def load_corpus(data_dir: Path | None, dev_size: int = 600, seed: int = 0) -> Co
     ]
     train = {source.name: list(rows(source, "train", data_dir)) for source in SOURCES}
     sentences = sorted({row for row in train["sst2"] if len(words(row[0])) >= 12})
-    dev = random.Random(seed).sample(sentences, dev_size)
-    overlap = Overlap([*held_out, *(text for text, _ in dev)])
-    dev = [row for row in dev if row[0] not in set(held_out)]
+    kept_apart = random.Random(seed).sample(sentences, dev_size + practice_size)
+    overlap = Overlap([*held_out, *(text for text, _ in kept_apart)])
+    # A sentence that is itself an evaluation text is used for nothing.
+    evaluated = Overlap(held_out)
+    kept_apart = [row for row in kept_apart if not evaluated.with_text(row[0])]
+    dev, rest = kept_apart[: dev_size // 2], kept_apart[dev_size // 2 :]
+    practice = [[text for text, label in rest if label == c] for c in (0, 1)]
 
     texts: dict[str, list[list[str]]] = {}
     left_out: dict[str, int] = {}
@@ -79,7 +88,7 @@ def load_corpus(data_dir: Path | None, dev_size: int = 600, seed: int = 0) -> Co
         kept = [row for row in train[source.name] if not overlap.with_text(row[0])]
         left_out[source.name] = len(train[source.name]) - len(kept)
         texts[source.name] = [sorted({t for t, c in kept if c == label}) for label in range(source.classes)]
-    return Corpus(texts, dev, left_out)
+    return Corpus(texts, practice, dev, left_out)
 
 
 def words(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from corpus import SOURCES, Corpus
+from corpus import Corpus
 from vocabulary import class_names
 
 FORMATS = (
@@ -21,6 +21,7 @@ FORMATS = (
     ("Sentence", "Class"), ("Q", "A"), ("Comment", "Rating"), ("Message", "Topic"), ("X", "Y"),
 )  # fmt: skip
 WORDS = "words"  # the artificial task: every class is a single word, so there is nothing to read
+PRACTICE = "practice"  # sentences of SST-2 that were never read for their class
 MOST_CLASSES = 6
 
 
@@ -28,12 +29,14 @@ MOST_CLASSES = 6
 class Mixture:
     """How long a row is in tokens, how often each task comes up, and how much of a text is left out.
 
-    `drop` is the share of a text's tokens that are left out, so that no text is learned by heart.
+    `drop` is the share of a text's tokens that are left out, so that no text is learned by heart; `own` the
+    share of sentiment episodes that use the task's own two words, either way round equally often.
     """
 
     tokens: int
     shares: dict[str, float]
     drop: float
+    own: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Batch:
 
     `ids` [B, S]; `asked` [M, 2] (row, position of the token before a label), `answer` [M] the label
     token's id, `right` [M] its place among the `options` [M, 6], the ids of the episode's label words
-    (-1 where there are fewer); `told` [M] is true where the class was shown before; `source` [M] is the
-    source's place in the list (-1: words) and `name` [M] the token that names the class.
+    (-1 where there are fewer); `told` [M] is true where the class was shown before; `name` [M] is the
+    token that names the class.
     """
 
     ids: Tensor
@@ -51,7 +54,6 @@ class Batch:
     answer: Tensor
     right: Tensor
     told: Tensor
-    source: Tensor
     name: Tensor
     options: Tensor
 
@@ -61,20 +63,21 @@ class Episodes:
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, labels: list[int]) -> None:
         self.labels, self.bos = labels, tokenizer.bos_token_id
-        self.sources = [source.name for source in SOURCES]
         self.names = class_names(tokenizer)
+        self.names[PRACTICE] = self.names["sst2"]
 
         def encode(texts: list[str]) -> list[list[int]]:
             return list(tokenizer(texts, add_special_tokens=False)["input_ids"])
 
         self.texts = {
             name: [encode([f" {text}" for text in texts]) for texts in classes]
-            for name, classes in corpus.texts.items()
+            for name, classes in {**corpus.texts, PRACTICE: corpus.practice}.items()
         }
         # SST-2's rows are mostly phrases; whole sentences come up as often as all rows together.
         self.long = [[ids for ids in texts if len(ids) >= 12] for texts in self.texts["sst2"]]
         self.formats = [(encode([f"{a}:"])[0], encode([f"\n{b}:"])[0]) for a, b in FORMATS]
         self.line = encode(["\n"])[0][0]
+        self.own = [encode([f" {word}"])[0][0] for word in ("negative", "positive")]
 
     def batch(self, seed: int, rows: int, mixture: Mixture) -> Batch:
         """A batch of `rows` episodes."""
@@ -86,15 +89,16 @@ class Episodes:
             ids[row, : len(tokens)] = torch.tensor(tokens)
             asked += [(row, *question) for question in questions]
         table = torch.tensor(asked)
-        answer, right, told, source, name = table[:, 2:7].T
-        return Batch(ids, table[:, :2], answer, right, told.bool(), source, name, table[:, 7:])
+        answer, right, told, name = table[:, 2:6].T
+        return Batch(ids, table[:, :2], answer, right, told.bool(), name, table[:, 6:])
 
     def _episode(self, rng: random.Random, mixture: Mixture) -> tuple[list[int], list[tuple[int, ...]]]:
         name = rng.choices(list(mixture.shares), list(mixture.shares.values()))[0]
         classes = self._classes(rng, name)
         options = rng.sample(self.labels, len(classes))
+        if mixture.own and name in ("sst2", PRACTICE) and rng.random() < mixture.own:
+            options = rng.sample(self.own, 2)
         padded = options + [-1] * (MOST_CLASSES - len(options))
-        source = self.sources.index(name) if name in self.sources else -1
         before, after = rng.choice(self.formats)
         tokens, questions, shown = [self.bos], [], set()
         while True:
@@ -104,8 +108,8 @@ class Episodes:
             if len(tokens) + len(piece) > mixture.tokens:
                 return tokens, questions
             tokens += piece
-            own = self.names[name][classes[place]] if source >= 0 else classes[place]
-            questions.append((len(tokens) - 4, options[place], place, place in shown, source, own, *padded))
+            own = classes[place] if name == WORDS else self.names[name][classes[place]]
+            questions.append((len(tokens) - 4, options[place], place, place in shown, own, *padded))
             shown.add(place)
 
     def _classes(self, rng: random.Random, name: str) -> list[int]:
