@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
 
 WIDTH = 120  # of reports that go to a file or a pipe
 
@@ -34,6 +34,8 @@ def write_json(value: Any) -> None:
 
 def report(*parts: str | Table) -> None:
     """Print a report for people on stdout: lines as they are, tables laid out."""
+    from rich.console import Console
+
     console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False,
                       width=None if sys.stdout.isatty() else WIDTH)  # fmt: skip
     for part in parts:
@@ -46,6 +48,8 @@ def report(*parts: str | Table) -> None:
 
 def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:
     """A plain table; the first column is to the left, the others to the right."""
+    from rich.table import Table
+
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, column in enumerate(columns):
         made.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
@@ -56,6 +60,9 @@ def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:
 
 def progress(quiet: bool, *columns: str) -> Progress:
     """A progress bar on stderr; `columns` are field names of the task, shown as they change."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     shown = [TextColumn("{task.fields[" + column + "]}", markup=False) for column in columns]
     console = Console(stderr=True, highlight=False)
     return Progress(SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),

@@ -12,11 +12,11 @@ import typer
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, progress, size, write_json
 from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
-from deepthink_cli.config import MethodOptions, ModelOptions
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.config import MethodOptions, ModelOptions
     from deepthink_cli.examples import DemonstrationSet
     from deepthink_cli.memory import Memory
     from deepthink_cli.model import LanguageModel
@@ -66,6 +66,7 @@ def think(
 ) -> None:
     """Read solved examples T times and store what the model remembers of them as a file."""
     from deepthink_cli.atomic import check_output
+    from deepthink_cli.config import MethodOptions
     from deepthink_cli.examples import read_demonstrations
 
     problems = Problems()

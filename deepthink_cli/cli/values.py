@@ -7,10 +7,12 @@ import os
 import re
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.config import POCKET, ModelOptions
 from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from deepthink_cli.config import ModelOptions
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
@@ -67,6 +69,8 @@ def model_options(
     quantize: Enum | None, offline: bool, trust_remote_code: bool,
 ) -> ModelOptions:  # fmt: skip
     """The model options as they were typed, checked."""
+    from deepthink_cli.config import POCKET, ModelOptions
+
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later
     return ModelOptions.checked(
