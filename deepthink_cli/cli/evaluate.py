@@ -11,7 +11,8 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import bar, json_line, note, progress, report, table, write_json
-from deepthink_cli.cli.predict import MemoryFile, check_inputs, check_tokens, output_row
+from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
+from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
