@@ -11,7 +11,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "deepthink_cli"
-WORDS = {"errors", "config", "rows", "examples", "template", "metrics", "origin", "atomic", "artifact", "results"}
+WORDS = {
+    "errors",
+    "config",
+    "rows",
+    "examples",
+    "template",
+    "metrics",
+    "origin",
+    "atomic",
+    "artifact",
+    "results",
+    "tasks",
+}
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
 STUDIES = {"prediction", "evaluation"}
 FLOORS = (WORDS, TENSORS, STUDIES)

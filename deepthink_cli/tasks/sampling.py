@@ -1,0 +1,186 @@
+"""Which rows are evaluated and which are demonstrations: seeded, and never the same text in both."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.tasks.catalogue import PROTOCOLS
+from deepthink_cli.tasks.format import Protocol, Sampling, Task
+from deepthink_cli.tasks.items import DoesNotFit, example, item
+from deepthink_cli.tasks.source import Source, split_rows
+
+FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol samples, --limit, dev sets
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
+
+    `texts` are the texts of the whole split, also of rows that are not evaluated.
+    """
+
+    task: Task
+    protocol: str
+    split: str
+    source: Source
+    places: frozenset[int]
+    texts: frozenset[str]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[Query]:
+        for place, query in enumerate(_queries(self.task, self.split, self.source)):
+            if place in self.places and isinstance(query, Query):
+                yield query
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Demonstrations in the order they are read, and how many training rows were left out, by reason.
+
+    `texts` are what makes each of them itself (see `key`).
+    """
+
+    demonstrations: DemonstrationSet
+    left_out: Counter[str]
+    texts: frozenset[str]
+
+
+def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
+    """The rows that a protocol evaluates; `limit` takes a seeded sample of them, in the split's order.
+
+    Raises InputError for a protocol that the task does not have, and where no row fits.
+    """
+    name, says = _protocol(task, protocol)
+    skipped: Counter[str] = Counter()
+    fitting, texts = [], set()
+    for place, query in enumerate(_queries(task, says.split, source)):
+        if isinstance(query, Query):
+            fitting.append(place)
+            texts.add(key(query))
+        else:
+            skipped[query] += 1
+    if not fitting:
+        raise InputError(f"task {task.name}: no row of split {says.split} fits: {dict(skipped)}")
+    for most in (says.sample, limit):
+        if most is not None and most < len(fitting):
+            fitting = sorted(random.Random(FIXED_SEED).sample(fitting, most))
+    return EvaluationSet(task, name, says.split, source, frozenset(fitting), frozenset(texts), skipped)
+
+
+def draw_demonstrations(
+    task: Task,
+    evaluated: EvaluationSet,
+    shots: int | None = None,
+    seed: int = 0,
+    order_seed: int | None = None,
+    sampling: Sampling | None = None,
+) -> Drawn:
+    """Draw demonstrations from the task's training rows: random, stratified (equal numbers a label) or first.
+
+    Rows whose text also stands in the evaluated split are left out and counted. `order_seed` permutes the
+    same demonstrations. Raises InputError where there are fewer rows than `shots`.
+    """
+    pool, left_out = _pool(task, evaluated)
+    wanted = task.shots if shots is None else shots
+    if wanted > len(pool):
+        raise InputError(
+            f"--shots {wanted}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
+        )
+    chosen = _choose(pool, wanted, seed, sampling or task.sampling)
+    if order_seed is not None:
+        chosen = random.Random(order_seed).sample(chosen, len(chosen))
+    examples = tuple(example(query) for query in chosen)
+    return Drawn(
+        DemonstrationSet(examples, task.prompt, tuple(task.labels or ())), left_out, frozenset(map(key, chosen))
+    )
+
+
+def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
+    """Training rows that choose T and eta: as many as the test set unless `size` says, the same for every seed.
+
+    Rows that are demonstrations, or stand in the evaluated split, are passed over. Raises InputError where
+    the task has no training rows beyond its demonstrations.
+    """
+    queries, _ = _training(task, task.dev or task.demonstrations, evaluated)
+    order = random.Random(FIXED_SEED).sample(queries, len(queries))
+    free = [query for query in order if key(query) not in drawn.texts]
+    if not free:
+        raise InputError(
+            f"--select dev: task {task.name} has no training rows beyond its demonstrations; leave it out of this run"
+        )
+    return free[: size or len(evaluated)]
+
+
+def key(query: Query) -> str:
+    """What makes two rows the same input: the text, and the candidates, without which a text may be a mere heading."""
+    texts = [query.text] if isinstance(query.text, str) else query.text.values()
+    return "\x1f".join([*texts, *sorted(query.candidates)])
+
+
+def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
+    """The protocol and its name; a task with one protocol has that one whatever is asked."""
+    if protocol not in (*PROTOCOLS, *task.protocols):
+        raise InputError(f"--protocol {protocol}: use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
+    name = protocol if protocol in task.protocols else next(iter(task.protocols))
+    return name, task.protocols[name]
+
+
+def _queries(task: Task, split: str, source: Source, any_number: bool = False) -> Iterator[Query | str]:
+    """Every row of a split as a query, or the reason why it does not fit."""
+    for row in split_rows(task, split, source):
+        try:
+            yield item(task, row, any_number)
+        except DoesNotFit as reason:
+            yield str(reason)
+
+
+def _pool(task: Task, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
+    return _training(task, task.demonstrations, evaluated)
+
+
+def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
+    pool: list[Query] = []
+    left_out: Counter[str] = Counter()
+    for query in _queries(task, split, evaluated.source, any_number=True):
+        if not isinstance(query, Query):
+            left_out[query] += 1
+        elif key(query) in evaluated.texts:
+            left_out[f"also in {evaluated.split}"] += 1
+        else:
+            pool.append(query)
+    return pool, left_out
+
+
+def _choose(pool: Sequence[Query], shots: int, seed: int, sampling: Sampling) -> list[Query]:
+    if sampling == "first":
+        return list(pool[:shots])
+    draw = random.Random(seed)
+    if sampling == "random":
+        return draw.sample(pool, shots)
+    chosen = []
+    by_label = _by_label(pool, shots)
+    for queries in by_label.values():
+        chosen += draw.sample(queries, min(shots // len(by_label), len(queries)))
+    taken = set(map(id, chosen))
+    chosen += draw.sample([query for query in pool if id(query) not in taken], shots - len(chosen))
+    draw.shuffle(chosen)
+    return chosen
+
+
+def _by_label(pool: Sequence[Query], shots: int) -> dict[str, list[Query]]:
+    by_label: dict[str, list[Query]] = {}
+    for query in pool:
+        by_label.setdefault(str(query.gold), []).append(query)
+    if len(by_label) > shots:
+        raise InputError(
+            f"--shots {shots}: stratified sampling takes each of the {len(by_label)} labels as often; use at least {len(by_label)}, or --sampling random"
+        )
+    return dict(sorted(by_label.items()))
