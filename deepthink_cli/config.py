@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -72,7 +72,48 @@ class MethodOptions(Options):
         return kept
 
 
+class TaskOptions(Options):
+    """How a task's demonstrations are drawn and how many of its rows are evaluated; None is the task's own."""
+
+    shots: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    order_seed: int | None = Field(None, ge=0)
+    sampling: Literal["random", "stratified", "first"] | None = None
+    limit: int | None = Field(None, ge=1)
+
+
+class RunOptions(TaskOptions):
+    """What a run repeats: seeds and gates; `seeds` is a number of seeds or a list of them."""
+
+    iterations: int = Field(5, ge=1)
+    seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
+    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01,)
+    momentums: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0,)
+    positions: Positions = "continued"
+    select: Literal["dev"] | None = None
+    dev_size: int | None = Field(None, ge=1)
+
+    @field_validator("etas", "momentums", mode="before")
+    @classmethod
+    def _several(cls, text: Any) -> Any:
+        return text.split(",") if isinstance(text, str) else text
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        """The seeds: `10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
+        parts = [int(part) for part in self.seeds.split(",") if part.strip()]
+        return tuple(dict.fromkeys(parts)) if "," in self.seeds else tuple(range(parts[0]))
+
+
 _WAYS_OUT = {
+    "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5",
+    "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
+    "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
+    "dev_size": "a number of rows, 1 or more",
+    "shots": "a number of demonstrations, 1 or more",
+    "seed": "a whole number, 0 or more",
+    "order_seed": "a whole number, 0 or more",
+    "limit": "a number of rows, 1 or more",
     "iterations": "T counts readings: a whole number, 1 (plain in-context learning) or more",
     "eta": "the gate is a number in (0, 1]; the paper uses 0.01",
     "momentum": "a number in [0, 1); 0 is the paper, 0.9 the official code",
@@ -88,4 +129,5 @@ _WAYS_OUT = {
 def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
     reason = _WAYS_OUT.get(name) or error["msg"]
-    return f"--{name.replace('_', '-')} {error['input']}: {reason}"
+    option = {"etas": "eta", "momentums": "momentum"}.get(name, name.replace("_", "-"))
+    return f"--{option} {error['input']}: {reason}"

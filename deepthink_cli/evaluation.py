@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
+from deepthink_cli.errors import InputError
+from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model import LanguageModel
-from deepthink_cli.prediction import Prediction
+from deepthink_cli.origin import Demonstrations
+from deepthink_cli.prediction import Prediction, predict_tokenized
+from deepthink_cli.scoring import check_length
+from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
+
+CHUNK = 1024  # queries tokenised and scored together
+
+TOO_LONG = "too long for the model"
+SAME_TOKENS = "candidates that the tokenizer does not tell apart"
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Queries that fit the tokenizer and the model, and their token ids."""
+
+    queries: list[Query]
+    tokenized: list[TokenizedQuery]
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,21 @@ class Evaluator:
         return Evaluation(last.n, results, last.majority(), chance, last.table() if last.labels else {})
 
 
+def evaluated(
+    model: LanguageModel, memories: Sequence[Memory], given: Iterable[Query], skipped: Counter[str]
+) -> Iterator[Prediction]:
+    """Yield every query's predictions, one a memory, in order; queries that cannot be scored are counted in `skipped`.
+
+    All memories are of the same demonstrations. Holds one chunk of queries at a time.
+    """
+    origin = memories[0].origin
+    assert origin is not None
+    for chunk in fitting(model, origin.demonstrations, given, skipped):
+        scored = (predict_tokenized(model, one, chunk.queries, chunk.tokenized) for one in memories)
+        for together in zip(*scored, strict=True):
+            yield from together
+
+
 def with_first_reading(model: LanguageModel, memories: Sequence[Memory]) -> list[Memory]:
     """The memories with that of T = 1, read anew where it was not kept: plain in-context learning."""
     if any(memory.iteration == 1 for memory in memories):
@@ -70,3 +105,44 @@ def with_first_reading(model: LanguageModel, memories: Sequence[Memory]) -> list
     assert origin is not None
     first = model.read(origin.demonstrations.token_ids)
     return [replace(first, origin=origin), *memories]
+
+
+def fitting(
+    model: LanguageModel, read: Demonstrations, given: Iterable[Query], skipped: Counter[str]
+) -> Iterator[Fitting]:
+    """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
+
+    The others are counted in `skipped` by reason: longer than the model holds, or with candidates that
+    its tokenizer does not tell apart.
+    """
+    queries = iter(given)
+    while part := list(islice(queries, CHUNK)):
+        pairs = [pair for pair in _tokenized(model, read, part, skipped) if _fits(model, read, pair, skipped)]
+        if pairs:
+            yield Fitting([query for query, _ in pairs], [ids for _, ids in pairs])
+
+
+def _tokenized(
+    model: LanguageModel, read: Demonstrations, part: Sequence[Query], skipped: Counter[str]
+) -> Iterator[tuple[Query, TokenizedQuery]]:
+    try:
+        tokenized = tokenize_queries(model.tokenizer, read.template, part)
+    except InputError:
+        if len(part) > 1:
+            for query in part:
+                yield from _tokenized(model, read, [query], skipped)
+        else:
+            skipped[SAME_TOKENS] += 1
+        return
+    yield from zip(part, tokenized, strict=True)
+
+
+def _fits(
+    model: LanguageModel, read: Demonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
+) -> bool:
+    try:
+        check_length(model.limits, model.identity.id, len(read.token_ids), pair[1], pair[0].where)
+    except InputError:
+        skipped[TOO_LONG] += 1
+        return False
+    return True

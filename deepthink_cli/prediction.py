@@ -12,7 +12,7 @@ from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.scoring import Scores, check_length, score
-from deepthink_cli.tokens import tokenize_queries
+from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
 
 CHUNK = 64  # inputs tokenised, sorted by length and scored together
 
@@ -57,10 +57,16 @@ def predict(
         tokenized = tokenize_queries(model.tokenizer, given.template, part)
         for query, ids in zip(part, tokenized, strict=True):
             check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
-        scored = [score(model, one, tokenized) for one in memories]
-        for number, query in enumerate(part):
-            for one, scores in zip(memories, scored, strict=True):
-                yield _prediction(query, one.iteration, scores[number])
+        for together in zip(*(predict_tokenized(model, one, part, tokenized) for one in memories), strict=True):
+            yield from together
+
+
+def predict_tokenized(
+    model: LanguageModel, memory: Memory, queries: Sequence[Query], tokenized: Sequence[TokenizedQuery]
+) -> list[Prediction]:
+    """One prediction a query, from one memory, in order; `tokenized` are the queries as `tokenize_queries` gives them."""
+    scored = score(model, memory, tokenized)
+    return [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
 
 
 def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:

@@ -25,7 +25,7 @@ WORDS = {
     "tasks",
 }
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
-STUDIES = {"prediction", "evaluation"}
+STUDIES = {"prediction", "evaluation", "study", "trial", "samples"}
 FLOORS = (WORDS, TENSORS, STUDIES)
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import bar, json_line, note, progress, report, table, write_json
+from deepthink_cli.cli.accuracy import Rows, show
+from deepthink_cli.cli.console import json_line, note, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.tasking import announce, check_memory, only_with_task, source_of, task_options, warn_of_leaks
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
@@ -20,9 +25,15 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact import Header
     from deepthink_cli.blueprint import Blueprint
     from deepthink_cli.evaluation import Evaluation
+    from deepthink_cli.examples import Query
+    from deepthink_cli.tasks.source import Source
 
 Labelled = Annotated[
-    str, typer.Argument(metavar="LABELLED", help="Rows with their true labels: JSON Lines, CSV, TSV or Parquet.")
+    str | None,
+    typer.Argument(
+        metavar="[LABELLED]",
+        help="Rows with their true labels: JSON Lines, CSV, TSV or Parquet. With --task the task's rows are taken.",
+    ),
 ]
 Samples = Annotated[
     Path | None,
@@ -44,9 +55,18 @@ FailUnder = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """The queries to be evaluated, how many they are, and where they come from."""
+
+    queries: Iterable[Query]
+    count: int
+    rows: Rows
+
+
 def evaluate(
     memory: MemoryFile,
-    labelled: Labelled,
+    labelled: Labelled = None,
     samples: Samples = None,
     fail_under: FailUnder = None,
     iteration: options.IterationChoice = "all",
@@ -58,6 +78,10 @@ def evaluate(
     quantize: options.Quantize = None,
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
+    task: options.TaskName = None,
+    protocol: options.ProtocolName = "paper",
+    limit: options.Limit = None,
+    data_dir: options.DataDir = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -76,23 +100,76 @@ def evaluate(
             check_output(samples, "--samples")
     with problems.collected():
         threshold = _share(fail_under)
-    if labelled == "-":
-        problems.messages.append("LABELLED -: evaluation reads its rows twice; give a file")
+    with problems.collected():
+        most = task_options(limit=limit).limit
+    with problems.collected():
+        only_with_task(task, data_dir=data_dir)
+        source = source_of(data_dir, offline)
     header = None
     with problems.collected():
         header = open_memory(memory)
         iterations = list(chosen_iterations(header, iteration))
-    count = check_inputs(header, labelled, problems, labelled=True) if header and labelled != "-" else None
-    problems.raise_any()
+    with problems.collected():
+        _check_choice(labelled, task)
+    if problems.messages or header is None:
+        _raise_all(problems, header, labelled)
     assert header is not None
-    assert count is not None
+    inputs = (
+        _from_task(header, str(task), protocol, source, most, quiet)
+        if task
+        else _from_file(header, str(labelled), most)
+    )
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
-    check_tokens(header, blueprint, labelled)
+    if not task:
+        check_tokens(header, blueprint, str(labelled))
     started = time.perf_counter()
-    evaluation = _evaluate(header, blueprint, labelled, iterations, samples, count, quiet or json, verbose)
-    _show(header, evaluation, labelled, time.perf_counter() - started, json)
+    evaluation = _evaluate(header, blueprint, inputs, iterations, samples, quiet or json, verbose)
+    show(header, evaluation, inputs.rows, time.perf_counter() - started, json)
     if threshold is not None and evaluation.last.accuracy < threshold:
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
+
+
+def _check_choice(labelled: str | None, task: str | None) -> None:
+    if labelled == "-":
+        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+    if labelled is None and task is None:
+        raise InputError("LABELLED: no rows; give a file of labelled rows, or --task NAME")
+    if labelled is not None and task is not None:
+        raise InputError(f"LABELLED {labelled}: --task {task} brings its own rows; give one of the two")
+
+
+def _raise_all(problems: Problems, header: Header | None, labelled: str | None) -> None:
+    """Raise what was found, with the mistakes of the rows, where they can be read, beside it."""
+    if header is not None and labelled not in (None, "-"):
+        check_inputs(header, str(labelled), problems, labelled=True)
+    problems.raise_any()
+
+
+def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:
+    from deepthink_cli.examples import read_queries
+    from deepthink_cli.tasks.sampling import sampled
+
+    problems = Problems()
+    count = check_inputs(header, labelled, problems, labelled=True)
+    problems.raise_any()
+    assert count is not None
+    places = frozenset(sampled(range(count), limit))
+    queries = read_queries(labelled, header.metadata.template, header.metadata.labels, labelled=True)
+    chosen = (query for place, query in enumerate(queries) if place in places)
+    return _Inputs(chosen, len(places), Rows(labelled, None, None, Counter()))
+
+
+def _from_task(header: Header, name: str, protocol: str, source: Source, limit: int | None, quiet: bool) -> _Inputs:
+    from deepthink_cli.tasks.catalogue import find_task
+    from deepthink_cli.tasks.sampling import evaluation_set
+
+    task = find_task(name)
+    check_memory(header, task)
+    announce(source, 1, quiet)
+    evaluated = evaluation_set(task, protocol, source, limit)
+    warn_of_leaks(header, evaluated, quiet)
+    rows = Rows(evaluated.split, task.name, evaluated.protocol, evaluated.skipped)
+    return _Inputs(evaluated, len(evaluated), rows)
 
 
 def _share(text: str | None) -> float | None:
@@ -108,13 +185,11 @@ def _share(text: str | None) -> float | None:
 
 
 def _evaluate(
-    header: Header, blueprint: Blueprint, labelled: str, iterations: list[int], samples: Path | None, count: int,
+    header: Header, blueprint: Blueprint, inputs: _Inputs, iterations: list[int], samples: Path | None,
     quiet: bool, verbose: bool,
 ) -> Evaluation:  # fmt: skip
-    from deepthink_cli.evaluation import Evaluator, with_first_reading
-    from deepthink_cli.examples import read_queries
+    from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
     from deepthink_cli.model import load_model
-    from deepthink_cli.prediction import predict
     from deepthink_cli.store import check_fit, read_memories
 
     stored = read_memories(header, iterations)
@@ -125,19 +200,18 @@ def _evaluate(
         note(
             f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}; iterations {[m.iteration for m in memories]}"
         )
-    queries = read_queries(labelled, header.metadata.template, header.metadata.labels, labelled=True)
     evaluator = Evaluator([one.iteration for one in memories], header.metadata.labels)
     with ExitStack() as stack:
         out = stack.enter_context(_samples_file(samples))
         shown = stack.enter_context(progress(quiet))
-        task = shown.add_task("evaluating", total=count)
-        for number, prediction in enumerate(predict(model, memories, queries)):
+        bar = shown.add_task("evaluating", total=inputs.count)
+        for number, prediction in enumerate(evaluated(model, memories, inputs.queries, inputs.rows.skipped)):
             evaluator.add(prediction)
             if out is not None:
                 row = output_row(number // len(memories), prediction, several=True)
                 out.write(json_line({**row, "gold": prediction.query.gold}))
             if (number + 1) % len(memories) == 0:
-                shown.advance(task)
+                shown.advance(bar)
     return evaluator.result()
 
 
@@ -145,65 +219,3 @@ def _samples_file(samples: Path | None) -> AbstractContextManager[TextIO | None]
     from deepthink_cli.atomic import writing
 
     return nullcontext(None) if samples is None else writing(samples, "--samples")
-
-
-def _show(header: Header, evaluation: Evaluation, labelled: str, seconds: float, json: bool) -> None:
-    metadata = header.metadata
-    if json:
-        memory = {
-            "file": header.path, "model": metadata.model.id, "eta": metadata.eta, "momentum": metadata.momentum,
-            "positions": metadata.positions, "iterations": metadata.iterations, "kept": metadata.kept,
-            "shots": metadata.shots, "sha256": metadata.sha256,
-        }  # fmt: skip
-        write_json({"task": metadata.task, "split": labelled, **evaluation.as_json(), "memory": memory,
-                    "seconds": seconds, "inputs_per_second": evaluation.n / seconds})  # fmt: skip
-        return
-    last = max(evaluation.results)
-    report(
-        f"{header.path}: {metadata.shots} demonstrations, {metadata.model.id}, eta {metadata.eta}, momentum {metadata.momentum}",
-        f"{labelled}: {evaluation.n} inputs, {seconds:.1f} s with loading",
-        "",
-        _curve(evaluation),
-        "",
-        *_baselines(evaluation),
-    )
-    if evaluation.confusion:
-        report("", f"T = {last}, true label first:", _confusion(evaluation))
-
-
-def _curve(evaluation: Evaluation) -> Any:
-    """A row an iteration; the bars share one scale, from the lowest accuracy to the highest."""
-    shares = [metrics.accuracy for metrics in evaluation.results.values()]
-    low, high = max(0.0, min(shares) - 0.02), max(shares)
-    rows = []
-    for iteration, metrics in evaluation.results.items():
-        f1 = "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}"
-        interval = f"{metrics.ci95[0]:.1%} to {metrics.ci95[1]:.1%}"
-        rows.append([str(iteration), f"{metrics.accuracy:.1%}", f"{metrics.stderr:.1%}", interval,
-                     f"{metrics.accuracy_mean_per_token:.1%}", f1, str(metrics.ties), bar(metrics.accuracy, low, high)])  # fmt: skip
-    names = ("T", "accuracy", "stderr", "95 % interval", "mean/token", "macro-F1", "ties", f"{low:.0%} to {high:.1%}")
-    return table(*names, rows=rows)
-
-
-def _baselines(evaluation: Evaluation) -> list[str]:
-    first, last = evaluation.results[1], evaluation.last
-    lines = [
-        f"T = 1 is plain in-context learning: {first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
-    ]
-    if evaluation.majority is not None:
-        label, share = evaluation.majority
-        lines.append(f"always answering {label!r}: {share:.1%}")
-    else:
-        lines.append(f"guessing among the candidates: {evaluation.chance:.1%}")
-    return lines
-
-
-def _confusion(evaluation: Evaluation) -> Any:
-    labels = list(evaluation.confusion)
-    per_label = evaluation.last.per_label
-    rows = []
-    for gold in labels:
-        found = per_label.get(gold)
-        scores = [f"{found.precision:.3f}", f"{found.recall:.3f}", f"{found.f1:.3f}"] if found else ["", "", ""]
-        rows.append([gold, *(str(evaluation.confusion[gold][guess]) for guess in labels), *scores])
-    return table("", *labels, "precision", "recall", "F1", rows=rows)

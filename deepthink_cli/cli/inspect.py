@@ -51,10 +51,12 @@ def _facts(header: Header) -> list[str]:
     kept = ", ".join(map(str, metadata.kept))
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
+    drawn = "" if metadata.seed is None else f", seed {metadata.seed}"
     return [
         f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
         f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
         f"method    T = {metadata.iterations}, eta {metadata.eta}, momentum {metadata.momentum}, {metadata.positions} positions",
+        *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
         f"labels    {', '.join(metadata.labels) or 'with every input'}",
         f"template  {metadata.template.pattern!r}, separator {metadata.template.separator!r}",

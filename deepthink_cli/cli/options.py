@@ -29,6 +29,14 @@ class PositionsName(StrEnum):
     restarted = "restarted"
 
 
+class SamplingName(StrEnum):
+    """How demonstrations are drawn from a task's training rows."""
+
+    random = "random"
+    stratified = "stratified"
+    first = "first"
+
+
 class QuantizeName(StrEnum):
     """Quantization by bitsandbytes."""
 
@@ -136,7 +144,46 @@ Labels = Annotated[
     ),
 ]
 Separator = Annotated[
-    str, _option("--separator", panel=DATA, metavar="TEXT", help=r"Stands after every demonstration.")
+    str | None,
+    _option("--separator", panel=DATA, metavar="TEXT", help=r"Stands after every demonstration. Default: \n\n"),
+]
+
+TaskName = Annotated[
+    str | None,
+    _option(
+        "--task", panel=DATA, metavar="NAME|FILE", help="Built-in task (deepthink tasks lists them), or a task file."
+    ),
+]
+Shots = Annotated[
+    str | None, _option("--shots", panel=DATA, metavar="N", help="Demonstrations of a task. Default: the task's own.")
+]
+Seed = Annotated[
+    str | None, _option("--seed", panel=DATA, metavar="S", help="Draws a task's demonstrations. Default: 0.")
+]
+OrderSeed = Annotated[
+    str | None, _option("--order-seed", panel=DATA, metavar="S", help="Permutes the same demonstrations.")
+]
+SamplingChoice = Annotated[
+    SamplingName | None,
+    _option("--sampling", panel=DATA, help="How a task's demonstrations are drawn. Default: the task's own, random."),
+]
+ProtocolName = Annotated[
+    str,
+    _option(
+        "--protocol",
+        panel=DATA,
+        metavar="NAME",
+        help="Rows of a task that are evaluated: paper (its appendix) or official (its authors' code).",
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    _option(
+        "--data-dir", panel=DATA, metavar="DIR", help="Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub."
+    ),
+]
+Limit = Annotated[
+    str | None, _option("--limit", panel=DATA, metavar="N", help="Evaluate a sample of N rows, the same every time.")
 ]
 
 IterationChoice = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,21 +12,24 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, progress, size, write_json
+from deepthink_cli.cli.tasking import draw, given_demonstrations, only_with_task, source_of, task_options
 from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
-    from deepthink_cli.config import MethodOptions, ModelOptions
+    from deepthink_cli.config import MethodOptions, ModelOptions, TaskOptions
     from deepthink_cli.examples import DemonstrationSet
     from deepthink_cli.memory import Memory
     from deepthink_cli.model import LanguageModel
     from deepthink_cli.origin import Demonstrations
+    from deepthink_cli.tasks.source import Source
 
 Demos = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="DEMOS", help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin."
+        metavar="[DEMOS]",
+        help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. With --task they may be left out.",
     ),
 ]
 Output = Annotated[
@@ -37,8 +41,16 @@ DryRun = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Named:
+    """The task and the seed that a memory's demonstrations come from."""
+
+    task: str | None
+    seed: int | None
+
+
 def think(
-    demos: Demos,
+    demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     model: options.Model = None,
     revision: options.Revision = None,
@@ -56,7 +68,14 @@ def think(
     template: options.TemplateText = None,
     label_field: options.LabelField = None,
     labels: options.Labels = None,
-    separator: options.Separator = r"\n\n",
+    separator: options.Separator = None,
+    task: options.TaskName = None,
+    shots: options.Shots = None,
+    seed: options.Seed = None,
+    order_seed: options.OrderSeed = None,
+    sampling: options.SamplingChoice = None,
+    protocol: options.ProtocolName = "paper",
+    data_dir: options.DataDir = None,
     dry_run: DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -67,7 +86,6 @@ def think(
     """Read solved examples T times and store what the model remembers of them as a file."""
     from deepthink_cli.atomic import check_output
     from deepthink_cli.config import MethodOptions
-    from deepthink_cli.examples import read_demonstrations
 
     problems = Problems()
     with problems.collected():
@@ -80,14 +98,58 @@ def think(
         )
         kept = method.kept
     with problems.collected():
-        given = read_demonstrations(demos, pattern(template), label_field, label_list(labels), unescaped(separator))
-    problems.raise_any()
+        drawing = task_options(shots, seed, order_seed, sampling)
+    with problems.collected():
+        only_with_task(task, shots=shots, seed=seed, order_seed=order_seed, sampling=sampling, data_dir=data_dir)
+    with problems.collected():
+        source = source_of(data_dir, offline)
+    if task is None:
+        with problems.collected():
+            given = _from_rows(demos, template, label_field, labels, separator)
+        problems.raise_any()
+        origin = Named(None, None)
+    else:
+        with problems.collected():
+            _only_without_task(template=template, label_field=label_field, labels=labels, separator=separator)
+        problems.raise_any()
+        given, origin = _from_task(task, demos, protocol, source, drawing, quiet)
 
     blueprint, demonstrations = _prepare(chosen, method, given, quiet)
     if dry_run:
         _show_plan(_plan(blueprint, demonstrations, method, output), json)
         return
-    _think(blueprint, demonstrations, method, kept, output, json, quiet, verbose)
+    _think(blueprint, demonstrations, method, kept, origin, output, json, quiet, verbose)
+
+
+def _from_rows(
+    demos: str | None, template: str | None, label_field: str | None, labels: str | None, separator: str | None
+) -> DemonstrationSet:
+    from deepthink_cli.examples import read_demonstrations
+    from deepthink_cli.template import SEPARATOR
+
+    if demos is None:
+        raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
+    between = SEPARATOR if separator is None else unescaped(separator)
+    return read_demonstrations(demos, pattern(template), label_field, label_list(labels), between)
+
+
+def _from_task(
+    name: str, demos: str | None, protocol: str, source: Source, options: TaskOptions, quiet: bool
+) -> tuple[DemonstrationSet, Named]:
+    from deepthink_cli.tasks.catalogue import find_task
+
+    task = find_task(name)
+    if demos is not None:
+        return given_demonstrations(task, demos), Named(task.name, None)
+    return draw(task, protocol, source, options, quiet).demonstrations, Named(task.name, options.seed)
+
+
+def _only_without_task(**given: str | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"--{name.replace('_', '-')} {value}: the task has its own; leave it away, or write a task file"
+            )
 
 
 def _prepare(
@@ -114,7 +176,7 @@ def _prepare(
 
 def _think(
     blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
-    output: Path, json: bool, quiet: bool, verbose: bool,
+    named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     from deepthink_cli.model import load_model
     from deepthink_cli.store import save_memory
@@ -125,15 +187,20 @@ def _think(
         where = f"{model.identity.dtype} on {model.device}"
         note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")
     started = time.perf_counter()
-    memories = _read(model, demonstrations, method, kept, quiet or json)
+    memories = [_named(memory, named) for memory in _read(model, demonstrations, method, kept, quiet or json)]
     seconds = time.perf_counter() - started
     header = save_memory(memories, output)
     if json:
         from deepthink_cli.artifact import summary
 
         write_json({**summary(header), "seconds": seconds})
-    for line in _closing(demonstrations, method, str(output), header.size, seconds):
+    for line in _closing(demonstrations, method, named, str(output), header.size, seconds):
         note(line, quiet)
+
+
+def _named(memory: Memory, named: Named) -> Memory:
+    assert memory.origin is not None
+    return replace(memory, origin=replace(memory.origin, task=named.task, seed=named.seed))
 
 
 def _read(
@@ -198,13 +265,14 @@ def _show_plan(plan: dict[str, Any], json: bool) -> None:
 
 
 def _closing(
-    demonstrations: Demonstrations, method: MethodOptions, output: str, written: int, seconds: float
+    demonstrations: Demonstrations, method: MethodOptions, named: Named, output: str, written: int, seconds: float
 ) -> list[str]:
     length = len(demonstrations.token_ids)
     speed = method.iterations * length / seconds
     kept = ", ".join(map(str, method.kept))
+    evaluate = f"deepthink eval {output} --task {named.task}" if named.task else f"deepthink eval {output} LABELLED"
     return [
         f"read {len(demonstrations.examples)} demonstrations ({length} tokens) {method.iterations} times in {seconds:.1f} s, {speed:,.0f} tokens/s",
         f"wrote {output} ({size(written)}, iteration {kept})",
-        f"next: deepthink predict {output} INPUTS    or, with labelled rows: deepthink eval {output} LABELLED",
+        f"next: deepthink predict {output} INPUTS    or: {evaluate}",
     ]

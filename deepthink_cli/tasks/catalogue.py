@@ -102,7 +102,11 @@ def _named(name: str) -> list[Task]:
     if name in last:
         return [tasks[last[name]]]
     near = difflib.get_close_matches(name.lower(), [*tasks, *groups(), *last], n=3)
-    hint = f"did you mean {' or '.join(last.get(one, one) for one in near)}?" if near else "deepthink tasks lists them"
+    hint = (
+        f"did you mean {' or '.join(dict.fromkeys(last.get(one, one) for one in near))}?"
+        if near
+        else "deepthink tasks lists them"
+    )
     raise InputError(f"--task {name}: no such task; {hint}")
 
 

@@ -69,10 +69,15 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
             skipped[query] += 1
     if not fitting:
         raise InputError(f"task {task.name}: no row of split {says.split} fits: {dict(skipped)}")
-    for most in (says.sample, limit):
-        if most is not None and most < len(fitting):
-            fitting = sorted(random.Random(FIXED_SEED).sample(fitting, most))
-    return EvaluationSet(task, name, says.split, source, frozenset(fitting), frozenset(texts), skipped)
+    places = sampled(sampled(fitting, says.sample), limit)
+    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(texts), skipped)
+
+
+def sampled(places: Sequence[int], most: int | None) -> Sequence[int]:
+    """At most `most` of the places, the same every time, in order; never just the first ones."""
+    if most is None or most >= len(places):
+        return places
+    return sorted(random.Random(FIXED_SEED).sample(places, most))
 
 
 def draw_demonstrations(

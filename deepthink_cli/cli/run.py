@@ -1,0 +1,268 @@
+"""`deepthink run`: whole suites, every iteration of every seed, into a folder that can be continued."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.runprogress import RunProgress
+from deepthink_cli.cli.tasking import announce, given_demonstrations, source_of
+from deepthink_cli.cli.values import model_options
+from deepthink_cli.errors import InputError, Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.config import RunOptions
+    from deepthink_cli.journal import Journal
+    from deepthink_cli.model import LanguageModel
+    from deepthink_cli.results import Setting
+    from deepthink_cli.study import Job, Plan
+    from deepthink_cli.tasks.format import Task
+
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="NAME|GROUP|FILE",
+        rich_help_panel=options.DATA,
+        help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", rich_help_panel=options.OUTPUT, help="Folder of the run; a killed one continues."
+    ),
+]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        "--seeds",
+        metavar="N",
+        rich_help_panel=options.DATA,
+        help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5.",
+    ),
+]
+Etas = Annotated[
+    str, typer.Option("--eta", metavar="ETA,...", rich_help_panel=options.METHOD, help="Gate, or several, in (0, 1].")
+]
+Momentums = Annotated[
+    str,
+    typer.Option(
+        "--momentum", metavar="BETA,...", rich_help_panel=options.METHOD, help="0 is the paper; several by commas."
+    ),
+]
+Demos = Annotated[
+    str | None,
+    typer.Option(
+        "--demos",
+        metavar="FILE",
+        rich_help_panel=options.DATA,
+        help="Use these demonstrations; with one task and one seed.",
+    ),
+]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        "--select", metavar="dev", rich_help_panel=options.METHOD,
+        help="Also score a dev set of training rows, on which report then chooses T and eta.",
+    ),
+]  # fmt: skip
+DevSize = Annotated[
+    str | None,
+    typer.Option(
+        "--dev-size",
+        metavar="N",
+        rich_help_panel=options.METHOD,
+        help="Rows of the dev set. Default: as many as the test has.",
+    ),
+]
+Samples = Annotated[
+    bool, typer.Option("--samples", rich_help_panel=options.OUTPUT, help="Also keep every input's scores, as Parquet.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=options.OUTPUT, help="Print what would be done.")]
+
+
+def run(
+    tasks: Tasks = None,
+    out: Out = Path("run"),
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = options.DtypeName.auto,
+    device: options.Device = "auto",
+    device_map: options.DeviceMap = None,
+    quantize: options.Quantize = None,
+    offline: options.Offline = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    iterations: options.Iterations = "5",
+    eta: Etas = "0.01",
+    momentum: Momentums = "0",
+    positions: options.Positions = options.PositionsName.continued,
+    select: Select = None,
+    dev_size: DevSize = None,
+    seeds: Seeds = "1",
+    shots: options.Shots = None,
+    order_seed: options.OrderSeed = None,
+    sampling: options.SamplingChoice = None,
+    demos: Demos = None,
+    protocol: options.ProtocolName = "paper",
+    data_dir: options.DataDir = None,
+    limit: options.Limit = None,
+    samples: Samples = False,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped."""
+    from deepthink_cli.config import RunOptions
+    from deepthink_cli.journal import check_folder
+    from deepthink_cli.tasks.catalogue import find_tasks
+
+    problems = Problems()
+    with problems.collected():
+        chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+    with problems.collected():
+        repeated = RunOptions.checked(
+            iterations=iterations, etas=eta, momentums=momentum, positions=positions.value, select=select, dev_size=dev_size,
+            seeds=seeds, shots=shots, order_seed=order_seed, sampling=sampling.value if sampling else None, limit=limit,
+        )  # fmt: skip
+    with problems.collected():
+        source = source_of(data_dir, offline)
+    with problems.collected():
+        check_folder(out)
+    found: list[Task] = []
+    with problems.collected():
+        if not tasks:
+            raise InputError("--task: no task; name one or more, as in --task classic")
+        found = find_tasks(tasks)
+    problems.raise_any()
+    blueprint = _blueprint(chosen, quiet)
+    plan = _plan(found, repeated, protocol, source, demos)
+    announce(source, len(found), quiet)
+    jobs = _jobs(plan, blueprint, quiet)
+    if dry_run:
+        write_json(_described(plan, jobs, blueprint, out))
+        return
+    _run(plan, jobs, blueprint, out, samples, json, quiet, verbose)
+
+
+def _blueprint(chosen: Any, quiet: bool) -> Blueprint:
+    from deepthink_cli.blueprint import needs_download, open_model
+
+    if needs_download(chosen):
+        note(f"downloading {chosen.model} from the hub", quiet)
+    return open_model(chosen)
+
+
+def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> Plan:
+    from deepthink_cli.study import Plan
+
+    if demos is not None and (len(tasks) > 1 or len(options.every_seed) > 1):
+        raise InputError(f"--demos {demos}: stands for one task and one seed; name one task and leave --seeds away")
+    given = given_demonstrations(tasks[0], demos) if demos is not None else None
+    return Plan(
+        tasks=tuple(tasks), seeds=options.every_seed, iterations=options.iterations, etas=options.etas,
+        momentums=options.momentums, positions=options.positions, protocol=protocol, source=source, limit=options.limit,
+        shots=options.shots, sampling=options.sampling, order_seed=options.order_seed, given=given,
+        select_dev=options.select is not None, dev_size=options.dev_size,
+    )  # fmt: skip
+
+
+def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
+    """Every job of every task, checked; all mistakes are told together."""
+    from deepthink_cli.cli.console import progress
+    from deepthink_cli.study import prepare_jobs
+
+    problems, jobs = Problems(), []
+    with progress(quiet) as shown:
+        bar = shown.add_task("reading tasks", total=len(plan.tasks))
+        for task in plan.tasks:
+            with problems.collected():
+                jobs += list(prepare_jobs(plan, blueprint, task))
+            shown.advance(bar)
+    problems.raise_any()
+    for job in jobs:
+        asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
+        if used < asked:
+            note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {blueprint.id}", quiet)
+    return jobs
+
+
+def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> dict[str, Any]:
+    gates = len(plan.etas) * len(plan.momentums)
+    rows = len(jobs) * gates * plan.iterations * len(plan.parts)
+    inputs = sum(len(job.evaluated) for job in jobs) * (1 + gates * (plan.iterations - 1))
+    return {"model": blueprint.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
+            "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
+            "rows": rows, "test_inputs_to_score": inputs}  # fmt: skip
+
+
+def _run(
+    plan: Plan,
+    jobs: Sequence[Job],
+    blueprint: Blueprint,
+    out: Path,
+    samples: bool,
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    from deepthink_cli.journal import open_journal
+    from deepthink_cli.model import load_model
+    from deepthink_cli.study import settings
+
+    with open_journal(out) as journal:
+        model = load_model(blueprint)
+        if verbose:
+            note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
+        todo = [(job, settings(plan, job, model.identity)) for job in jobs]
+        rows = sum(len(all_rows) for _, all_rows in todo)
+        missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in todo]
+        left = sum(len(wanted) for _, wanted in missing)
+        if left < rows:
+            note(f"{out}: {rows - left} of {rows} rows are there already", quiet)
+        started = time.perf_counter()
+        try:
+            scored = _score(plan, [one for one in missing if one[1]], model, journal, samples, quiet or json)
+        except KeyboardInterrupt:
+            note(f"{out}: {len(journal.done)} rows are kept; the same command continues the run", quiet)
+            raise
+    seconds = time.perf_counter() - started
+    if json:
+        write_json({"out": str(out), "rows": rows, "written": left, "inputs": scored, "seconds": seconds})
+    note(f"{out}: {left} rows written, {scored:,} inputs scored in {seconds:.1f} s", quiet)
+    note(f"next: deepthink report {out}    or: deepthink plot {out}", quiet)
+
+
+def _score(
+    plan: Plan,
+    todo: Sequence[tuple[Job, Sequence[Setting]]],
+    model: LanguageModel,
+    journal: Journal,
+    samples: bool,
+    quiet: bool,
+) -> int:
+    from deepthink_cli.samples import write_samples
+    from deepthink_cli.trial import run_job
+
+    with RunProgress(plan, todo, quiet) as shown:
+        for job, wanted in todo:
+            shown.start(job)
+            for step in run_job(plan, job, model, wanted):
+                shown.scored(step.scored)
+                if step.row is not None:
+                    if samples:
+                        write_samples(journal.folder, step.row, step.predictions)
+                    journal.append(step.row)
+                    shown.row(step.row)
+            shown.finish(job)
+        return shown.inputs

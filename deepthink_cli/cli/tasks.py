@@ -1,0 +1,192 @@
+"""`deepthink tasks`: what is built in, what a task is, and whether a task file is right."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
+from deepthink_cli.cli.tasking import source_of
+from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from deepthink_cli.tasks.format import Task
+    from deepthink_cli.tasks.source import Source
+
+VALIDATE = "validate"
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Task, group or task file to show; or: validate FILE.")
+]
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
+Yaml = Annotated[
+    bool,
+    typer.Option(
+        "--yaml", rich_help_panel=options.OUTPUT, help="Print the task as a task file, to start your own from."
+    ),
+]
+
+
+def tasks(
+    name: Name = None,
+    file: File = None,
+    data_dir: options.DataDir = None,
+    offline: options.Offline = False,
+    yaml: Yaml = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """List the built-in tasks; show one with its prompt; count its rows (--data-dir); validate a task file."""
+    from deepthink_cli.tasks.catalogue import built_in, find_tasks, read_tasks
+
+    source = source_of(data_dir, offline)
+    if name == VALIDATE:
+        if file is None:
+            raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
+        for task in read_tasks(file):
+            _check_example(task, file)
+            note(f"{file}: {task.name} is a task")
+        return
+    if file is not None:
+        raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
+    found = list(built_in().values()) if name is None else find_tasks([name])
+    counted = {task.name: _counts(task, source) for task in found} if data_dir is not None else {}
+    if yaml:
+        _print_yaml(found)
+    elif json:
+        described = [{**_described(task), **counted.get(task.name, {})} for task in found]
+        write_json(described[0] if len(described) == 1 else described)
+    elif len(found) == 1:
+        report(*_one(found[0], counted.get(found[0].name)))
+    else:
+        _many(found, counted, whole=name is None)
+
+
+def _check_example(task: Task, file: Path) -> None:
+    """Raise InputError where the file's own example row is no row of its task."""
+    from deepthink_cli.rows import Row
+    from deepthink_cli.tasks.items import DoesNotFit, item
+
+    try:
+        item(task, Row(task.example, "example"), any_number=True)
+    except DoesNotFit as reason:
+        raise InputError(f"{file}: {task.name}: its example is no row of the task: {reason}") from reason
+
+
+def _described(task: Task) -> dict[str, Any]:
+    demonstration, query = _prompt(task)
+    return {**task.model_dump(exclude_none=True), "example_prompt": demonstration, "example_query": query}
+
+
+def _prompt(task: Task) -> tuple[str, str]:
+    """The task's example row as a demonstration, and as a query with the label left open."""
+    from deepthink_cli.rows import Row
+    from deepthink_cli.tasks.items import item
+
+    query = item(task, Row(task.example, "example"), any_number=True)
+    assert query.gold is not None
+    return task.prompt.demonstrations([(query.text, query.gold)]), task.prompt.query(query.text)
+
+
+def _counts(task: Task, source: Source) -> dict[str, Any]:
+    """Rows and labels under every protocol, and what does not fit, from the data."""
+    from deepthink_cli.tasks.sampling import draw_demonstrations, evaluation_set
+
+    found: dict[str, Any] = {}
+    for protocol in task.protocols:
+        evaluated = evaluation_set(task, protocol, source)
+        drawn = draw_demonstrations(task, evaluated)
+        labels = Counter(query.gold for query in evaluated) if task.labels else {}
+        found[protocol] = {
+            "split": evaluated.split, "rows": len(evaluated), "labels": {label: labels[label] for label in task.labels or []},
+            "skipped": dict(evaluated.skipped), "left_out": dict(drawn.left_out),
+            "first_query": task.prompt.query(next(iter(evaluated)).text),
+        }  # fmt: skip
+    return {"counted": found}
+
+
+def _print_yaml(found: list[Task]) -> None:
+    import sys
+
+    import yaml
+
+    for task in found:
+        yaml.safe_dump(
+            task.model_dump(exclude_defaults=True, exclude_none=True), sys.stdout, sort_keys=False, allow_unicode=True
+        )
+
+
+def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
+    demonstration, query = _prompt(task)
+    candidates = ", ".join(task.labels) if task.labels else "every row's own"
+    number = task.candidates.number if task.candidates else None
+    yield f"{task.name}  {task.title}"
+    yield ""
+    yield f"template        {task.template!r}, separator {task.separator!r}"
+    yield f"candidates      {candidates}{f' ({number})' if number else ''}"
+    yield f"demonstrations  {task.shots} of split {task.demonstrations}, {task.sampling}"
+    for name, protocol in task.protocols.items():
+        rows = f", {protocol.rows:,} rows" if protocol.rows else ""
+        yield f"{name:<16}split {protocol.split}{rows}{', a fixed sample' if protocol.sample else ''}"
+    yield f"hub             {_hub(task)}"
+    yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
+    yield f"source          {task.source}"
+    yield f"licence         {task.licence}"
+    if task.groups:
+        yield f"groups          {', '.join(task.groups)}"
+    if task.note:
+        yield f"note            {task.note}"
+    yield from ["", "A demonstration, from a made-up row:", "", textwrap.indent(demonstration.rstrip("\n"), "  ")]
+    yield from ["", "The query of the same row:", "", textwrap.indent(query, "  ") + "▁"]
+    for name, found in (counted or {}).get("counted", {}).items():
+        yield from _counted(name, found)
+
+
+def _counted(protocol: str, found: dict[str, Any]) -> Iterator[str]:
+    labels = ", ".join(f"{label} {count:,}" for label, count in found["labels"].items())
+    yield from [
+        "",
+        f"Counted under protocol {protocol}: split {found['split']}, {found['rows']:,} rows{f' ({labels})' if labels else ''}",
+    ]
+    for title, reasons in (("skipped", found["skipped"]), ("never demonstrations", found["left_out"])):
+        yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
+    yield from ["  first query:", "", textwrap.indent(found["first_query"], "    ") + "▁"]
+
+
+def _hub(task: Task) -> str:
+    if task.hub is not None:
+        return f"{task.hub.path}{f' ({task.hub.config})' if task.hub.config else ''} at {task.hub.revision}"
+    urls = [split.url for split in task.splits.values() if split.url]
+    return ", ".join(urls) or "none"
+
+
+def _many(found: list[Task], counted: dict[str, Any], whole: bool) -> None:
+    """A table of the tasks; with `whole`, families as one line and their members below."""
+    alone = [task for task in found if "/" not in task.name] if whole else found
+    rows = [_line(task, counted.get(task.name)) for task in alone]
+    report(table("task", "shots", "paper", "official", "candidates", rows=rows))
+    if whole:
+        from deepthink_cli.tasks.catalogue import groups
+
+        for group, members in groups().items():
+            names = ", ".join(name.removeprefix(f"{group}/") for name in members)
+            lines = textwrap.wrap(names, WIDTH - 4) if group.count("/") == 0 else []
+            report("", f"{group}: {len(members)} tasks", *(f"  {line}" for line in lines))
+        report("", "deepthink tasks NAME shows one; --task takes names, groups (run) and task files.")
+
+
+def _line(task: Task, counted: dict[str, Any] | None) -> list[str]:
+    rows = {name: str(protocol.rows or "") for name, protocol in task.protocols.items()}
+    if counted:
+        rows = {name: str(found["rows"]) for name, found in counted["counted"].items()}
+    number = task.candidates.number if task.candidates else None
+    candidates = ", ".join(task.labels) if task.labels else f"{number or 'each its'} own"
+    shown = candidates if len(candidates) <= 62 else f"{candidates[:59]}..."
+    return [task.name, str(task.shots), rows.get("paper", ""), rows.get("official", ""), shown]

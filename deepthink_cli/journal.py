@@ -1,0 +1,98 @@
+"""The folder of a run: rows are appended one by one, so that a killed run loses none and doubles none."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.results import FILE, Result, read_results
+
+LOCK = ".lock"
+
+
+class Journal:
+    """The rows of a run, open for appending; `open_journal` makes one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.done = {row.key for row in read_results(folder)}
+
+    def append(self, row: Result) -> None:
+        """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
+        path = self.folder / FILE
+        try:
+            with open(path, "ab") as file:
+                file.write(row.line().encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise DeepThinkError(
+                f"--out {self.folder}: cannot be written: {error.strerror or error}; the same command continues the run"
+            ) from error
+        self.done.add(row.key)
+
+
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """Open a run's folder, made if it is not there, for this process alone.
+
+    What a killed run left of its last row is cut off. Raises InputError where another process writes the
+    same run, where the folder holds other files, and for rows that are not a run's.
+    """
+    _make(folder)
+    with open(folder / LOCK, "a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise InputError(
+                f"--out {folder}: another deepthink run (process {lock.read().strip() or 'unknown'}) writes there; "
+                "wait for it, or name another folder"
+            ) from error
+        lock.seek(0)
+        lock.truncate()
+        lock.write(str(os.getpid()))
+        lock.flush()
+        _cut_torn_row(folder / FILE)
+        yield Journal(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError where a run cannot be written to this folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder}: is a file; name a folder")
+    if folder.is_dir() and not (folder / FILE).exists() and any(one.name != LOCK for one in folder.iterdir()):
+        raise InputError(f"--out {folder}: holds other files and no run; name a new folder")
+    parent = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
+
+
+def _make(folder: Path) -> None:
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).touch()
+    except OSError as error:
+        raise DeepThinkError(f"--out {folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _cut_torn_row(path: Path) -> None:
+    """Cut the file after its last line break: what stands behind is a row that was not finished."""
+    size = end = path.stat().st_size
+    with open(path, "r+b") as file:
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            place = file.read(end - start).rfind(b"\n")
+            if place >= 0:
+                end = start + place + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())

@@ -1,0 +1,124 @@
+"""A study: tasks, seeds, gates. What its jobs are, and the settings of every row, before a model is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+
+from deepthink_cli.blueprint import Blueprint
+from deepthink_cli.config import Positions
+from deepthink_cli.errors import InputError
+from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.origin import Demonstrations, ModelIdentity, canonical_json
+from deepthink_cli.results import Part, Setting
+from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.format import Sampling, Task
+from deepthink_cli.tasks.sampling import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.source import Source
+from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: every task with every seed, gate and momentum; T rows each, and as many on a dev set.
+
+    `given` are demonstrations that stand for every seed's; `dev_size` counts dev rows (None: as many as
+    the test has).
+    """
+
+    tasks: tuple[Task, ...]
+    seeds: tuple[int, ...]
+    iterations: int
+    etas: tuple[float, ...]
+    momentums: tuple[float, ...]
+    positions: Positions
+    protocol: str
+    source: Source
+    limit: int | None = None
+    shots: int | None = None
+    sampling: Sampling | None = None
+    order_seed: int | None = None
+    given: DemonstrationSet | None = None
+    select_dev: bool = False
+    dev_size: int | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is scored."""
+        return ("test", "dev") if self.select_dev else ("test",)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One task with one seed: its demonstrations, as many as the model holds, and its queries."""
+
+    task: Task
+    seed: int
+    evaluated: EvaluationSet
+    drawn: Drawn
+    demonstrations: Demonstrations
+
+    def queries(self, plan: Plan, part: Part) -> Iterable[Query]:
+        """The queries of the test, or those that choose T and eta."""
+        return self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+
+
+def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
+    """Yield a task's jobs, one a seed, checked as far as they can be without the weights.
+
+    Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
+    whose rows are not to be had, or of which not one demonstration fits.
+    """
+    evaluated = evaluation_set(task, plan.protocol, plan.source, plan.limit)
+    for seed in plan.seeds:
+        drawn = _drawn(plan, evaluated, seed)
+        read = _fitted(plan, blueprint, f"task {task.name}, seed {seed}", drawn.demonstrations)
+        yield Job(task, seed, evaluated, drawn, read)
+
+
+def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
+    """The settings of a job's rows, in the order they are written."""
+    same = {"dtype": "", "id": "", "revision": ""}  # neither a path nor a name makes it another model
+    model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
+    base = Setting(
+        model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
+        task=job.task.name, task_sha256=digest(job.task), protocol=job.evaluated.protocol, part="test",
+        split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
+        shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, eta=plan.etas[0],
+        momentum=plan.momentums[0], positions=plan.positions, iteration=1,
+    )  # fmt: skip
+    return [
+        replace(one, eta=eta, momentum=momentum, iteration=iteration)
+        for one in (base, replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=plan.dev_size))
+        if one.part in plan.parts
+        for eta in plan.etas
+        for momentum in plan.momentums
+        for iteration in range(1, plan.iterations + 1)
+    ]
+
+
+def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
+    if plan.given is not None:
+        return Drawn(plan.given, Counter(), frozenset())
+    drawn = draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+    if plan.select_dev:
+        dev_set(evaluated.task, evaluated, drawn, plan.dev_size)
+    return drawn
+
+
+def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:
+    """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
+    most = blueprint.limits.most_tokens()
+    bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
+    largest = min((bound for bound in bounds if bound is not None), default=None)
+    for first in range(len(given.examples)):
+        kept = replace(given, examples=given.examples[first:])
+        read = tokenize_demonstrations(blueprint.tokenizer, kept)
+        if largest is None or len(read.token_ids) <= largest:
+            return read
+    raise InputError(
+        f"{job}: not one of its demonstrations fits: {lengths_up_to(blueprint.tokenizer, kept)[0]} tokens, {blueprint.id} "
+        f"holds {largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
+    )

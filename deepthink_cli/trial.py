@@ -1,0 +1,98 @@
+"""One job of a study: think about its demonstrations and score every iteration on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation import Evaluator, Fitting, fitting
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.prediction import Prediction, predict_tokenized
+from deepthink_cli.results import Part, Result, Setting, bits
+from deepthink_cli.study import Job, Plan
+from deepthink_cli.thinking import think
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a trial says while it runs: inputs scored since the last step, and the row when one is done."""
+
+    scored: int
+    row: Result | None = None
+    predictions: Sequence[Prediction] = ()
+
+
+def run_job(plan: Plan, job: Job, model: LanguageModel, wanted: Sequence[Setting]) -> Iterator[Step]:
+    """Think once for each gate and score the wanted iterations as they come; yields after every chunk.
+
+    T = 1 is the same for every gate and is scored once.
+    """
+    trial = _Trial(plan, job, model)
+    gates = dict.fromkeys((one.eta, one.momentum) for one in wanted)
+    for eta, momentum in gates:
+        mine = [one for one in wanted if (one.eta, one.momentum) == (eta, momentum)]
+        last = max(one.iteration for one in mine)
+        for memory in think(model, job.demonstrations, last, eta, momentum, plan.positions):
+            for setting in mine:
+                if setting.iteration == memory.iteration:
+                    yield from trial.score(memory, setting)
+
+
+class _Trial:
+    def __init__(self, plan: Plan, job: Job, model: LanguageModel) -> None:
+        self.plan, self.job, self.model = plan, job, model
+        self.queries: dict[Part, list[Fitting]] = {}
+        self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
+        self.first: dict[Part, Step] = {}
+
+    def score(self, memory: Memory, setting: Setting) -> Iterator[Step]:
+        """Score one iteration; the last step carries its row."""
+        part = setting.part
+        if setting.iteration == 1 and part in self.first:
+            yield self._again(self.first[part], setting)
+            return
+        evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
+        found: list[Prediction] = []
+        for chunk in self._queries(part):
+            predictions = predict_tokenized(self.model, memory, chunk.queries, chunk.tokenized)
+            for prediction in predictions:
+                evaluator.add(prediction)
+            found += predictions
+            yield Step(len(predictions))
+        done = Step(0, self._row(setting, evaluator, found), found)
+        if setting.iteration == 1:
+            self.first[part] = done
+        yield done
+
+    def _queries(self, part: Part) -> list[Fitting]:
+        """The part's queries, tokenised when first asked for and kept for every iteration and gate."""
+        if part not in self.queries:
+            read, given = self.job.demonstrations, self.job.queries(self.plan, part)
+            self.queries[part] = list(fitting(self.model, read, given, self.skipped[part]))
+            if not self.queries[part]:
+                raise InputError(
+                    f"task {self.job.task.name}: no query fits {self.model.identity.id} after {len(read.token_ids)} "
+                    "tokens of memory; use fewer --shots"
+                )
+        return self.queries[part]
+
+    def _again(self, step: Step, setting: Setting) -> Step:
+        assert step.row is not None
+        return replace(step, scored=step.row.n, row=replace(step.row, key=setting.key, setting=setting))
+
+    def _row(self, setting: Setting, evaluator: Evaluator, found: Sequence[Prediction]) -> Result:
+        evaluation = evaluator.result()
+        metrics, read = evaluation.last, self.job.demonstrations
+        right = [prediction.label == prediction.query.gold for prediction in found]
+        return Result(
+            key=setting.key, setting=setting, groups=self.job.task.groups, shots_used=len(read.examples),
+            length=len(read.token_ids), demonstrations_sha256=read.sha256, n=evaluation.n, right=sum(right),
+            accuracy=metrics.accuracy, accuracy_mean_per_token=metrics.accuracy_mean_per_token,
+            macro_f1=metrics.macro_f1, ties=metrics.ties,
+            majority=evaluation.majority[1] if evaluation.majority else None, chance=evaluation.chance,
+            correct=bits(right), skipped=dict(sorted(self.skipped[setting.part].items())),
+            left_out=dict(sorted(self.job.drawn.left_out.items())),
+        )  # fmt: skip
