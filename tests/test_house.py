@@ -22,6 +22,7 @@ WORDS = {
     "atomic",
     "artifact",
     "results",
+    "journal",
     "tasks",
 }
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
