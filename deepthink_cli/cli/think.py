@@ -43,10 +43,11 @@ DryRun = Annotated[
 
 @dataclass(frozen=True)
 class Named:
-    """The task and the seed that a memory's demonstrations come from."""
+    """The task and the seed that a memory's demonstrations come from; `typed` is what --task was given."""
 
-    task: str | None
-    seed: int | None
+    task: str | None = None
+    seed: int | None = None
+    typed: str | None = None
 
 
 def think(
@@ -107,7 +108,7 @@ def think(
         with problems.collected():
             given = _from_rows(demos, template, label_field, labels, separator)
         problems.raise_any()
-        origin = Named(None, None)
+        origin = Named()
     else:
         with problems.collected():
             _only_without_task(template=template, label_field=label_field, labels=labels, separator=separator)
@@ -140,8 +141,8 @@ def _from_task(
 
     task = find_task(name)
     if demos is not None:
-        return given_demonstrations(task, demos), Named(task.name, None)
-    return draw(task, protocol, source, options, quiet).demonstrations, Named(task.name, options.seed)
+        return given_demonstrations(task, demos), Named(task.name, None, name)
+    return draw(task, protocol, source, options, quiet).demonstrations, Named(task.name, options.seed, name)
 
 
 def _only_without_task(**given: str | None) -> None:
@@ -270,7 +271,7 @@ def _closing(
     length = len(demonstrations.token_ids)
     speed = method.iterations * length / seconds
     kept = ", ".join(map(str, method.kept))
-    evaluate = f"deepthink eval {output} --task {named.task}" if named.task else f"deepthink eval {output} LABELLED"
+    evaluate = f"deepthink eval {output} --task {named.typed}" if named.task else f"deepthink eval {output} LABELLED"
     return [
         f"read {len(demonstrations.examples)} demonstrations ({length} tokens) {method.iterations} times in {seconds:.1f} s, {speed:,.0f} tokens/s",
         f"wrote {output} ({size(written)}, iteration {kept})",
