@@ -11,11 +11,24 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "deepthink_cli"
-WORDS = {"errors", "config", "rows", "examples", "template", "metrics", "origin", "atomic", "artifact", "results"}
+WORDS = {
+    "errors",
+    "config",
+    "rows",
+    "examples",
+    "template",
+    "metrics",
+    "origin",
+    "atomic",
+    "artifact",
+    "results",
+    "significance",
+    "published",
+}
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
-STUDIES = {"prediction", "evaluation"}
+STUDIES = {"prediction", "evaluation", "jobs", "summary", "footnotes", "curves", "plots"}
 FLOORS = (WORDS, TENSORS, STUDIES)
-HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers"}
+HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 
