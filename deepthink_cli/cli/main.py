@@ -17,6 +17,7 @@ from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.report import report
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode
 
@@ -50,6 +51,7 @@ app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")(predict)
 app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
+app.command(epilog="Example: deepthink report runs/classic --published")(report)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)
 
