@@ -26,7 +26,7 @@ WORDS = {
     "published",
 }
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
-STUDIES = {"prediction", "evaluation", "jobs", "groups", "summary", "footnotes"}
+STUDIES = {"prediction", "evaluation", "jobs", "groups", "summary", "footnotes", "curves", "plots"}
 FLOORS = (WORDS, TENSORS, STUDIES)
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))

@@ -53,7 +53,7 @@ def latex(page: Page) -> str:
     """A table* for booktabs: sections between rules, title and legend in the caption, footnotes below the rows."""
     count = len(page.columns)
     lines = [
-        rf"% From {page.source}; needs \usepackage{{booktabs}}.",
+        rf"% From {' '.join(page.source.split())}; needs \usepackage{{booktabs}}.",
         r"\begin{table*}",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
         rf"\begin{{tabular}}{{l{'r' * (count - 1)}}}",

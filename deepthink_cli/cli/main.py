@@ -16,6 +16,7 @@ from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.inspect import inspect
+from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.think import think
@@ -52,6 +53,7 @@ app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o l
 app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink report runs/classic --published")(report)
+app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)
 

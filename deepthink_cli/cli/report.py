@@ -35,7 +35,7 @@ class FormatName(StrEnum):
     json = "json"
 
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, each with its results.jsonl.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
 Format = Annotated[
     FormatName | None,
     typer.Option("--format", rich_help_panel=options.OUTPUT, help="Tables for people, or raw numbers as csv and json. Default: terminal.",
@@ -70,7 +70,7 @@ def report(
     debug: options.Debug = False,
     config: options.Config = None,
 ) -> None:
-    """Tables of a run: thinking against plain in-context learning, with what chance could do."""
+    """Tables of one or several runs: thinking against plain in-context learning, over seeds."""
     from deepthink_cli.atomic import check_output, writing
     from deepthink_cli.footnotes import footnotes
     from deepthink_cli.summary import summarize
