@@ -24,11 +24,25 @@ WORDS = {
     "results",
     "journal",
     "tasks",
+    "significance",
+    "published",
 }
 TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
-STUDIES = {"prediction", "evaluation", "study", "trial", "samples"}
+STUDIES = {
+    "prediction",
+    "evaluation",
+    "study",
+    "trial",
+    "samples",
+    "jobs",
+    "groups",
+    "summary",
+    "footnotes",
+    "curves",
+    "plots",
+}
 FLOORS = (WORDS, TENSORS, STUDIES)
-HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers"}
+HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 

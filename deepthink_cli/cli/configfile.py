@@ -22,14 +22,19 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     # A file may serve several commands: what this one does not take, another may.
     commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
     known = {str(parameter.name) for command in commands.values() for parameter in command.params}
-    defaults = {}
+    several = {parameter.name for parameter in context.command.params
+               if getattr(parameter, "multiple", False) or parameter.nargs == -1}  # fmt: skip
+    defaults: dict[str, Any] = {}
     for key, value in values.items():
         name = str(key).replace("-", "_")
         if name not in known or name == "config":
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
             raise InputError(f"--config {path}: unknown option {key!r}; {hint}")
-        defaults[name] = _listed(value) if isinstance(value, list) else value
+        if name in several:
+            defaults[name] = list(map(str, value if isinstance(value, list) else [value]))
+        else:
+            defaults[name] = _listed(value) if isinstance(value, list) else value
     context.default_map = {**(context.default_map or {}), **defaults}
     return path
 

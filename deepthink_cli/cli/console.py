@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
 
 WIDTH = 120  # of reports that go to a file or a pipe
+UNBOUNDED = 10_000
 
 
 def note(message: str, quiet: bool = False) -> None:
@@ -32,18 +34,26 @@ def write_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def report(*parts: str | Table) -> None:
-    """Print a report for people on stdout: lines as they are, tables laid out."""
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False,
-                      width=None if sys.stdout.isatty() else WIDTH)  # fmt: skip
+def report(*parts: str | Table, file: TextIO | None = None) -> None:
+    """Print a report for people, on stdout or to a file: lines as they are, tables laid out and never cut."""
+    out = sys.stdout if file is None else file
     for part in parts:
         if isinstance(part, str):
-            sys.stdout.write(part + "\n")
+            out.write(part + "\n")
         else:
-            console.print(part)
-    sys.stdout.flush()
+            _console(out, part).print(part)
+    out.flush()
+
+
+def _console(out: TextIO, content: Table) -> Console:
+    """A console as wide as what it is to show: a terminal wraps what is too wide, Rich would crop it."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    made = Console(file=out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
+    needed = Measurement.get(made, made.options.update(max_width=UNBOUNDED), content).maximum
+    made.width = max(made.width, needed)
+    return made
 
 
 def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:

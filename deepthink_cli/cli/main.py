@@ -16,7 +16,9 @@ from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.inspect import inspect
+from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
@@ -51,9 +53,11 @@ def _root(
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")(predict)
 app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
+app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink tasks agnews")(tasks)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
-app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
+app.command(epilog="Example: deepthink report runs/classic --published")(report)
+app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)
 

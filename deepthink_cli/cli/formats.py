@@ -1,0 +1,102 @@
+"""A page of tables as Markdown, LaTeX and CSV; knows text, not what it is about."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "[": "{[}", "±": r"$\pm$",
+}  # fmt: skip
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
+
+
+@dataclass(frozen=True)
+class Page:
+    """Tables with the same columns, each under its heading (empty for a single one), and what is said below.
+
+    `source` is where the figures come from; a printed table leaves it out.
+    """
+
+    source: str
+    title: str
+    columns: Sequence[str]
+    sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
+    legend: Sequence[str]
+    footnotes: Sequence[str]
+
+
+def markdown(page: Page) -> str:
+    """A table for each section, its columns aligned; the first to the left, the others to the right."""
+    blocks = [f"**{_markdown(page.title)}** ({_markdown(page.source)})"]
+    cells = [[_markdown(cell) for cell in row] for _, rows in page.sections for row in rows]
+    names = [_markdown(name) for name in page.columns]
+    widths = [max(3, *map(len, column)) for column in zip(names, *cells, strict=True)]
+    rule = [("-" * (width - 1) + ":" if place else "-" * width) for place, width in enumerate(widths)]
+    for heading, rows in page.sections:
+        if heading:
+            blocks.append(f"*{_markdown(heading)}*")
+        own = [[_markdown(cell) for cell in row] for row in rows]
+        blocks.append("\n".join(_aligned(row, widths) for row in (names, rule, *own)))
+    blocks += [_markdown(line) for line in page.legend]
+    if page.footnotes:
+        blocks.append("\n".join(f"- {_markdown(line)}" for line in page.footnotes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def latex(page: Page) -> str:
+    """A table* for booktabs: sections between rules, title and legend in the caption, footnotes below the rows."""
+    count = len(page.columns)
+    lines = [
+        rf"% From {' '.join(page.source.split())}; needs \usepackage{{booktabs}}.",
+        r"\begin{table*}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+        rf"\begin{{tabular}}{{l{'r' * (count - 1)}}}",
+        r"\toprule",
+        _latex_row(page.columns),
+    ]
+    for heading, rows in page.sections:
+        lines.append(r"\midrule")
+        if heading:
+            lines += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{_latex(heading)}}}}} \\"]
+        lines += map(_latex_row, rows)
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\smallskip{{\raggedright {_latex(line)}\par}}" for line in page.footnotes]
+    caption = " ".join([_latex(page.title) + ".", *map(_latex, page.legend)])
+    return "\n".join([*lines, rf"\caption{{{caption}}}", r"\end{table*}"]) + "\n"
+
+
+def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """CSV with a header; numbers as they are, nothing where there is none."""
+    text = io.StringIO()
+    out = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    out.writeheader()
+    out.writerows(rows)
+    return text.getvalue()
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if place else cell.ljust(width)
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return f"| {' | '.join(padded)} |"
+
+
+def _markdown(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    """Text with LaTeX's special characters escaped and a minus before a number in mathematics."""
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)

@@ -1,0 +1,58 @@
+"""`deepthink plot`: accuracy over T of one or several runs, as a figure for print."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.cli import options
+from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.report import Runs, Tasks, read_jobs
+from deepthink_cli.errors import InputError, Problems
+
+FILES = ("accuracy.png", "accuracy.svg")
+Outputs = Annotated[
+    list[Path] | None,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, show_default=False,
+                 help="A .png, .svg or .pdf file; may be given several times. Default: accuracy.png and accuracy.svg in the (first) run's folder."),
+]  # fmt: skip
+
+
+def plot(
+    runs: Runs,
+    tasks: Tasks = False,
+    output: Outputs = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+    config: options.Config = None,
+) -> None:
+    """Accuracy over T: a panel for each task or mean, bands over seeds, plain in-context learning as a dotted line."""
+    from deepthink_cli.atomic import check_output, replacing
+    from deepthink_cli.curves import panels
+    from deepthink_cli.footnotes import footnotes
+    from deepthink_cli.plots import check_suffix, draw
+
+    problems = Problems()
+    for file in output or []:
+        with problems.collected():
+            check_suffix(file)
+            check_output(file)
+    jobs = read_jobs(runs, problems)
+    files = output or [runs[0] / name for name in FILES]
+    for file in files:
+        check_output(file)
+    shown = panels(jobs, tasks)
+    if not shown:
+        raise InputError(f"RUN {runs[0]}: no seed has rows at every T", *footnotes(jobs))
+    with ExitStack() as stack:
+        draw(shown, {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
+    for line in footnotes(jobs):
+        note(line, quiet)
+    for file in files:
+        note(f"wrote {file}", quiet or json)
+    if json:
+        write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})

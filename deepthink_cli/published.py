@@ -1,0 +1,111 @@
+"""The paper's figures (published.yaml), found by model and task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+OURS = "Deep-Thinking"
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Line(_Data):
+    """One method's accuracies; `plain` marks in-context learning as it is; `note` names a note of its table."""
+
+    model: str
+    method: str
+    accuracy: list[Percent]
+    plain: bool = False
+    note: str | None = None
+
+
+class Table(_Data):
+    """A table, or the half of one with or without a dev set; `dev` is None where the paper does not say."""
+
+    table: int
+    columns: list[str]
+    seeds: int
+    rows: list[Line]
+    dev: bool | None = None
+    notes: dict[str, str] = {}
+
+
+class Cell(_Data):
+    """One published accuracy, in percent, with the footnote it needs."""
+
+    table: int
+    dev: bool | None
+    seeds: int
+    model: str
+    task: str
+    method: str
+    plain: bool
+    accuracy: float
+    note: str | None
+
+
+class Published(_Data):
+    """All tables; `models` and `tasks` give every name's aliases, `means` the number of tasks of a mean."""
+
+    source: str
+    models: dict[str, list[str]]
+    tasks: dict[str, list[str]]
+    means: dict[str, int]
+    tables: list[Table]
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        for table in self.tables:
+            for row in table.rows:
+                if len(row.accuracy) != len(table.columns):
+                    raise ValueError(f"table {table.table}, {row.model}, {row.method}: a figure for every column")
+                if row.model not in self.models or (row.note and row.note not in table.notes):
+                    raise ValueError(f"table {table.table}, {row.model}, {row.method}: unknown model or note")
+            if not {*table.columns} <= {*self.tasks}:
+                raise ValueError(f"table {table.table}: unknown columns")
+        return self
+
+    def cells(self) -> Iterator[Cell]:
+        """Every figure of every table."""
+        for table in self.tables:
+            for row in table.rows:
+                for task, accuracy in zip(table.columns, row.accuracy, strict=True):
+                    yield Cell(
+                        table=table.table, dev=table.dev, seeds=table.seeds, model=row.model, task=task,
+                        method=row.method, plain=row.plain, accuracy=accuracy, note=row.note and table.notes[row.note],
+                    )  # fmt: skip
+
+    def find(self, model: str, task: str, dev: bool) -> tuple[Cell | None, Cell | None]:
+        """Plain in-context learning and Deep-Thinking for a model and a task or mean, by name or alias.
+
+        `dev` says whether T was chosen on a dev set; a table that does not say fits both.
+        """
+        model, task = _canonical(model, self.models), _canonical(task, self.tasks)
+        found = [cell for cell in self.cells() if cell.model == model and cell.task == task and cell.dev in (None, dev)]
+        plain = next((cell for cell in found if cell.plain), None)
+        return plain, next((cell for cell in found if cell.method == OURS), None)
+
+    def tasks_of_mean(self, task: str) -> int | None:
+        """Over how many tasks the paper's figure is a mean; None for a single task."""
+        return self.means.get(_canonical(task, self.tasks))
+
+
+@cache
+def published() -> Published:
+    """The paper's tables."""
+    text = (Path(__file__).parent / "published.yaml").read_text(encoding="utf-8")
+    return Published.model_validate(yaml.safe_load(text))
+
+
+def _canonical(name: str, aliases: dict[str, list[str]]) -> str:
+    lowered = name.lower()
+    return next((own for own, others in aliases.items() if lowered in map(str.lower, (own, *others))), name)
