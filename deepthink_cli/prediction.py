@@ -11,10 +11,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
-from deepthink_cli.scoring import Scores, check_length, score
+from deepthink_cli.scoring import Scores, check_length, prepare, score_each
 from deepthink_cli.tokens import tokenize_queries
 
-CHUNK = 64  # inputs tokenised, sorted by length and scored together
+CHUNK = 512  # inputs tokenised, sorted by length and scored together
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def predict(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
+    batch_tokens: int | None = None,
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
@@ -57,7 +58,7 @@ def predict(
         tokenized = tokenize_queries(model.tokenizer, given.template, part)
         for query, ids in zip(part, tokenized, strict=True):
             check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
-        scored = [score(model, one, tokenized) for one in memories]
+        scored = score_each(model, memories, prepare(model, tokenized, batch_tokens))
         for number, query in enumerate(part):
             for one, scores in zip(memories, scored, strict=True):
                 yield _prediction(query, one.iteration, scores[number])

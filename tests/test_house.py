@@ -12,7 +12,18 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "deepthink_cli"
 WORDS = {"errors", "config", "rows", "examples", "template", "metrics", "origin", "atomic", "artifact"}
-TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
+TENSORS = {
+    "limits",
+    "fingerprint",
+    "blueprint",
+    "tokens",
+    "memory",
+    "head",
+    "model",
+    "thinking",
+    "scoring",
+    "store",
+} | {"packing", "attention", "passes"}
 STUDIES = {"prediction", "evaluation"}
 FLOORS = (WORDS, TENSORS, STUDIES)
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers"}
