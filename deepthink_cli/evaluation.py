@@ -14,8 +14,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
-from deepthink_cli.prediction import Prediction, predict_tokenized
-from deepthink_cli.scoring import check_length
+from deepthink_cli.prediction import Prediction, predict_plan
+from deepthink_cli.scoring import Plan, check_length, prepare
 from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
 
 CHUNK = 1024  # queries tokenised and scored together
@@ -26,10 +26,10 @@ SAME_TOKENS = "candidates that the tokenizer does not tell apart"
 
 @dataclass(frozen=True)
 class Fitting:
-    """Queries that fit the tokenizer and the model, and their token ids."""
+    """Queries that fit the tokenizer and the model, ready to be scored against any number of memories."""
 
     queries: list[Query]
-    tokenized: list[TokenizedQuery]
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ def evaluated(
     """
     origin = memories[0].origin
     assert origin is not None
+    placed = [one.to(model.layer_devices) for one in memories]
     for chunk in fitting(model, origin.demonstrations, given, skipped):
-        scored = (predict_tokenized(model, one, chunk.queries, chunk.tokenized) for one in memories)
-        for together in zip(*scored, strict=True):
+        for together in zip(*predict_plan(model, placed, chunk.queries, chunk.plan), strict=True):
             yield from together
 
 
@@ -119,7 +119,7 @@ def fitting(
     while part := list(islice(queries, CHUNK)):
         pairs = [pair for pair in _tokenized(model, read, part, skipped) if _fits(model, read, pair, skipped)]
         if pairs:
-            yield Fitting([query for query, _ in pairs], [ids for _, ids in pairs])
+            yield Fitting([query for query, _ in pairs], prepare(model, [ids for _, ids in pairs]))
 
 
 def _tokenized(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,13 +26,26 @@ class Head:
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits (M, vocabulary) in float32 of hidden states (M, width)."""
-        weight = self.embedding.weight
+        return torch.cat(list(self._slices(hidden)), dim=-1)
+
+    def log_probabilities(self, hidden: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
+        """Float32 log-probabilities (N,) of `tokens` (N,) after hidden[asked], of hidden states (M, width)."""
+        weight, bias = self.embedding.weight, self.embedding.bias
+        hidden, asked, tokens = hidden.to(weight.device), asked.to(weight.device), tokens.to(weight.device)
+        chosen = (hidden[asked].float() * weight[tokens].float()).sum(-1)
+        chosen = self._scaled(chosen if bias is None else chosen + bias[tokens].float())
+        # One kernel goes through the vocabulary once, where logsumexp goes three times.
+        parts = [logits[:, 0] - logits.log_softmax(-1)[:, 0] for logits in self._slices(hidden)]
+        total = torch.stack(parts).logsumexp(0)  # (M,)
+        return chosen - total[asked]
+
+    def _slices(self, hidden: Tensor) -> Iterator[Tensor]:
+        weight, bias = self.embedding.weight, self.embedding.bias
         hidden = hidden.to(weight.device, torch.float32)
         # Sliced, so that a float32 copy of the whole embedding never stands beside a half-precision model.
-        logits = torch.cat([F.linear(hidden, rows.float()) for rows in torch.split(weight, _SLICE)], dim=-1)
-        if self.embedding.bias is not None:
-            logits = logits + self.embedding.bias.float()
-        return self._scaled(logits)
+        for start in range(0, len(weight), _SLICE):
+            part = slice(start, start + _SLICE)
+            yield self._scaled(F.linear(hidden, weight[part].float(), None if bias is None else bias[part].float()))
 
     def _scaled(self, logits: Tensor) -> Tensor:
         scale = getattr(self.config, "logit_scale", None)  # Cohere

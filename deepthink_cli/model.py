@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -75,24 +75,27 @@ class LanguageModel:
     def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
         """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
         body: Any = self.network.base_model
-        return body(**self._inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
+        return body(**self.inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
 
-    def log_probabilities(self, ids: Tensor, past: DynamicCache, start: int, places: Tensor) -> Tensor:
-        """Float32 log-probabilities (M, vocabulary) of the next token at `places` (M, 2), each (row, position)."""
-        rows, columns = places.to(self.device).T
-        logits: Tensor
-        if self._head is None:
-            logits = self.network(**self._inputs(ids, past, start)).logits[rows, columns].float()
-        else:
-            logits = self._head(self.run(ids, past, start)[rows, columns])
-        return logits.log_softmax(-1)
-
-    def _inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
+    def inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
+        """What the network is given for a pass over ids (rows, S) after `past`."""
         given: dict[str, Any] = {"input_ids": ids, "past_key_values": past, "use_cache": True}
         if self._takes_positions:
             rows, width = ids.shape
             given["position_ids"] = torch.arange(start, start + width, device=ids.device).expand(rows, -1)
         return given
+
+    def log_probabilities(self, inputs: Mapping[str, Any], places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
+        """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
+
+        `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
+        """
+        if self._head is None:
+            logits: Tensor = self.network(**inputs).logits.flatten(0, 1)[places].float()
+            return logits[asked, tokens] - logits.logsumexp(-1)[asked]
+        body: Any = self.network.base_model
+        hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
+        return self._head.log_probabilities(hidden, asked, tokens)
 
     @cached_property
     def _head(self) -> Head | None:

@@ -11,10 +11,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
-from deepthink_cli.scoring import Scores, check_length, score
-from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
+from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
+from deepthink_cli.tokens import tokenize_queries
 
-CHUNK = 64  # inputs tokenised, sorted by length and scored together
+CHUNK = 512  # inputs tokenised, sorted by length and scored together
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def predict(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
+    batch_tokens: int | None = None,
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
@@ -57,16 +58,18 @@ def predict(
         tokenized = tokenize_queries(model.tokenizer, given.template, part)
         for query, ids in zip(part, tokenized, strict=True):
             check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
-        for together in zip(*(predict_tokenized(model, one, part, tokenized) for one in memories), strict=True):
+        for together in zip(*predict_plan(model, memories, part, prepare(model, tokenized, batch_tokens)), strict=True):
             yield from together
 
 
-def predict_tokenized(
-    model: LanguageModel, memory: Memory, queries: Sequence[Query], tokenized: Sequence[TokenizedQuery]
-) -> list[Prediction]:
-    """One prediction a query, from one memory, in order; `tokenized` are the queries as `tokenize_queries` gives them."""
-    scored = score(model, memory, tokenized)
-    return [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+def predict_plan(
+    model: LanguageModel, memories: Sequence[Memory], queries: Sequence[Query], plan: Plan
+) -> list[list[Prediction]]:
+    """A list of predictions, one a query and in order, for each memory; `plan` is the queries' own."""
+    return [
+        [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+        for memory, scored in zip(memories, score_each(model, memories, plan), strict=True)
+    ]
 
 
 def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:

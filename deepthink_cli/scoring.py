@@ -5,7 +5,7 @@ Queries of similar length share a pass; their order, and how many there are, cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +14,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
+from deepthink_cli.packing import Row
+from deepthink_cli.passes import engine_of, score_rows
 from deepthink_cli.tokens import TokenizedQuery
-
-_MEMORY_PER_PASS = 256 * 2**20  # bytes of keys and values that one pass may hold
 
 
 @dataclass(frozen=True)
@@ -28,33 +28,64 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class _Line:
-    """Tokens fed in one row (a candidate's last token never is) and the answers read off it."""
+class Plan:
+    """Queries ready to be scored against any memory: the rows to feed, longest first, and a pass's tokens."""
 
-    fed: tuple[int, ...]
-    query: int
-    candidates: tuple[int, ...]
+    queries: tuple[TokenizedQuery, ...]
+    rows: tuple[Row, ...]
+    batch_tokens: int | None
 
 
-@torch.inference_mode()
-def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
+def score(
+    model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery], batch_tokens: int | None = None
+) -> list[Scores]:
     """Score every query's candidates against one memory, in order.
 
     A candidate's score is the sum of the log-probabilities of its tokens, computed in float32; the
-    query stands at positions L onward. Raises InputError where memory, query and candidate together
-    are longer than the model holds.
+    query stands at positions L onward. `batch_tokens` bounds the tokens of a pass, except that one
+    input always runs; by default it is found. Raises InputError where the memory, a query and its
+    candidate together are longer than the model holds.
     """
-    for query in queries:
-        check_length(model.limits, model.identity.id, memory.length, query)
-    sums = [[0.0] * len(query.answers) for query in queries]
-    lines = [line for number, query in enumerate(queries) for line in _lines(number, query)]
-    lines.sort(key=lambda line: len(line.fed))
-    for group in _groups(lines, memory, model):
-        _score_group(model, memory, queries, group, sums)
-    return [
-        Scores(tuple(total), tuple(s / len(answer) for s, answer in zip(total, query.answers, strict=True)))
-        for total, query in zip(sums, queries, strict=True)
-    ]
+    return score_each(model, [memory], prepare(model, queries, batch_tokens))[0]
+
+
+def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery], batch_tokens: int | None = None) -> Plan:
+    """Everything about scoring the queries that no memory changes."""
+    return Plan(tuple(queries), tuple(engine_of(model).rows(queries)), batch_tokens)
+
+
+def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> list[list[Scores]]:
+    """Score a plan against several memories: one list of scores, in the order of the queries, for each.
+
+    Raises InputError as `score` does.
+    """
+    for memory in memories:
+        for query in plan.queries:
+            check_length(model.limits, model.identity.id, memory.length, query)
+    sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
+    engine = engine_of(model)
+    most = min(engine.most_rows(memory, model.dtype.itemsize) for memory in memories)
+    left = plan.rows
+    while left:
+        budget = min(engine.batch_tokens, plan.batch_tokens or engine.batch_tokens)
+        part = left[: max(1, min(most, budget // len(left[0])))]
+        try:
+            found = list(score_rows(model, memories, part, engine.packed))
+        except torch.OutOfMemoryError:
+            if len(part) == 1:
+                raise
+            engine.batch_tokens = len(part) * len(part[0]) // 2
+            continue
+        left = left[len(part) :]
+        for of_memory, scored in zip(sums, found, strict=True):
+            for (number, candidate), value in scored.items():
+                of_memory[number][candidate] = value
+    return [[_scores(*pair) for pair in zip(of_memory, plan.queries, strict=True)] for of_memory in sums]
+
+
+def _scores(sums: list[float], query: TokenizedQuery) -> Scores:
+    means = (value / len(answer) for value, answer in zip(sums, query.answers, strict=True))
+    return Scores(tuple(sums), tuple(means))
 
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery, where: str = "") -> None:
@@ -66,46 +97,3 @@ def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery,
             f"{where or 'a query'}: too long: {query.longest} tokens after {length} of memory, {model} holds {most} "
             f"({limits.reason()}); shorten it or think about fewer demonstrations"
         )
-
-
-def _lines(number: int, query: TokenizedQuery) -> Iterator[_Line]:
-    """One line for each distinct sequence that must be fed; one-token candidates share the query's own."""
-    fed: dict[tuple[int, ...], list[int]] = {}
-    for candidate, answer in enumerate(query.answers):
-        fed.setdefault(query.prefix + answer[:-1], []).append(candidate)
-    for ids, candidates in fed.items():
-        yield _Line(ids, number, tuple(candidates))
-
-
-def _groups(lines: Sequence[_Line], memory: Memory, model: LanguageModel) -> Iterator[list[_Line]]:
-    """Neighbouring lines whose copies of the memory, and their own tokens, fit the budget together."""
-    per_token = memory.nbytes // memory.length * model.dtype.itemsize // 4
-    group: list[_Line] = []
-    for line in lines:
-        if group and (len(group) + 1) * (memory.length + len(line.fed)) * per_token > _MEMORY_PER_PASS:
-            yield group
-            group = []
-        group.append(line)
-    if group:
-        yield group
-
-
-def _score_group(
-    model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery], group: list[_Line], sums: list[list[float]]
-) -> None:
-    width = max(len(line.fed) for line in group)
-    # Padding stands on the right, where no real token attends to it.
-    ids = torch.tensor([line.fed + (0,) * (width - len(line.fed)) for line in group], device=model.device)
-    asked = []  # (row, position, target, query, candidate)
-    for row, line in enumerate(group):
-        start = len(queries[line.query].prefix) - 1
-        for candidate in line.candidates:
-            answer = queries[line.query].answers[candidate]
-            asked += [(row, start + n, token, line.query, candidate) for n, token in enumerate(answer)]
-    table = torch.tensor(asked)  # (M, 5)
-    places, inverse = torch.unique(table[:, :2], dim=0, return_inverse=True)
-    past = memory.as_cache(model.dtype, rows=len(group))
-    found = model.log_probabilities(ids, past, memory.length, places)
-    chosen = found[inverse.to(found.device), table[:, 2].to(found.device)].tolist()
-    for (_, _, _, query, candidate), value in zip(asked, chosen, strict=True):
-        sums[query][candidate] += value

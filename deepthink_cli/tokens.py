@@ -55,13 +55,16 @@ def tokenize_queries(
 
     Raises InputError, naming the query, for a candidate that adds no token and for two that add the same.
     """
-    texts: list[str] = []
-    for query in queries:
-        start = template.query(query.text)
-        # A space before the label belongs to the label's first token, never to the query.
-        texts += [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
-    ids = iter(encode(tokenizer, texts, special=False))
-    return [_spans(query, next(ids), next(ids), [next(ids) for _ in query.candidates]) for query in queries]
+    texts: dict[str, int] = {}  # each once, in order
+    starts = [template.query(query.text) for query in queries]
+    for query, start in zip(queries, starts, strict=True):
+        for text in _texts(start, query):
+            texts.setdefault(text, len(texts))
+    ids = encode(tokenizer, list(texts), special=False)
+    return [
+        _spans(query, *(ids[texts[text]] for text in _texts(start, query)))
+        for query, start in zip(queries, starts, strict=True)
+    ]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
@@ -69,12 +72,21 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
 
     With `special`, the tokenizer adds its own special tokens by its own rule.
     """
-    encoded = tokenizer(list(texts), add_special_tokens=special, split_special_tokens=True, verbose=False)
-    return [list(map(int, ids)) for ids in encoded["input_ids"]]
+    encoded = tokenizer(
+        list(texts), add_special_tokens=special, split_special_tokens=True, return_attention_mask=False, verbose=False
+    )
+    ids: list[list[int]] = encoded["input_ids"]
+    return ids
 
 
-def _spans(query: Query, alone: list[int], spaced: list[int], together: list[list[int]]) -> TokenizedQuery:
-    """The query's and its answers' ids; `alone` is the query without, `spaced` with the space before the label."""
+def _texts(start: str, query: Query) -> list[str]:
+    """The query without and with the space before its label, and with every candidate."""
+    # A space before the label belongs to the label's first token, never to the query.
+    return [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
+
+
+def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
+    """The query's and its answers' ids, from those of `_texts`."""
     start = min(_common(alone, ids) for ids in together)
     answers = tuple(tuple(ids[start:]) for ids in together)
     where = f"{query.where}: " if query.where else ""
@@ -94,9 +106,7 @@ def _spans(query: Query, alone: list[int], spaced: list[int], together: list[lis
 
 
 def _common(one: Sequence[int], two: Sequence[int]) -> int:
-    length = 0
-    for a, b in zip(one, two, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
+    length = min(len(one), len(two))
+    if one[:length] == two[:length]:
+        return length
+    return next(n for n in range(length) if one[n] != two[n])

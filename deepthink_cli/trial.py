@@ -10,7 +10,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation import Evaluator, Fitting, fitting
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
-from deepthink_cli.prediction import Prediction, predict_tokenized
+from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.results import Part, Result, Setting, bits
 from deepthink_cli.study import Job, Plan
 from deepthink_cli.thinking import think
@@ -57,7 +57,7 @@ class _Trial:
         evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
         found: list[Prediction] = []
         for chunk in self._queries(part):
-            predictions = predict_tokenized(self.model, memory, chunk.queries, chunk.tokenized)
+            (predictions,) = predict_plan(self.model, [memory], chunk.queries, chunk.plan)
             for prediction in predictions:
                 evaluator.add(prediction)
             found += predictions

@@ -27,7 +27,21 @@ WORDS = {
     "significance",
     "published",
 }
-TENSORS = {"limits", "fingerprint", "blueprint", "tokens", "memory", "head", "model", "thinking", "scoring", "store"}
+TENSORS = {
+    "limits",
+    "fingerprint",
+    "blueprint",
+    "tokens",
+    "memory",
+    "head",
+    "model",
+    "thinking",
+    "scoring",
+    "store",
+    "attention",
+    "packing",
+    "passes",
+}
 STUDIES = {
     "prediction",
     "evaluation",

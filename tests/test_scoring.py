@@ -23,7 +23,6 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli import scoring as scoring_module
 from deepthink_cli.errors import InputError
 from deepthink_cli.head import float32_head
 from deepthink_cli.model import LanguageModel
@@ -38,12 +37,11 @@ def memory(llama: LanguageModel, reviews: DemonstrationSet) -> Memory:
 
 
 def test_neither_order_nor_company_changes_a_score(
-    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet, monkeypatch: pytest.MonkeyPatch
+    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
 ) -> None:
     texts = ["short", "a much longer review than the one before it", "of middling length"]
     queries = tokenize_queries(llama.tokenizer, reviews.template, [Query(text, PAIR) for text in texts])
     together = score(llama, memory, queries)
-    monkeypatch.setattr(scoring_module, "_MEMORY_PER_PASS", 1)
     for query, found in zip(queries[::-1], together[::-1], strict=True):
         assert score(llama, memory, [query])[0].sums == pytest.approx(found.sums, abs=1e-5)
 
@@ -156,6 +154,5 @@ def test_a_memory_as_a_cache_continues_in_generate(llama: LanguageModel, memory:
     written = llama.network.generate(
         ids, attention_mask=mask, past_key_values=memory.as_cache(llama.dtype), max_new_tokens=1, do_sample=False
     )
-    places = torch.tensor([[0, 2]])
-    expected = llama.log_probabilities(ids, memory.as_cache(llama.dtype), memory.length, places).argmax()
+    expected = llama.network(**llama.inputs(ids, memory.as_cache(llama.dtype), memory.length)).logits[0, -1].argmax()
     assert written[0, -1] == expected

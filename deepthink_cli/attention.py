@@ -1,0 +1,110 @@
+"""Attention of many rows over one memory that is never copied: [memory ; own tokens], merged by log-sum-exp.
+
+Registered with transformers under a name of its own; a model uses it only inside `over_memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
+
+from deepthink_cli.memory import Memory
+from deepthink_cli.packing import Block
+
+_NAME = "deepthink_over_memory"
+_flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_efficient_cuda = torch.ops.aten._scaled_dot_product_efficient_attention
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the tokens of a pass attend to: all of the memory, and within their block's rows."""
+
+    memory: Memory
+    blocks: tuple[Block, ...]
+
+
+@contextmanager
+def over_memory(network: PreTrainedModel) -> Iterator[None]:
+    """The network computes its attention here; it then takes `reach` as a keyword."""
+    config = network.config.get_text_config(decoder=True)
+    before = config._attn_implementation
+    config._attn_implementation = _NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def attend(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    reach: Reach,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention (1, T, heads, d) of queries (1, heads, T, d) over the memory and their own rows (Eq. 6).
+
+    softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m).
+    """
+    layer: Any = module.layer_idx
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    past = [tensor[layer][None].to(query) for tensor in (reach.memory.keys, reach.memory.values)]
+    out, lse = _attention(query, past[0], past[1], None, False, scale, softcap)
+    for block in reach.blocks:
+        mask = None if block.mask is None else block.mask.to(query.device)
+        own, own_lse = _attention(block.of(query), block.of(key), block.of(value), mask, mask is None, scale, softcap)
+        weight = torch.sigmoid(own_lse - block.of(lse))[..., None].to(own.dtype)
+        block.of(out).lerp_(own, weight)
+    return out.transpose(1, 2), None
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    """Outputs (rows, heads, T, d) and their log-sum-exp (rows, heads, T), by the fastest kernel that gives both."""
+    plain = softcap is None and key.shape[2] > 0 and key.shape[-1] == value.shape[-1]
+    if plain and query.device.type == "cpu":
+        out, lse = _flash_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+        return out, lse
+    if plain and query.device.type == "cuda" and mask is None and not causal and query.shape[-1] % 8 == 0:
+        folded = _folded(query, key.shape[1])
+        out, lse = _efficient_cuda(folded, key, value, None, True, scale=scale)[:2]
+        # The kernel pads the log-sum-exp to a multiple of its tile.
+        return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
+    return _by_products(query, key, value, mask, causal, scale, softcap)
+
+
+def _by_products(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    scores = (_folded(query, key.shape[1]) @ key.transpose(2, 3)).float() * scale
+    scores = scores.view(*query.shape[:3], -1)  # (rows, heads, T, keys)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if causal:
+        mask = torch.full(scores.shape[2:], -torch.inf, device=scores.device).triu(1)
+    if mask is not None:
+        scores = scores + mask
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse[..., None]).exp().to(value.dtype)
+    return (_folded(weights, key.shape[1]) @ value).view(*query.shape[:3], -1), lse
+
+
+def _folded(tensor: Tensor, groups: int) -> Tensor:
+    """(rows, heads, T, n) as (rows, groups, heads / groups * T, n): grouped heads share keys that are never copied."""
+    return tensor.reshape(tensor.shape[0], groups, -1, tensor.shape[-1])
+
+
+AttentionInterface.register(_NAME, attend)

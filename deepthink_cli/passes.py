@@ -1,0 +1,129 @@
+"""How a model scores rows: packed over one memory, or one sequence a row; found by trying, not from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from deepthink_cli.attention import Reach, over_memory
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.packing import Row, blocks, lines, tree, wanted
+from deepthink_cli.tokens import TokenizedQuery
+
+_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a pass: what caches hold, and what keeps a large device busy
+_COPIES = 256 * 2**20  # bytes of keys and values that a pass may hold where every row needs its own memory
+_PROBE_MEMORY = (5, 6, 7, 8, 9, 3, 4)
+_PROBE = (
+    TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13), (10, 12))),
+    TokenizedQuery((5, 6), ((9, 4, 3), (10, 11), (9,))),
+    TokenizedQuery((7, 8), ((3,), (4,))),
+)
+
+
+@dataclass
+class Engine:
+    """A model's way of scoring: the path it takes, and the tokens of a pass.
+
+    `difference` is the largest between the two paths on a short probe, in nats; None where the packed
+    one cannot run. `batch_tokens` halves whenever a pass does not fit the device.
+    """
+
+    packed: bool
+    difference: float | None
+    batch_tokens: int
+
+    def rows(self, queries: Sequence[TokenizedQuery]) -> list[Row]:
+        """What must be fed to score the queries, longest first."""
+        found = (
+            row
+            for number, query in enumerate(queries)
+            for row in ([tree(number, query)] if self.packed else lines(number, query))
+        )
+        return sorted(found, key=len, reverse=True)
+
+    def most_rows(self, memory: Memory, itemsize: int) -> int:
+        """How many rows a pass may have whatever their length."""
+        copy = memory.nbytes // 4 * itemsize
+        return 2**20 if self.packed else max(1, _COPIES // max(1, copy))
+
+
+_engines: WeakKeyDictionary[LanguageModel, Engine] = WeakKeyDictionary()
+
+
+def engine_of(model: LanguageModel) -> Engine:
+    """The model's engine: packed where, on first use, a short probe gives the same scores both ways."""
+    if model not in _engines:
+        _engines[model] = _tried(model)
+    return _engines[model]
+
+
+class _Packed:
+    """Rows side by side in one line, each attending to itself and to the one memory."""
+
+    def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
+        device = model.device
+        self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
+        self.ids = torch.tensor([[token for row in rows for token in row.ids]], device=device)  # (1, T)
+        self.depths = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
+        self.blocks = blocks(rows, model.dtype, device)
+
+    def inputs(self, memory: Memory) -> dict[str, Any]:
+        return {
+            "input_ids": self.ids,
+            "position_ids": self.depths + memory.length,
+            "use_cache": False,
+            "reach": Reach(memory, self.blocks),
+        }
+
+
+class _Plain:
+    """One sequence a row, padded on the right, where no real token attends to it; a memory for each."""
+
+    def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
+        width = max(map(len, rows))
+        self.model = model
+        self.starts = [width * number for number in range(len(rows))]
+        self.ids = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
+
+    def inputs(self, memory: Memory) -> dict[str, Any]:
+        past = memory.as_cache(self.model.dtype, rows=len(self.ids))
+        return self.model.inputs(self.ids, past, memory.length)
+
+
+@torch.inference_mode()
+def score_rows(
+    model: LanguageModel, memories: Sequence[Memory], rows: Sequence[Row], packed: bool
+) -> Iterator[dict[tuple[int, int], float]]:
+    """Yield, for each memory, the score of every (query, candidate) of the rows, all in one pass."""
+    given = _Packed(model, rows) if packed else _Plain(model, rows)
+    want = wanted(rows, given.starts, model.device)
+    for memory in memories:
+        with over_memory(model.network) if packed else nullcontext():
+            found = model.log_probabilities(given.inputs(memory), want.places, want.asked, want.tokens)
+        sums = torch.zeros(len(want.scores), dtype=torch.float64).index_add_(0, want.owners, found.cpu().double())
+        yield dict(zip(want.scores, sums.tolist(), strict=True))
+
+
+def _tried(model: LanguageModel) -> Engine:
+    budget = _TOKENS.get(model.device.type, _TOKENS["cpu"])
+    plain = Engine(False, None, budget)
+    try:
+        memory = model.read(_PROBE_MEMORY)
+        expected = next(score_rows(model, [memory], plain.rows(_PROBE), packed=False))
+        packed = Engine(True, None, budget)
+        found = next(score_rows(model, [memory], packed.rows(_PROBE), packed=True))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # whatever a network does with what it does not know, it does not do it packed
+        return plain
+    difference = max(abs(found[one] - value) for one, value in expected.items())
+    largest = max(abs(value) for value in expected.values())
+    rounding = max(1e-5, 4 * torch.finfo(model.dtype).eps)
+    return Engine(difference <= rounding * largest, difference, budget)
