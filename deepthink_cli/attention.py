@@ -90,7 +90,7 @@ def _by_products(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
 ) -> tuple[Tensor, Tensor]:
     scores = (_folded(query, key.shape[1]) @ key.transpose(2, 3)).float() * scale
-    scores = scores.view(*query.shape[:3], -1)  # (rows, heads, T, keys)
+    scores = scores.view(*query.shape[:3], key.shape[2])  # (rows, heads, T, keys)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     if causal:
@@ -99,12 +99,13 @@ def _by_products(
         scores = scores + mask
     lse = scores.logsumexp(-1)
     weights = (scores - lse[..., None]).exp().to(value.dtype)
-    return (_folded(weights, key.shape[1]) @ value).view(*query.shape[:3], -1), lse
+    return (_folded(weights, key.shape[1]) @ value).view(*query.shape[:3], value.shape[3]), lse
 
 
 def _folded(tensor: Tensor, groups: int) -> Tensor:
     """(rows, heads, T, n) as (rows, groups, heads / groups * T, n): grouped heads share keys that are never copied."""
-    return tensor.reshape(tensor.shape[0], groups, -1, tensor.shape[-1])
+    rows, heads, length, size = tensor.shape
+    return tensor.reshape(rows, groups, heads // groups * length, size)
 
 
 AttentionInterface.register(_NAME, attend)

@@ -14,7 +14,7 @@ from deepthink_cli.model import LanguageModel
 from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
 from deepthink_cli.tokens import tokenize_queries
 
-CHUNK = 512  # inputs tokenised, sorted by length and scored together
+CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
 
 @dataclass(frozen=True)

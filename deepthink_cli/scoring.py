@@ -5,8 +5,11 @@ Queries of similar length share a pass; their order, and how many there are, cha
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
@@ -65,22 +68,30 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
     engine = engine_of(model)
     most = min(engine.most_rows(memory, model.dtype.itemsize) for memory in memories)
-    left = plan.rows
-    while left:
-        budget = min(engine.batch_tokens, plan.batch_tokens or engine.batch_tokens)
-        part = left[: max(1, min(most, budget // len(left[0])))]
+    fed = list(accumulate(map(len, plan.rows)))
+    start = 0
+    while start < len(plan.rows):
+        stop = _stop(fed, start, min(engine.batch_tokens, plan.batch_tokens or engine.batch_tokens), most)
         try:
-            found = list(score_rows(model, memories, part, engine.packed))
+            found = list(score_rows(model, memories, plan.rows[start:stop], engine.packed))
         except torch.OutOfMemoryError:
-            if len(part) == 1:
+            if stop - start == 1:
                 raise
-            engine.batch_tokens = len(part) * len(part[0]) // 2
+            engine.batch_tokens = (fed[stop - 1] - fed[start] + len(plan.rows[start])) // 2
             continue
-        left = left[len(part) :]
+        start = stop
         for of_memory, scored in zip(sums, found, strict=True):
             for (number, candidate), value in scored.items():
                 of_memory[number][candidate] = value
     return [[_scores(*pair) for pair in zip(of_memory, plan.queries, strict=True)] for of_memory in sums]
+
+
+def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
+    """Where a pass from row `start` on ends; `fed` [R] are tokens up to each row's end. Passes share what is left."""
+    done = fed[start - 1] if start else 0
+    left = fed[-1] - done
+    share = left / math.ceil(left / budget)
+    return max(start + 1, min(start + most, bisect_right(fed, done + share)))
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:

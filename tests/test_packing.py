@@ -1,0 +1,139 @@
+"""Packed rows over one memory: the same scores as whole prompts, whatever the candidates and the budget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from families import FAMILIES
+from test_families import plain_scores
+
+from deepthink_cli import Memory, load_model, passes, score, scoring
+from deepthink_cli.attention import over_memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.packing import Row, lines, tree
+from deepthink_cli.passes import engine_of
+from deepthink_cli.scoring import prepare, score_each
+from deepthink_cli.tokens import TokenizedQuery
+
+DEMOS = tuple(range(3, 40))
+ONE_A_ROW = {"gpt_neo", "bloom", "falcon", "falcon-alibi", "gptj", "mpt", "stablelm", "deepseek_v3"}
+SHARED = ((9,), (9, 10), (9, 10, 11), (9, 12), (13,))  # prefixes of each other, and a branch
+UNEQUAL = ((20, 21, 22, 23), (24, 21))
+QUERIES = [
+    TokenizedQuery(tuple(range(50, 58)), SHARED),
+    TokenizedQuery(tuple(range(60, 63)), UNEQUAL),
+    TokenizedQuery((70,), ((5,),)),
+    TokenizedQuery(tuple(range(80, 120)), SHARED[::-1]),
+    TokenizedQuery(tuple(range(90, 98)), ((30,), (31,), (32,))),
+]
+
+
+def sums(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery], budget: int) -> list[float]:
+    return [value for found in score(model, memory, queries, budget) for value in found.sums]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_scores_as_whole_prompts_do(family: str, models: Callable[[str], Path]) -> None:
+    model = load_model(str(models(family)))
+    memory = model.read(DEMOS)
+    expected = [value for query in QUERIES for value in plain_scores(model, DEMOS, query)]
+    for budget in (7, 50, 4096):  # shorter than an input, a few passes, one pass
+        assert sums(model, memory, QUERIES, budget) == pytest.approx(expected, abs=1e-4)
+    assert sums(model, memory, QUERIES[:1], 4096) == pytest.approx(expected[: len(SHARED)], abs=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_path_of_a_family_is_found_by_trying_it(family: str, models: Callable[[str], Path]) -> None:
+    engine = engine_of(load_model(str(models(family))))
+    assert engine.packed is (family not in ONE_A_ROW)
+    assert not engine.packed or (engine.difference is not None and engine.difference < 1e-4)
+
+
+def test_many_inputs_score_as_each_alone(llama: LanguageModel) -> None:
+    pick = random.Random(0)
+    queries = [TokenizedQuery(tuple(pick.choices(range(3, 300), k=1 + n % 9)), SHARED) for n in range(200)]
+    memory = llama.read(DEMOS)
+    together = score(llama, memory, queries)
+    for number in range(0, 200, 23):
+        assert score(llama, memory, [queries[number]])[0].sums == pytest.approx(together[number].sums, abs=1e-5)
+
+
+def test_leading_tokens_that_candidates_share_are_fed_once() -> None:
+    row = tree(0, TokenizedQuery((1, 2), SHARED))
+    assert row.ids == (1, 2, 9, 10)  # nobody's last token, unless another candidate goes on from it
+    assert row.depths == (0, 1, 2, 3)
+    branched = tree(0, TokenizedQuery((1, 2), UNEQUAL))
+    assert branched.ids == (1, 2, 20, 21, 22, 24)
+    assert branched.depths == (0, 1, 2, 3, 4, 2)
+    assert branched.ends == (6, 6, 5, 5, 5, 6)
+
+
+def test_one_sequence_a_row_feeds_each_sequence_once() -> None:
+    rows = list(lines(0, TokenizedQuery((1, 2), SHARED)))
+    assert sorted(row.ids for row in rows) == [(1, 2), (1, 2, 9), (1, 2, 9, 10)]
+    assert sorted(candidate for row in rows for candidate in {asked[2] for asked in row.asked}) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "bloom"])
+def test_one_plan_scores_several_memories(family: str, models: Callable[[str], Path]) -> None:
+    model = load_model(str(models(family)))
+    memories = [model.read(DEMOS), model.read(DEMOS[:11])]
+    together = score_each(model, memories, prepare(model, QUERIES))
+    assert together == [score(model, memory, QUERIES) for memory in memories]
+
+
+def test_without_demonstrations_the_query_is_read_alone(llama: LanguageModel) -> None:
+    read = llama.read(DEMOS)
+    empty = Memory(tuple(keys[:, :0] for keys in read.keys), tuple(values[:, :0] for values in read.values))
+    expected = [value for query in QUERIES for value in plain_scores(llama, (), query)]
+    assert sums(llama, empty, QUERIES, 4096) == pytest.approx(expected, abs=1e-4)
+
+
+def test_half_precision_is_packed_too(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("llama")), dtype="bfloat16")
+    assert engine_of(model).packed
+    found = sums(model, model.read(DEMOS), QUERIES, 4096)
+    full = load_model(str(models("llama")))
+    assert found == pytest.approx(sums(full, full.read(DEMOS), QUERIES, 4096), rel=0.05, abs=0.2)
+
+
+def test_a_network_that_ignores_the_memory_is_not_packed(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "over_memory", lambda _: nullcontext())
+    engine = engine_of(load_model(str(models("llama"))))
+    assert not engine.packed
+    assert engine.difference is not None
+    assert engine.difference > 0.1
+
+
+def test_the_models_own_attention_comes_back_after_an_error(llama: LanguageModel) -> None:
+    before = llama.network.config._attn_implementation
+    with pytest.raises(TypeError), over_memory(llama.network):
+        llama.network(input_ids=torch.tensor([[5, 6]]))  # without the reach
+    assert llama.network.config._attn_implementation == before
+
+
+def test_a_pass_that_does_not_fit_the_device_is_halved(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(models("llama")))
+    memory = model.read(DEMOS)
+    expected = sums(model, memory, QUERIES, 4096)
+    whole = scoring.score_rows
+
+    def small(model: LanguageModel, memories: Sequence[Memory], rows: Sequence[Row], packed: bool) -> object:
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError
+        return whole(model, memories, rows, packed)
+
+    monkeypatch.setattr(scoring, "score_rows", small)
+    assert sums(model, memory, QUERIES, 4096) == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr(scoring, "score_rows", lambda *_: small(model, [], [*range(2)], True))
+    with pytest.raises(torch.OutOfMemoryError):
+        score(model, memory, QUERIES[:1])
