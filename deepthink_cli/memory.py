@@ -63,6 +63,13 @@ class Memory:
             [one + share * two for one, two in zip(self.values, other.values, strict=True)],
         )
 
+    def followed_by(self, present: Memory) -> Memory:
+        """This memory with the tokens of another behind it: (kv_heads, L + S, head_dim)."""
+        return self._with(
+            [torch.cat(pair, dim=1) for pair in zip(self.keys, present.keys, strict=True)],
+            [torch.cat(pair, dim=1) for pair in zip(self.values, present.values, strict=True)],
+        )
+
     def to(self, devices: Sequence[torch.device]) -> Memory:
         """The same memory with layer l on `devices[l]`."""
         return self._with(

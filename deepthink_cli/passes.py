@@ -17,7 +17,7 @@ from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, blocks, lines, tree, wanted
 from deepthink_cli.tokens import TokenizedQuery
 
-_TOKENS = {"cpu": 1536, "cuda": 16384}  # of a pass: what caches hold, and what keeps a large device busy
+_TOKENS = {"cpu": 768, "cuda": 16384}  # of a pass: what caches hold, and what keeps a large device busy
 _COPIES = 256 * 2**20  # bytes of keys and values that a pass may hold where every row needs its own memory
 _PROBE_MEMORY = (5, 6, 7, 8, 9, 3, 4)
 _PROBE = (

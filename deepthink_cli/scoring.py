@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from os.path import commonprefix
 
 import torch
 
@@ -32,9 +33,13 @@ class Scores:
 
 @dataclass(frozen=True)
 class Plan:
-    """Queries ready to be scored against any memory: the rows to feed, longest first, and a pass's tokens."""
+    """Queries ready to be scored against any memory: the rows to feed, longest first, and a pass's tokens.
+
+    `shared` are the tokens with which every query begins (the template's own words): they are read once.
+    """
 
     queries: tuple[TokenizedQuery, ...]
+    shared: tuple[int, ...]
     rows: tuple[Row, ...]
     batch_tokens: int | None
 
@@ -54,7 +59,9 @@ def score(
 
 def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery], batch_tokens: int | None = None) -> Plan:
     """Everything about scoring the queries that no memory changes."""
-    return Plan(tuple(queries), tuple(engine_of(model).rows(queries)), batch_tokens)
+    shared = _shared([query.prefix for query in queries])
+    rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
+    return Plan(tuple(queries), shared, tuple(engine_of(model).rows(rest)), batch_tokens)
 
 
 def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> list[list[Scores]]:
@@ -65,6 +72,7 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     for memory in memories:
         for query in plan.queries:
             check_length(model.limits, model.identity.id, memory.length, query)
+    memories = [_read_on(model, memory, plan.shared) for memory in memories]
     sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
     engine = engine_of(model)
     most = min(engine.most_rows(memory, model.dtype.itemsize) for memory in memories)
@@ -92,6 +100,18 @@ def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
     left = fed[-1] - done
     share = left / math.ceil(left / budget)
     return max(start + 1, min(start + most, bisect_right(fed, done + share)))
+
+
+def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The leading tokens of all prefixes, but for each one's last, which its answers are read after."""
+    if len(prefixes) < 2:
+        return ()
+    return tuple(commonprefix([prefix[:-1] for prefix in prefixes]))
+
+
+def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Memory:
+    """The memory after reading on: what follows it attends to these tokens too, as if they stood in every row."""
+    return memory.followed_by(model.read(ids, memory, memory.length)) if ids else memory
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:
