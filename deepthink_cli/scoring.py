@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from os.path import commonprefix
 
 import torch
 
@@ -20,7 +19,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row
 from deepthink_cli.passes import engine_of, score_rows
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.tokens import TokenizedQuery, common_length
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,9 @@ def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The leading tokens of all prefixes, but for each one's last, which its answers are read after."""
     if len(prefixes) < 2:
         return ()
-    return tuple(commonprefix([prefix[:-1] for prefix in prefixes]))
+    low, high = min(prefixes), max(prefixes)
+    most = min(map(len, prefixes)) - 1
+    return low[: min(common_length(low, high), most)]
 
 
 def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Memory:

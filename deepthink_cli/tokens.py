@@ -87,7 +87,7 @@ def _texts(start: str, query: Query) -> list[str]:
 
 def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
     """The query's and its answers' ids, from those of `_texts`."""
-    start = min(_common(alone, ids) for ids in together)
+    start = min(common_length(alone, ids) for ids in together)
     answers = tuple(tuple(ids[start:]) for ids in together)
     where = f"{query.where}: " if query.where else ""
     for number, answer in enumerate(answers):
@@ -105,7 +105,8 @@ def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[in
     return TokenizedQuery(tuple(alone[:start]), answers)
 
 
-def _common(one: Sequence[int], two: Sequence[int]) -> int:
+def common_length(one: Sequence[int], two: Sequence[int]) -> int:
+    """How many leading tokens two sequences share."""
     length = min(len(one), len(two))
     if one[:length] == two[:length]:
         return length

@@ -195,6 +195,8 @@ def test_a_dry_run_says_what_would_be_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*command, "--dry-run"]) == 0
+    assert "2 jobs, 6 rows, 72 test inputs to score" in capsys.readouterr().out
+    assert run([*command, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["jobs"], plan["rows"], plan["test_inputs_to_score"]) == (2, 6, 72)
     assert not (tmp_path / "out").exists()

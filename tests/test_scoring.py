@@ -26,6 +26,7 @@ from deepthink_cli import (
 from deepthink_cli.errors import InputError
 from deepthink_cli.head import float32_head
 from deepthink_cli.model import LanguageModel
+from deepthink_cli.scoring import prepare
 from deepthink_cli.template import Template
 
 PAIR = ("positive", "negative")
@@ -44,6 +45,19 @@ def test_neither_order_nor_company_changes_a_score(
     together = score(llama, memory, queries)
     for query, found in zip(queries[::-1], together[::-1], strict=True):
         assert score(llama, memory, [query])[0].sums == pytest.approx(found.sums, abs=1e-5)
+
+
+def test_what_every_query_begins_with_is_read_once(
+    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
+) -> None:
+    texts = ["short", "shorter", "of middling length"]
+    queries = tokenize_queries(llama.tokenizer, reviews.template, [Query(text, PAIR) for text in texts])
+    plan = prepare(llama, queries)
+    shared_tokens = len(plan.shared)
+    assert shared_tokens > 0
+    assert all(query.prefix[:shared_tokens] == plan.shared for query in queries)
+    alone = [prepare(llama, [query]) for query in queries]
+    assert sum(map(len, plan.rows)) == sum(len(row) for one in alone for row in one.rows) - 3 * shared_tokens
 
 
 def test_candidates_that_share_tokens_are_scored_to_their_ends(

@@ -143,6 +143,14 @@ def test_task_options_that_do_not_go_together(arguments: list[str], message: str
     assert message in output(capsys, *arguments, code=2)
 
 
+def test_a_data_directory_in_the_environment_is_no_mistake(
+    memory: tuple[Path, list[str]], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_DATA_DIR", memory[1][3])
+    assert run(["eval", str(memory[0]), *memory[1][:2], "-q"]) == 0
+    assert run(["think", str(demos), "-T", "1", "-o", str(tmp_path / "other.safetensors"), "-q"]) == 0
+
+
 def test_offline_never_asks_the_hub(capsys: Captured) -> None:
     error = output(capsys, "think", "--task", "snli", "--offline", code=1)
     assert "connect once without --offline, or give --data-dir DIR" in error

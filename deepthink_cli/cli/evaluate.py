@@ -17,7 +17,7 @@ from deepthink_cli.cli.accuracy import Rows, show
 from deepthink_cli.cli.console import json_line, note, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.tasking import announce, check_memory, only_with_task, source_of, task_options, warn_of_leaks
+from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
@@ -103,14 +103,13 @@ def evaluate(
     with problems.collected():
         most = task_options(limit=limit).limit
     with problems.collected():
-        only_with_task(task, data_dir=data_dir)
         source = source_of(data_dir, offline)
     header = None
     with problems.collected():
         header = open_memory(memory)
         iterations = list(chosen_iterations(header, iteration))
     with problems.collected():
-        _check_choice(labelled, task)
+        _check_choice(labelled, task, header)
     if problems.messages or header is None:
         _raise_all(problems, header, labelled)
     assert header is not None
@@ -129,11 +128,12 @@ def evaluate(
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
 
 
-def _check_choice(labelled: str | None, task: str | None) -> None:
+def _check_choice(labelled: str | None, task: str | None, header: Header | None) -> None:
     if labelled == "-":
         raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
     if labelled is None and task is None:
-        raise InputError("LABELLED: no rows; give a file of labelled rows, or --task NAME")
+        name = (header.metadata.task if header else None) or "NAME"
+        raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
     if labelled is not None and task is not None:
         raise InputError(f"LABELLED {labelled}: --task {task} brings its own rows; give one of the two")
 

@@ -108,6 +108,10 @@ Momentum = Annotated[
     str,
     _option("--momentum", panel=METHOD, metavar="BETA", help="0 is the paper; 0.9 is the official code's recipe."),
 ]
+Etas = Annotated[str, _option("--eta", panel=METHOD, metavar="ETA,...", help="Gate, or several by commas, in (0, 1].")]
+Momentums = Annotated[
+    str, _option("--momentum", panel=METHOD, metavar="BETA,...", help="0 is the paper; several by commas, as in 0,0.9.")
+]
 Positions = Annotated[
     PositionsName,
     _option(
@@ -156,6 +160,10 @@ TaskName = Annotated[
 ]
 Shots = Annotated[
     str | None, _option("--shots", panel=DATA, metavar="N", help="Demonstrations of a task. Default: the task's own.")
+]
+Seeds = Annotated[
+    str,
+    _option("--seeds", panel=DATA, metavar="N", help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5."),
 ]
 Seed = Annotated[
     str | None, _option("--seed", panel=DATA, metavar="S", help="Draws a task's demonstrations. Default: 0.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.console import note, report, write_json
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.tasking import announce, given_demonstrations, source_of
 from deepthink_cli.cli.values import model_options
@@ -38,24 +38,6 @@ Out = Annotated[
     Path,
     typer.Option(
         "--out", metavar="FOLDER", rich_help_panel=options.OUTPUT, help="Folder of the run; a killed one continues."
-    ),
-]
-Seeds = Annotated[
-    str,
-    typer.Option(
-        "--seeds",
-        metavar="N",
-        rich_help_panel=options.DATA,
-        help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5.",
-    ),
-]
-Etas = Annotated[
-    str, typer.Option("--eta", metavar="ETA,...", rich_help_panel=options.METHOD, help="Gate, or several, in (0, 1].")
-]
-Momentums = Annotated[
-    str,
-    typer.Option(
-        "--momentum", metavar="BETA,...", rich_help_panel=options.METHOD, help="0 is the paper; several by commas."
     ),
 ]
 Demos = Annotated[
@@ -101,12 +83,12 @@ def run(
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
     iterations: options.Iterations = "5",
-    eta: Etas = "0.01",
-    momentum: Momentums = "0",
+    eta: options.Etas = "0.01",
+    momentum: options.Momentums = "0",
     positions: options.Positions = options.PositionsName.continued,
     select: Select = None,
     dev_size: DevSize = None,
-    seeds: Seeds = "1",
+    seeds: options.Seeds = "1",
     shots: options.Shots = None,
     order_seed: options.OrderSeed = None,
     sampling: options.SamplingChoice = None,
@@ -150,7 +132,7 @@ def run(
     announce(source, len(found), quiet)
     jobs = _jobs(plan, blueprint, quiet)
     if dry_run:
-        write_json(_described(plan, jobs, blueprint, out))
+        _show_plan(_described(plan, jobs, blueprint, out), json)
         return
     _run(plan, jobs, blueprint, out, samples, json, quiet, verbose)
 
@@ -204,6 +186,20 @@ def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path)
     return {"model": blueprint.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
             "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
             "rows": rows, "test_inputs_to_score": inputs}  # fmt: skip
+
+
+def _show_plan(plan: dict[str, Any], json: bool) -> None:
+    if json:
+        write_json(plan)
+        return
+    report(
+        f"model    {plan['model']}",
+        f"tasks    {len(plan['tasks'])}: {', '.join(plan['tasks'][:8])}{', ...' if len(plan['tasks']) > 8 else ''}",
+        f"seeds    {', '.join(map(str, plan['seeds']))}",
+        f"gates    eta {', '.join(map(str, plan['etas']))}; momentum {', '.join(map(str, plan['momentums']))}; T = 1 to {plan['iterations']}",
+        f"work     {plan['jobs']} jobs, {plan['rows']:,} rows, {plan['test_inputs_to_score']:,} test inputs to score",
+        f"folder   {plan['out']} (not written: this is a dry run)",
+    )
 
 
 def _run(

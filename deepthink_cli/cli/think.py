@@ -101,7 +101,7 @@ def think(
     with problems.collected():
         drawing = task_options(shots, seed, order_seed, sampling)
     with problems.collected():
-        only_with_task(task, shots=shots, seed=seed, order_seed=order_seed, sampling=sampling, data_dir=data_dir)
+        only_with_task(task, shots=shots, seed=seed, order_seed=order_seed, sampling=sampling)
     with problems.collected():
         source = source_of(data_dir, offline)
     if task is None:
