@@ -28,7 +28,7 @@ def command(models: Models, tmp_path: Path) -> list[str]:
     """A small run: one task, two seeds, T = 3."""
     task, data = tiny_task(tmp_path)
     return ["run", "--task", str(task), "--data-dir", str(data), "-m", str(models("llama")), "-T", "3",
-            "--seeds", "2", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+            "--seeds", "2", "--protocol", "paper", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
 
 
 def rows_of(tmp_path: Path) -> bytes:
@@ -49,7 +49,7 @@ def test_a_row_is_what_think_and_eval_say(
     run(command)
     last = read_results(tmp_path / "out")[-1]
     memory = str(tmp_path / "mem.safetensors")
-    task = [*command[1:5], "-q"]
+    task = [*command[1:5], "--protocol", "paper", "-q"]
     assert run(["think", *task, "--seed", "1", *command[5:9], "-o", memory]) == 0
     capsys.readouterr()
     assert run(["eval", memory, *task, "--json"]) == 0

@@ -14,7 +14,7 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.accuracy import Rows, show
-from deepthink_cli.cli.console import json_line, note, progress
+from deepthink_cli.cli.console import json_line, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
@@ -79,7 +79,7 @@ def evaluate(
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
     task: options.TaskName = None,
-    protocol: options.ProtocolName = "paper",
+    protocol: options.ProtocolName = "official",
     limit: options.Limit = None,
     data_dir: options.DataDir = None,
     json: options.Json = False,
@@ -188,6 +188,7 @@ def _evaluate(
     header: Header, blueprint: Blueprint, inputs: _Inputs, iterations: list[int], samples: Path | None,
     quiet: bool, verbose: bool,
 ) -> Evaluation:  # fmt: skip
+    from deepthink_cli.cli.recall import say_loaded
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
     from deepthink_cli.model import load_model
     from deepthink_cli.store import check_fit, read_memories
@@ -196,10 +197,7 @@ def _evaluate(
     model = load_model(blueprint)
     check_fit(header.metadata.origin(), model.identity, header.path)
     memories = with_first_reading(model, stored)
-    if verbose:
-        note(
-            f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}; iterations {[m.iteration for m in memories]}"
-        )
+    say_loaded(model, verbose)
     evaluator = Evaluator([one.iteration for one in memories], header.metadata.labels)
     with ExitStack() as stack:
         out = stack.enter_context(_samples_file(samples))

@@ -181,7 +181,7 @@ ProtocolName = Annotated[
         "--protocol",
         panel=DATA,
         metavar="NAME",
-        help="Rows of a task that are evaluated: paper (its appendix) or official (its authors' code).",
+        help="Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).",
     ),
 ]
 DataDir = Annotated[

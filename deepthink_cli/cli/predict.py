@@ -95,6 +95,7 @@ def _predictions(
     header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
     quiet: bool, verbose: bool,
 ) -> Iterator[Prediction]:  # fmt: skip
+    from deepthink_cli.cli.recall import say_loaded
     from deepthink_cli.examples import read_queries
     from deepthink_cli.model import load_model
     from deepthink_cli.prediction import CHUNK
@@ -104,10 +105,7 @@ def _predictions(
     memories = read_memories(header, iterations)
     model = load_model(blueprint)
     check_fit(header.metadata.origin(), model.identity, header.path)
-    if verbose:
-        note(
-            f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}; memory of {memories[0].length} tokens"
-        )
+    say_loaded(model, verbose)
     queries = read_queries(inputs, header.metadata.template, header.metadata.labels)
     # At a terminal every line is answered at once; otherwise inputs go through the model together.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK

@@ -13,6 +13,7 @@ from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.model import LanguageModel
 
 
 def chosen_iterations(header: Header, choice: str) -> Sequence[int]:
@@ -49,6 +50,19 @@ def open_memory(path: Path) -> Header:
     header = read_header(path)
     verify(header)
     return header
+
+
+def say_loaded(model: LanguageModel, verbose: bool) -> None:
+    """Say what was loaded, and how it will score: found by a probe, not from a list."""
+    if not verbose:
+        return
+    from deepthink_cli.passes import engine_of
+
+    engine = engine_of(model)
+    way = "packed over one memory" if engine.packed else "one sequence a row, each with a copy of the memory"
+    probe = "cannot run packed" if engine.difference is None else f"differs by {engine.difference:.1e} nats when packed"
+    note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
+    note(f"scoring {way}, {engine.batch_tokens} tokens a pass; a probe {probe}")
 
 
 def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:

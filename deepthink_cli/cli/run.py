@@ -93,7 +93,7 @@ def run(
     order_seed: options.OrderSeed = None,
     sampling: options.SamplingChoice = None,
     demos: Demos = None,
-    protocol: options.ProtocolName = "paper",
+    protocol: options.ProtocolName = "official",
     data_dir: options.DataDir = None,
     limit: options.Limit = None,
     samples: Samples = False,
@@ -212,14 +212,14 @@ def _run(
     quiet: bool,
     verbose: bool,
 ) -> None:
+    from deepthink_cli.cli.recall import say_loaded
     from deepthink_cli.journal import open_journal
     from deepthink_cli.model import load_model
     from deepthink_cli.study import settings
 
     with open_journal(out) as journal:
         model = load_model(blueprint)
-        if verbose:
-            note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
+        say_loaded(model, verbose)
         todo = [(job, settings(plan, job, model.identity)) for job in jobs]
         rows = sum(len(all_rows) for _, all_rows in todo)
         missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in todo]

@@ -75,7 +75,7 @@ def think(
     seed: options.Seed = None,
     order_seed: options.OrderSeed = None,
     sampling: options.SamplingChoice = None,
-    protocol: options.ProtocolName = "paper",
+    protocol: options.ProtocolName = "official",
     data_dir: options.DataDir = None,
     dry_run: DryRun = False,
     json: options.Json = False,
