@@ -96,7 +96,7 @@ def test_a_dev_set_has_no_demonstrations_and_no_test_rows(tiny: tuple[Task, Eval
     drawn = draw_demonstrations(task, evaluated, seed=4)
     dev = dev_set(task, evaluated, drawn)
     assert len(dev) == len(evaluated) == 12
-    assert not {key(query) for query in dev} & (drawn.texts | evaluated.texts)
+    assert not {key(query) for query in dev} & (drawn.keys | evaluated.keys)
 
 
 def test_the_dev_set_is_the_same_for_every_seed_but_for_the_demonstrations(tiny: tuple[Task, EvaluationSet]) -> None:

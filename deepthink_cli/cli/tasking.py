@@ -106,7 +106,7 @@ def warn_of_leaks(header: Header, evaluated: EvaluationSet, quiet: bool) -> None
 
     given = header.metadata.origin().demonstrations
     labels = tuple(given.labels)
-    leaked = sum(bool(labels) and key(Query(one.text, labels)) in evaluated.texts for one in given.examples)
+    leaked = sum(bool(labels) and key(Query(one.text, labels)) in evaluated.keys for one in given.examples)
     if leaked:
         note(
             f"warning: {leaked} of the memory's demonstrations stand in {evaluated.task.name}'s {evaluated.split} split; "

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import DemonstrationSet, Query
@@ -21,7 +22,7 @@ FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol s
 class EvaluationSet:
     """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
 
-    `texts` are the texts of the whole split, also of rows that are not evaluated.
+    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated.
     """
 
     task: Task
@@ -29,7 +30,7 @@ class EvaluationSet:
     split: str
     source: Source
     places: frozenset[int]
-    texts: frozenset[str]
+    keys: frozenset[bytes]
     skipped: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -45,12 +46,12 @@ class EvaluationSet:
 class Drawn:
     """Demonstrations in the order they are read, and how many training rows were left out, by reason.
 
-    `texts` are what makes each of them itself (see `key`).
+    `keys` stand for the demonstrations (see `key`).
     """
 
     demonstrations: DemonstrationSet
     left_out: Counter[str]
-    texts: frozenset[str]
+    keys: frozenset[bytes]
 
 
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
@@ -60,17 +61,17 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
     """
     name, says = _protocol(task, protocol)
     skipped: Counter[str] = Counter()
-    fitting, texts = [], set()
+    fitting, keys = [], set()
     for place, query in enumerate(_queries(task, says.split, source)):
         if isinstance(query, Query):
             fitting.append(place)
-            texts.add(key(query))
+            keys.add(key(query))
         else:
             skipped[query] += 1
     if not fitting:
         raise InputError(f"task {task.name}: no row of split {says.split} fits: {dict(skipped)}")
     places = sampled(sampled(fitting, says.sample), limit)
-    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(texts), skipped)
+    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(keys), skipped)
 
 
 def sampled(places: Sequence[int], most: int | None) -> Sequence[int]:
@@ -116,7 +117,7 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     """
     queries, _ = _training(task, task.dev or task.demonstrations, evaluated)
     order = random.Random(FIXED_SEED).sample(queries, len(queries))
-    free = [query for query in order if key(query) not in drawn.texts]
+    free = [query for query in order if key(query) not in drawn.keys]
     if not free:
         raise InputError(
             f"--select dev: task {task.name} has no training rows beyond its demonstrations; leave it out of this run"
@@ -124,10 +125,10 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     return free[: size or len(evaluated)]
 
 
-def key(query: Query) -> str:
-    """What makes two rows the same input: the text, and the candidates, without which a text may be a mere heading."""
+def key(query: Query) -> bytes:
+    """Eight bytes that stand for an input: its text and its candidates, without which a text may be a mere heading."""
     texts = [query.text] if isinstance(query.text, str) else query.text.values()
-    return "\x1f".join([*texts, *sorted(query.candidates)])
+    return blake2b("\x1f".join([*texts, *sorted(query.candidates)]).encode(), digest_size=8).digest()
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
@@ -157,7 +158,7 @@ def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Qu
     for query in _queries(task, split, evaluated.source, any_number=True):
         if not isinstance(query, Query):
             left_out[query] += 1
-        elif key(query) in evaluated.texts:
+        elif key(query) in evaluated.keys:
             left_out[f"also in {evaluated.split}"] += 1
         else:
             pool.append(query)
