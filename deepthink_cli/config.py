@@ -98,6 +98,13 @@ class RunOptions(TaskOptions):
     def _several(cls, text: Any) -> Any:
         return text.split(",") if isinstance(text, str) else text
 
+    @field_validator("seeds")
+    @classmethod
+    def _at_least_one(cls, seeds: str) -> str:
+        if not seeds.strip().strip("0"):
+            raise ValueError("no seeds")
+        return seeds
+
     @property
     def every_seed(self) -> tuple[int, ...]:
         """The seeds: `10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
@@ -106,7 +113,7 @@ class RunOptions(TaskOptions):
 
 
 _WAYS_OUT = {
-    "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5",
+    "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
     "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
     "dev_size": "a number of rows, 1 or more",

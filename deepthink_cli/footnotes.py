@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from deepthink_cli.groups import widest
+from deepthink_cli.groups import LARGE, widest
 from deepthink_cli.jobs import Arm, Job, Seed, label, name_of, varying
 from deepthink_cli.results import Result
 
 
 def footnotes(jobs: Sequence[Job]) -> list[str]:
     """One line for each kind of thing that is missing."""
-    return [*_incomplete(jobs), *_counts(jobs), *_fewer_shots(jobs)]
+    return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs)]
 
 
 def _incomplete(jobs: Sequence[Job]) -> list[str]:
@@ -58,6 +58,25 @@ def _state(job: Job | None, test: set[int], dev: set[int]) -> str:
         return "no rows"
     lacking = [("T = ", test - job.test.keys()), ("dev T = ", dev - job.dev.keys())]
     return ", ".join(f"no {part}{', '.join(map(str, sorted(gap)))}" for part, gap in lacking if gap)
+
+
+def _inputs(jobs: Sequence[Job]) -> list[str]:
+    """How many inputs every task was evaluated on; large groups as one number."""
+    counts: dict[str, dict[str, set[int]]] = {}
+    sampled: dict[str, None] = {}
+    for job in jobs:
+        for row in job.test.values():
+            counts.setdefault(widest(job), {}).setdefault(job.task, set()).add(row.n)
+            if row.setting.limit is not None:
+                sampled[f"at most {row.setting.limit} a task"] = None
+    items = []
+    for group, tasks in counts.items():
+        if len(tasks) > LARGE:
+            items.append(f"{group} {sum(map(max, tasks.values())):,} in {len(tasks)} tasks")
+        else:
+            items += [f"{task} {_range(values)}" for task, values in tasks.items()]
+    kind = f" (samples: {', '.join(sampled)})" if sampled else ""
+    return [f"Inputs evaluated{kind}: {'; '.join(items)}"] if items else []
 
 
 def _counts(jobs: Sequence[Job]) -> list[str]:

@@ -66,7 +66,10 @@ def jobs_of(results: Iterable[Result]) -> list[Job]:
         own = row.setting
         arm, seed = _arm(own, splitting), (own.seed, own.order_seed)
         job = jobs.setdefault((arm, own.task, seed), Job(arm, own.task, row.groups, seed))
-        (job.dev if own.part == "dev" else job.test)[own.iteration] = row
+        rows_of_part = job.dev if own.part == "dev" else job.test
+        if own.iteration in rows_of_part:
+            _refuse_to_average(rows_of_part[own.iteration], row)
+        rows_of_part[own.iteration] = row
     _check_constant(jobs.values())
     return list(jobs.values())
 
@@ -133,6 +136,14 @@ def _splitting(rows: Sequence[Result]) -> list[str]:
                 found.append(name)
                 break
     return found
+
+
+def _refuse_to_average(one: Result, two: Result) -> None:
+    names = [name for name in CONSTANT if getattr(one.setting, name) != getattr(two.setting, name)]
+    values = "; ".join(f"{name} {getattr(one.setting, name)} and {getattr(two.setting, name)}" for name in names)
+    raise InputError(
+        f"{one.setting.task}: its rows differ ({values}) and cannot be averaged; run them into folders of their own"
+    )
 
 
 def _check_constant(jobs: Iterable[Job]) -> None:

@@ -28,7 +28,8 @@ class Setting:
     """What one row is a result of; its digest is the row's key.
 
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
-    of the task's definition. `part` is `dev` for rows that only choose T and eta.
+    of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
+    rows asked for.
     """
 
     model: str

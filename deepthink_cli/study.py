@@ -76,12 +76,14 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
         drawn = _drawn(plan, evaluated, seed)
         read = _fitted(plan, blueprint, f"task {task.name}, seed {seed}", drawn.demonstrations)
         yield Job(task, seed, evaluated, drawn, read)
+    evaluated.pools.clear()
 
 
 def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
     same = {"dtype": "", "id": "", "revision": ""}  # neither a path nor a name makes it another model
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
+    dev_size = plan.dev_size or len(job.evaluated)
     base = Setting(
         model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
         task=job.task.name, task_sha256=digest(job.task), protocol=job.evaluated.protocol, part="test",
@@ -91,7 +93,7 @@ def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     )  # fmt: skip
     return [
         replace(one, eta=eta, momentum=momentum, iteration=iteration)
-        for one in (base, replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=plan.dev_size))
+        for one in (base, replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size))
         if one.part in plan.parts
         for eta in plan.etas
         for momentum in plan.momentums

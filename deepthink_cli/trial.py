@@ -81,7 +81,7 @@ class _Trial:
 
     def _again(self, step: Step, setting: Setting) -> Step:
         assert step.row is not None
-        return replace(step, scored=step.row.n, row=replace(step.row, key=setting.key, setting=setting))
+        return replace(step, row=replace(step.row, key=setting.key, setting=setting))
 
     def _row(self, setting: Setting, evaluator: Evaluator, found: Sequence[Prediction]) -> Result:
         evaluation = evaluator.result()

@@ -250,7 +250,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_pat
     assert "loaded" in started.stderr.readline()
     started.send_signal(signal.SIGINT)
     assert started.wait(timeout=30) == 130
-    assert started.stderr.read() == "deepthink: interrupted; files are as they were\n"
+    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
 
 

@@ -176,6 +176,7 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
     [
         (["--task", "agnew"], "did you mean agnews?"),
         (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
+        (["--seeds", "0"], "--seeds 0: a number of seeds"),
         (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
         (["--select", "test"], "--select test"),
         (["--limit", "0"], "--limit 0: a number of rows"),
@@ -219,3 +220,43 @@ def test_a_row_that_is_not_a_runs_is_named(command: list[str], tmp_path: Path, l
     path.write_text(spoiled if line is None else path.read_text() + line)
     with pytest.raises(InputError, match=message):
         read_results(tmp_path / "out")
+
+
+def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(f'task = ["{command[2]}"]\nseeds = "1"\n')
+    without = [*command[:1], *command[3:]]
+    assert run([*without, "--config", str(config)]) == 0
+    monkeypatch.setenv("DEEPTHINK_TASK", command[2])
+    assert run(without) == 0
+    assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
+
+
+def test_samples_of_different_size_are_not_averaged(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--limit", limit]) == 0
+    assert run(["report", str(tmp_path / "out")]) == 2
+    assert "tiny: its rows differ (limit 5 and 9) and cannot be averaged" in capsys.readouterr().err
+
+
+def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--select", "dev", "--limit", limit, "--seeds", "1"]) == 0
+    sizes = [(row.setting.limit, row.n) for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
+    assert sorted(set(sizes)) == [(5, 5), (9, 9)]
+
+
+def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    for name, start in (("x.md", "**"), ("x.csv", "model,"), ("x.json", "{"), ("x.tex", "%")):
+        assert run(["report", str(tmp_path / "out"), "-o", str(tmp_path / name), "-q"]) == 0
+        assert (tmp_path / name).read_text().startswith(start), name
+
+
+def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
+    assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed

@@ -102,14 +102,14 @@ def test_a_seed_without_all_tasks_is_not_in_the_mean_and_is_named() -> None:
     rows = [*seeds([[50, 60], [50, 60]], task="a"), *curve([50, 70], task="b")]
     jobs = jobs_of(rows)
     assert len(summarize(jobs)[-1].scores) == 1
-    assert footnotes(jobs) == ["Incomplete jobs, left out where what the table needs is missing: b, seed 1: no rows"]
+    assert footnotes(jobs)[0] == "Incomplete jobs, left out where what the table needs is missing: b, seed 1: no rows"
 
 
 def test_jobs_that_were_cut_off_are_named_and_not_paired() -> None:
     rows = [*seeds(THREE), *curve([50, 60], seed=3), *curve([50, 60, 61], seed=0, eta=0.1)]
     jobs = jobs_of(rows)
     assert [len(found.scores) for found in summarize(jobs)] == [3, 1]
-    (line,) = footnotes(jobs)
+    line, _ = footnotes(jobs)
     assert "eta 0.01, sst2, seed 3: no T = 3" in line
     assert "eta 0.1, sst2, seed 1, seed 2, seed 3: no rows" in line
     assert [len(found.scores) for found in summarize(jobs, 2)] == [4, 1]
@@ -126,6 +126,7 @@ def test_what_was_skipped_left_out_or_cut_is_counted() -> None:
     more = {"skipped": {"too_long": 3}, "left_out": {"in_test": 2}, "shots_used": 6}
     rows = [*curve([50], more), *curve([50], {**more, "skipped": {"too_long": 4}, "shots_used": 7}, seed=1)]
     assert footnotes(jobs_of(rows)) == [
+        "Inputs evaluated: sst2 100",
         "Inputs skipped (too long): sst2 3 to 4",
         "Training rows never used as demonstrations (in test): sst2 2",
         "Fewer demonstrations used than asked: sst2 6 to 7 of 8",

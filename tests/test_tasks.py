@@ -99,11 +99,11 @@ def test_a_family_fills_in_its_members(tmp_path: Path) -> None:
         ({"template": "no label"}, "template: .*needs a text field"),
         ({"fields": {"words": "body"}}, "fields: 'text' of the template is missing"),
         ({"shots": 0}, "shots: "),
-        ({"colour": "red"}, "colour: Extra inputs"),
+        ({"colour": "red"}, "colour: no such field"),
         ({"protocols": {"paper": {"split": "train"}}}, "demonstrations: come from 'train'"),
         ({"fields": {"text": {"column": "body", "pattern": "("}}}, "not a regular expression"),
         ({"members": []}, "members: must name"),
-        ({"answer": None}, "answer: Field required"),
+        ({"answer": None}, "answer: is missing"),
         ({**CHOICES, "candidates": {"column": "options", "options": "x"}}, "groups name and text"),
     ],
 )

@@ -154,3 +154,26 @@ def test_a_data_directory_in_the_environment_is_no_mistake(
 def test_offline_never_asks_the_hub(capsys: Captured) -> None:
     error = output(capsys, "think", "--task", "snli", "--offline", code=1)
     assert "connect once without --offline, or give --data-dir DIR" in error
+
+
+def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["tasks", "copa", "--data-dir", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "{premise} {link} {answer}" in captured.out
+    assert "1 of 1 tasks could not be counted" in captured.err
+
+
+def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
+    assert "--yaml: bbh is 22 tasks" in output(capsys, "tasks", "bbh", "--yaml", code=2)
+
+
+def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path)
+    assert json.loads(output(capsys, "tasks", "validate", str(path), "--json"))["tasks"] == ["tiny"]
+
+
+def test_eval_of_a_file_and_a_task_names_one_mistake(
+    memory: tuple[Path, list[str]], demos: Path, capsys: Captured
+) -> None:
+    error = output(capsys, "eval", str(memory[0]), str(demos), *memory[1], code=2)
+    assert len(error.splitlines()) == 1

@@ -111,7 +111,7 @@ def evaluate(
     with problems.collected():
         _check_choice(labelled, task, header)
     if problems.messages or header is None:
-        _raise_all(problems, header, labelled)
+        _raise_all(problems, header, None if task else labelled)
     assert header is not None
     inputs = (
         _from_task(header, str(task), protocol, source, most, quiet)

@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    return _fail(ExitCode.INTERRUPTED, "interrupted; files are as they were")
+    return _fail(ExitCode.INTERRUPTED, "interrupted; every file is whole")
 
 
 def _fail(code: ExitCode, *messages: str) -> int:

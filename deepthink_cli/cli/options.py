@@ -158,12 +158,23 @@ TaskName = Annotated[
         "--task", panel=DATA, metavar="NAME|FILE", help="Built-in task (deepthink tasks lists them), or a task file."
     ),
 ]
+TaskNames = Annotated[
+    list[str] | None,
+    _option(
+        "--task",
+        panel=DATA,
+        metavar="NAME|GROUP|FILE",
+        help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
+    ),
+]
 Shots = Annotated[
     str | None, _option("--shots", panel=DATA, metavar="N", help="Demonstrations of a task. Default: the task's own.")
 ]
 Seeds = Annotated[
     str,
-    _option("--seeds", panel=DATA, metavar="N", help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5."),
+    _option(
+        "--seeds", panel=DATA, metavar="N", help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5; 42, is one."
+    ),
 ]
 Seed = Annotated[
     str | None, _option("--seed", panel=DATA, metavar="S", help="Draws a task's demonstrations. Default: 0.")

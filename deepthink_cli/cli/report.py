@@ -77,7 +77,7 @@ def report(
 
     problems = Problems()
     with problems.collected():
-        wanted = _format(format, json)
+        wanted = _format(format, json, output)
     with problems.collected():
         number = _number(iteration)
     with problems.collected():
@@ -121,10 +121,17 @@ def read_jobs(runs: Sequence[Path], problems: Problems) -> list[Job]:
     return jobs_of(results)
 
 
-def _format(format: FormatName | None, json: bool) -> FormatName:
+SUFFIXES = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+
+
+def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
+    """The format that is asked for, or that the output's name ends with."""
     if json and format not in (None, FormatName.json):
         raise InputError(f"--json and --format {format}: two formats; give one of them")
-    return FormatName.json if json else format or FormatName.terminal
+    if json:
+        return FormatName.json
+    named = SUFFIXES.get(output.suffix.lower()) if output is not None else None
+    return format or (FormatName(named) if named else FormatName.terminal)
 
 
 def _number(iteration: str | None) -> int | None:

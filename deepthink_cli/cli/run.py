@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from deepthink_cli.study import Job, Plan
     from deepthink_cli.tasks.format import Task
 
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task",
-        metavar="NAME|GROUP|FILE",
-        rich_help_panel=options.DATA,
-        help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
-    ),
-]
 Out = Annotated[
     Path,
     typer.Option(
@@ -72,7 +63,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=options.OUTPU
 
 
 def run(
-    tasks: Tasks = None,
+    task: options.TaskNames = None,
     out: Out = Path("run"),
     model: options.Model = None,
     revision: options.Revision = None,
@@ -123,9 +114,9 @@ def run(
         check_folder(out)
     found: list[Task] = []
     with problems.collected():
-        if not tasks:
+        if not task:
             raise InputError("--task: no task; name one or more, as in --task classic")
-        found = find_tasks(tasks)
+        found = find_tasks(task)
     problems.raise_any()
     blueprint = _blueprint(chosen, quiet)
     plan = _plan(found, repeated, protocol, source, demos)

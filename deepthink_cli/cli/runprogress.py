@@ -23,6 +23,7 @@ class RunProgress:
 
         self.quiet = quiet
         self.jobs, self.done, self.inputs = len(todo), 0, 0
+        self.gates = len(plan.etas) * len(plan.momentums)
         self.first: dict[str, float] = {}
         self.last: Result | None = None
         console = Console(stderr=True, highlight=False)
@@ -73,12 +74,15 @@ class RunProgress:
         row = self.last
         if self.quiet or row is None:
             return
-        first = f"T = 1: {self.first['accuracy']:.1%}, " if "accuracy" in self.first else ""
+        first = (
+            f"T = 1: {self.first['accuracy']:.1%}, " if "accuracy" in self.first and row.setting.iteration > 1 else ""
+        )
+        gate = f", eta {row.setting.eta:g}, momentum {row.setting.momentum:g}" if self.gates > 1 else ""
         speed = (self.inputs - self.before) / (time.perf_counter() - self.began)
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         line = (
             f"{job.task.name}, seed {job.seed}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "
-            f"of {row.n}{skipped} ({speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
+            f"of {row.n}{gate}{skipped} ({speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
         )
         if self.live:
             self.bar.console.print(line, markup=False)
@@ -89,4 +93,6 @@ class RunProgress:
 def _inputs(plan: Plan, job: Job, wanted: Sequence[Setting]) -> int:
     """Inputs that the wanted rows score; a dev set counts as large as the test where its size is not given."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
-    return sum(sizes[one.part] for one in wanted)
+    # T = 1 is scored once for all gates.
+    scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
+    return sum(sizes[part] for part, _, _ in scored)

@@ -52,12 +52,16 @@ def tasks(
             raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
         for task in read_tasks(file):
             _check_example(task, file)
-            note(f"{file}: {task.name} is a task")
+            note(f"{file}: {task.name} is a task", json)
+        if json:
+            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in read_tasks(file)]})
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
     found = list(built_in().values()) if name is None else find_tasks([name])
-    counted = {task.name: _counts(task, source) for task in found} if data_dir is not None else {}
+    counted = _counted_all(found, source) if data_dir is not None else {}
+    if yaml and len(found) > 1:
+        raise InputError(f"--yaml: {name or 'the catalogue'} is {len(found)} tasks; name one, as in {found[0].name}")
     if yaml:
         _print_yaml(found)
     elif json:
@@ -95,6 +99,19 @@ def _prompt(task: Task) -> tuple[str, str]:
     return task.prompt.demonstrations([(query.text, query.gold)]), task.prompt.query(query.text)
 
 
+def _counted_all(found: list[Task], source: Source) -> dict[str, dict[str, Any]]:
+    """The counts of every task whose rows are there; one note for the others."""
+    counted, missing = {}, []
+    for task in found:
+        try:
+            counted[task.name] = _counts(task, source)
+        except InputError as error:
+            missing.append(error.messages[0])
+    if missing:
+        note(f"{len(missing)} of {len(found)} tasks could not be counted; the first: {missing[0]}")
+    return counted
+
+
 def _counts(task: Task, source: Source) -> dict[str, Any]:
     """Rows and labels under every protocol, and what does not fit, from the data."""
     from deepthink_cli.tasks.sampling import draw_demonstrations, evaluation_set
@@ -103,11 +120,12 @@ def _counts(task: Task, source: Source) -> dict[str, Any]:
     for protocol in task.protocols:
         evaluated = evaluation_set(task, protocol, source)
         drawn = draw_demonstrations(task, evaluated)
+        first = next(iter(evaluated))
         labels = Counter(query.gold for query in evaluated) if task.labels else {}
         found[protocol] = {
             "split": evaluated.split, "rows": len(evaluated), "labels": {label: labels[label] for label in task.labels or []},
             "skipped": dict(evaluated.skipped), "left_out": dict(drawn.left_out),
-            "first_query": task.prompt.query(next(iter(evaluated)).text),
+            "first_query": task.prompt.query(first.text), "first_candidates": list(first.candidates),
         }  # fmt: skip
     return {"counted": found}
 
@@ -158,6 +176,7 @@ def _counted(protocol: str, found: dict[str, Any]) -> Iterator[str]:
     for title, reasons in (("skipped", found["skipped"]), ("never demonstrations", found["left_out"])):
         yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
     yield from ["  first query:", "", textwrap.indent(found["first_query"], "    ") + "▁"]
+    yield f"    candidates: {' | '.join(found['first_candidates'])}"
 
 
 def _hub(task: Task) -> str:

@@ -171,4 +171,11 @@ def _checked(content: dict[str, Any], where: str) -> Task:
 
 def _reason(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(error["loc"][-1]), Task.model_fields, n=1)
+        return f"{place}: no such field; {f'did you mean {near[0]}?' if near else 'docs/tasks.md lists them'}"
+    if error["type"] == "missing":
+        return f"{place}: is missing"
+    if error["type"] == "value_error":
+        error = {**error, "msg": error["msg"].removeprefix("Value error, ")}
     return f"{place}: {error['msg']}" if place else str(error["msg"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from deepthink_cli.errors import InputError
@@ -22,7 +22,8 @@ FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol s
 class EvaluationSet:
     """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
 
-    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated.
+    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated; `pools`
+    keep training rows between seeds.
     """
 
     task: Task
@@ -32,6 +33,7 @@ class EvaluationSet:
     places: frozenset[int]
     keys: frozenset[bytes]
     skipped: Counter[str] = field(default_factory=Counter)
+    pools: dict[str, tuple[list[Query], Counter[str]]] = field(default_factory=dict, compare=False)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -153,6 +155,9 @@ def _pool(task: Task, evaluated: EvaluationSet) -> tuple[list[Query], Counter[st
 
 
 def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
+    """The rows of a split that may be demonstrations or dev rows, and why others may not; read once for all seeds."""
+    if split in evaluated.pools:
+        return evaluated.pools[split]
     pool: list[Query] = []
     left_out: Counter[str] = Counter()
     for query in _queries(task, split, evaluated.source, any_number=True):
@@ -161,7 +166,8 @@ def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Qu
         elif key(query) in evaluated.keys:
             left_out[f"also in {evaluated.split}"] += 1
         else:
-            pool.append(query)
+            pool.append(replace(query, fields=None))
+    evaluated.pools[split] = pool, left_out
     return pool, left_out
 
 
