@@ -101,11 +101,18 @@ def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     ]
 
 
+def scorings(plan: Plan, job: Job, wanted: Iterable[Setting]) -> int:
+    """Inputs that a job's wanted rows score; T = 1 counts once for all gates, a dev set as if its task had enough rows."""
+    sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
+    scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
+    return sum(sizes[part] for part, _, _ in scored)
+
+
 def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
     if plan.given is not None:
         return Drawn(plan.given, Counter(), frozenset())
     drawn = draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
-    if plan.select_dev:
+    if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
         dev_set(evaluated.task, evaluated, drawn, plan.dev_size)
     return drawn
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from tiny import tiny_task
+from tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
@@ -26,9 +26,7 @@ Models = Callable[[str], Path]
 @pytest.fixture
 def command(models: Models, tmp_path: Path) -> list[str]:
     """A small run: one task, two seeds, T = 3."""
-    task, data = tiny_task(tmp_path)
-    return ["run", "--task", str(task), "--data-dir", str(data), "-m", str(models("llama")), "-T", "3",
-            "--seeds", "2", "--protocol", "paper", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+    return run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "2", "--quiet")
 
 
 def rows_of(tmp_path: Path) -> bytes:
@@ -50,7 +48,7 @@ def test_a_row_is_what_think_and_eval_say(
     last = read_results(tmp_path / "out")[-1]
     memory = str(tmp_path / "mem.safetensors")
     task = [*command[1:5], "--protocol", "paper", "-q"]
-    assert run(["think", *task, "--seed", "1", *command[5:9], "-o", memory]) == 0
+    assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
     capsys.readouterr()
     assert run(["eval", memory, *task, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -196,10 +194,10 @@ def test_a_dry_run_says_what_would_be_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*command, "--dry-run"]) == 0
-    assert "2 jobs, 6 rows, 72 test inputs to score" in capsys.readouterr().out
+    assert "2 jobs, 6 rows, 72 inputs to score" in capsys.readouterr().out
     assert run([*command, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert (plan["jobs"], plan["rows"], plan["test_inputs_to_score"]) == (2, 6, 72)
+    assert (plan["jobs"], plan["rows"], plan["inputs_to_score"]) == (2, 6, 72)
     assert not (tmp_path / "out").exists()
 
 

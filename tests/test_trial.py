@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from tiny import tiny_task
+from tiny import run_words
 
 from deepthink_cli import DemonstrationSet, Query, load_model, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
@@ -48,22 +48,8 @@ def test_evaluated_predictions_are_those_of_predict(llama: LanguageModel, review
 def test_a_disk_that_refuses_a_row_keeps_the_others(
     tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, data = tiny_task(tmp_path)
     out = tmp_path / "out"
-    arguments = [
-        "run",
-        "--task",
-        str(task),
-        "--data-dir",
-        str(data),
-        "-m",
-        str(models("llama")),
-        "-T",
-        "2",
-        "--out",
-        str(out),
-        "-q",
-    ]
+    arguments = run_words(tmp_path, models("llama"), "-T", "2", "-q")
     assert run(arguments) == 0
     rows = read_results(out)
     with open_journal(out) as journal:
@@ -85,48 +71,14 @@ def _refusing(real: Callable[..., object]) -> Callable[..., object]:
 
 
 def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
-    task, data = tiny_task(tmp_path)
     out = tmp_path / "out"
-    run(
-        [
-            "run",
-            "--task",
-            str(task),
-            "--data-dir",
-            str(data),
-            "-m",
-            str(models("llama")),
-            "-T",
-            "2",
-            "--out",
-            str(out),
-            "-q",
-        ]
-    )
+    run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
     assert Journal(out).done == {row.key for row in read_results(out)}
 
 
 def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> None:
-    task, data = tiny_task(tmp_path)
     out = tmp_path / "out"
-    assert (
-        run(
-            [
-                "run",
-                "--task",
-                str(task),
-                "--data-dir",
-                str(data),
-                "-m",
-                str(models("llama")),
-                "-T",
-                "2",
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
+    assert run(run_words(tmp_path, models("llama"), "-T", "2")) == 0
     said = capsys.readouterr().err
     assert "tiny, seed 0: T = 1: " in said
     assert "job 1 of 1" in said
@@ -138,25 +90,7 @@ def test_the_bar_shows_jobs_speed_and_time_left(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the stream for a terminal
     monkeypatch.setenv("COLUMNS", "160")
-    task, data = tiny_task(tmp_path)
-    assert (
-        run(
-            [
-                "run",
-                "--task",
-                str(task),
-                "--data-dir",
-                str(data),
-                "-m",
-                str(models("llama")),
-                "-T",
-                "3",
-                "--out",
-                str(tmp_path / "out"),
-            ]
-        )
-        == 0
-    )
+    assert run(run_words(tmp_path, models("llama"), "-T", "3")) == 0
     said = capsys.readouterr().err
     assert "job 1 of 1" in said
     assert "inputs/s" in said
@@ -166,48 +100,21 @@ def test_the_bar_shows_jobs_speed_and_time_left(
 def test_a_run_prints_one_json_object_when_asked(
     tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task, data = tiny_task(tmp_path)
-    arguments = ["run", "--task", str(task), "--data-dir", str(data), "-m", str(models("llama")), "-T", "2"]
-    assert run([*arguments, "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--json")) == 0
     done = json.loads(capsys.readouterr().out)
-    assert (done["rows"], done["written"], done["inputs"]) == (2, 2, 12)
+    assert (done["rows"], done["written"], done["inputs"]) == (2, 2, 24)
 
 
 def test_rows_of_own_candidates_are_scored_by_chance_and_without_labels(tmp_path: Path, models: Models) -> None:
-    task, data = tiny_task(
-        tmp_path,
-        labels=None,
-        candidates={"column": "options"},
-        answer="right",
-        example={"body": "a", "options": ["x", "y"], "right": 0},
-    )
+    own = {"labels": None, "candidates": {"column": "options"}, "answer": "right"}
+    example = {"body": "a", "options": ["x", "y"], "right": 0}
+    words = run_words(tmp_path, models("llama"), "-T", "1", "-q", example=example, **own)
     for split in ("train", "test"):
         rows = [
             {"body": f"{split} {n}", "options": [f"one {n}", f"two {n}", "three"], "right": n % 3} for n in range(8)
         ]
-        write_rows(data / "tiny" / f"{split}.jsonl", rows)
-    out = tmp_path / "out"
-    assert (
-        run(
-            [
-                "run",
-                "--task",
-                str(task),
-                "--data-dir",
-                str(data),
-                "-m",
-                str(models("llama")),
-                "--protocol",
-                "paper",
-                "-T",
-                "1",
-                "--out",
-                str(out),
-                "-q",
-            ]
-        )
-        == 0
-    )
-    (row,) = read_results(out)
+        write_rows(tmp_path / "data" / "tiny" / f"{split}.jsonl", rows)
+    assert run(words) == 0
+    (row,) = read_results(tmp_path / "out")
     assert (row.n, row.majority, row.macro_f1) == (8, None, None)
     assert row.chance == pytest.approx(1 / 3)

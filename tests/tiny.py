@@ -19,6 +19,13 @@ def reviews(kind: str, count: int, start: int = 0) -> list[dict[str, object]]:
     return [{"body": f"a {word} {kind} {start + n}", "kind": label} for n, (word, label) in enumerate(words)]
 
 
+def run_words(folder: Path, model: Path, *more: str, **changes: Any) -> list[str]:
+    """The words of `deepthink run` on the tiny task, into `folder/out`."""
+    task, data = tiny_task(folder, **changes)
+    fixed = f"run --task {task} --data-dir {data} -m {model} --protocol paper --out {folder / 'out'}"
+    return [*fixed.split(), *more]
+
+
 def tiny_task(folder: Path, test: int = 12, train: int = 20, **changes: Any) -> tuple[Path, Path]:
     """Write a task file and its rows; returns (task file, data directory)."""
     data = folder / "data"

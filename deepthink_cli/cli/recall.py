@@ -65,13 +65,19 @@ def say_loaded(model: LanguageModel, verbose: bool) -> None:
     note(f"scoring {way}, {engine.batch_tokens} tokens a pass; a probe {probe}")
 
 
-def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:
-    """Find the memory's model, without its weights; raises InputError where it is another model."""
+def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
+    """Find a model, without its weights; a download is announced before it begins."""
     from deepthink_cli.blueprint import needs_download, open_model
-    from deepthink_cli.store import check_fit
 
     if needs_download(options):
         note(f"downloading {options.model} from the hub", quiet)
-    blueprint = open_model(options)
+    return open_model(options)
+
+
+def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:
+    """Find the memory's model, without its weights; raises InputError where it is another model."""
+    from deepthink_cli.store import check_fit
+
+    blueprint = find_model(options, quiet)
     check_fit(header.metadata.origin(), blueprint.identity, header.path)
     return blueprint

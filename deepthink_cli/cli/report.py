@@ -57,6 +57,8 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the report goes. Default: stdout."),
 ]  # fmt: skip
 
+SUFFIXES = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+
 
 def report(
     runs: Runs,
@@ -119,9 +121,6 @@ def read_jobs(runs: Sequence[Path], problems: Problems) -> list[Job]:
             results += own
     problems.raise_any()
     return jobs_of(results)
-
-
-SUFFIXES = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
 
 def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:

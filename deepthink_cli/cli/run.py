@@ -96,6 +96,7 @@ def run(
     config: options.Config = None,
 ) -> None:
     """Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped."""
+    from deepthink_cli.cli.recall import find_model
     from deepthink_cli.config import RunOptions
     from deepthink_cli.journal import check_folder
     from deepthink_cli.tasks.catalogue import find_tasks
@@ -118,7 +119,7 @@ def run(
             raise InputError("--task: no task; name one or more, as in --task classic")
         found = find_tasks(task)
     problems.raise_any()
-    blueprint = _blueprint(chosen, quiet)
+    blueprint = find_model(chosen, quiet)
     plan = _plan(found, repeated, protocol, source, demos)
     announce(source, len(found), quiet)
     jobs = _jobs(plan, blueprint, quiet)
@@ -126,14 +127,6 @@ def run(
         _show_plan(_described(plan, jobs, blueprint, out), json)
         return
     _run(plan, jobs, blueprint, out, samples, json, quiet, verbose)
-
-
-def _blueprint(chosen: Any, quiet: bool) -> Blueprint:
-    from deepthink_cli.blueprint import needs_download, open_model
-
-    if needs_download(chosen):
-        note(f"downloading {chosen.model} from the hub", quiet)
-    return open_model(chosen)
 
 
 def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> Plan:
@@ -171,12 +164,13 @@ def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
 
 
 def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> dict[str, Any]:
-    gates = len(plan.etas) * len(plan.momentums)
-    rows = len(jobs) * gates * plan.iterations * len(plan.parts)
-    inputs = sum(len(job.evaluated) for job in jobs) * (1 + gates * (plan.iterations - 1))
+    from deepthink_cli.study import scorings, settings
+
+    rows = [(job, settings(plan, job, blueprint.identity)) for job in jobs]
     return {"model": blueprint.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
             "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
-            "rows": rows, "test_inputs_to_score": inputs}  # fmt: skip
+            "rows": sum(len(wanted) for _, wanted in rows),
+            "inputs_to_score": sum(scorings(plan, job, wanted) for job, wanted in rows)}  # fmt: skip
 
 
 def _show_plan(plan: dict[str, Any], json: bool) -> None:
@@ -188,7 +182,7 @@ def _show_plan(plan: dict[str, Any], json: bool) -> None:
         f"tasks    {len(plan['tasks'])}: {', '.join(plan['tasks'][:8])}{', ...' if len(plan['tasks']) > 8 else ''}",
         f"seeds    {', '.join(map(str, plan['seeds']))}",
         f"gates    eta {', '.join(map(str, plan['etas']))}; momentum {', '.join(map(str, plan['momentums']))}; T = 1 to {plan['iterations']}",
-        f"work     {plan['jobs']} jobs, {plan['rows']:,} rows, {plan['test_inputs_to_score']:,} test inputs to score",
+        f"work     {plan['jobs']} jobs, {plan['rows']:,} rows, {plan['inputs_to_score']:,} inputs to score",
         f"folder   {plan['out']} (not written: this is a dry run)",
     )
 
@@ -211,9 +205,9 @@ def _run(
     with open_journal(out) as journal:
         model = load_model(blueprint)
         say_loaded(model, verbose)
-        todo = [(job, settings(plan, job, model.identity)) for job in jobs]
-        rows = sum(len(all_rows) for _, all_rows in todo)
-        missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in todo]
+        asked = [(job, settings(plan, job, model.identity)) for job in jobs]
+        rows = sum(len(all_rows) for _, all_rows in asked)
+        missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in asked]
         left = sum(len(wanted) for _, wanted in missing)
         if left < rows:
             note(f"{out}: {rows - left} of {rows} rows are there already", quiet)

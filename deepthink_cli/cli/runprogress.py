@@ -21,6 +21,8 @@ class RunProgress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+        from deepthink_cli.study import scorings
+
         self.quiet = quiet
         self.jobs, self.done, self.inputs = len(todo), 0, 0
         self.gates = len(plan.etas) * len(plan.momentums)
@@ -34,7 +36,7 @@ class RunProgress:
             TimeRemainingColumn(), TextColumn("left"),
             console=console, disable=not self.live, transient=True,
         )  # fmt: skip
-        total = sum(_inputs(plan, job, wanted) for job, wanted in todo)
+        total = sum(scorings(plan, job, wanted) for job, wanted in todo)
         self.task = self.bar.add_task("starting", total=total, jobs=f"job 1 of {self.jobs}", speed="")
 
     def __enter__(self) -> Self:
@@ -88,11 +90,3 @@ class RunProgress:
             self.bar.console.print(line, markup=False)
         else:
             note(line)
-
-
-def _inputs(plan: Plan, job: Job, wanted: Sequence[Setting]) -> int:
-    """Inputs that the wanted rows score; a dev set counts as large as the test where its size is not given."""
-    sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
-    # T = 1 is scored once for all gates.
-    scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
-    return sum(sizes[part] for part, _, _ in scored)

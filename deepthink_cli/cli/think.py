@@ -157,13 +157,11 @@ def _prepare(
     chosen: ModelOptions, method: MethodOptions, given: DemonstrationSet, quiet: bool
 ) -> tuple[Blueprint, Demonstrations]:
     """Everything that can be checked before the weights are loaded."""
-    from deepthink_cli.blueprint import needs_download, open_model
+    from deepthink_cli.cli.recall import find_model
     from deepthink_cli.limits import check_demonstrations
     from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations, tokenize_queries
 
-    if needs_download(chosen):
-        note(f"downloading {chosen.model} from the hub", quiet)
-    blueprint = open_model(chosen)
+    blueprint = find_model(chosen, quiet)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
     lengths = lengths_up_to(blueprint.tokenizer, given)
     check_demonstrations(blueprint.limits, lengths, method.iterations, method.positions, blueprint.id)

@@ -96,7 +96,7 @@ def draw_demonstrations(
     Rows whose text also stands in the evaluated split are left out and counted. `order_seed` permutes the
     same demonstrations. Raises InputError where there are fewer rows than `shots`.
     """
-    pool, left_out = _pool(task, evaluated)
+    pool, left_out = _training(task, task.demonstrations, evaluated)
     wanted = task.shots if shots is None else shots
     if wanted > len(pool):
         raise InputError(
@@ -148,10 +148,6 @@ def _queries(task: Task, split: str, source: Source, any_number: bool = False) -
             yield item(task, row, any_number)
         except DoesNotFit as reason:
             yield str(reason)
-
-
-def _pool(task: Task, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
-    return _training(task, task.demonstrations, evaluated)
 
 
 def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
