@@ -1,14 +1,16 @@
 """Attention of many rows over one memory that is never copied: [memory ; own tokens], merged by log-sum-exp.
 
-Registered with transformers under a name of its own; a model uses it only inside `over_memory`.
+Registered with transformers under a name of its own; a model uses it only inside `over_memory`. What its
+tokens reach is not handed through the model, so that a network need not know of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,22 +26,34 @@ _efficient_cuda = torch.ops.aten._scaled_dot_product_efficient_attention
 
 @dataclass(frozen=True)
 class Reach:
-    """What the tokens of a pass attend to: all of the memory, and within their block's rows."""
+    """What the tokens of a pass attend to: all of the past, one memory behind the other, and their block's rows."""
 
-    memory: Memory
+    past: tuple[Memory, ...]
     blocks: tuple[Block, ...]
+
+    def layer(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (1, kv_heads, L, head_dim) of the past in one layer; copied only where it is in parts."""
+        keys = [memory.keys[number].to(like) for memory in self.past]
+        values = [memory.values[number].to(like) for memory in self.past]
+        if len(self.past) == 1:
+            return keys[0][None], values[0][None]
+        return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
+
+
+_reach: ContextVar[Reach] = ContextVar("reach")
 
 
 @contextmanager
-def over_memory(network: PreTrainedModel) -> Iterator[None]:
-    """The network computes its attention here; it then takes `reach` as a keyword."""
+def over_memory(network: PreTrainedModel, reach: Reach) -> Iterator[None]:
+    """The network's tokens attend to `reach` here, and to nothing else."""
     config = network.config.get_text_config(decoder=True)
-    before = config._attn_implementation
+    before, given = config._attn_implementation, _reach.set(reach)
     config._attn_implementation = _NAME
     try:
         yield
     finally:
         config._attn_implementation = before
+        _reach.reset(given)
 
 
 def attend(
@@ -49,7 +63,6 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    reach: Reach,
     scaling: float | None = None,
     softcap: float | None = None,
     **_: Any,
@@ -58,10 +71,9 @@ def attend(
 
     softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m).
     """
-    layer: Any = module.layer_idx
+    reach, layer = _reach.get(), cast(int, module.layer_idx)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    past = [tensor[layer][None].to(query) for tensor in (reach.memory.keys, reach.memory.values)]
-    out, lse = _attention(query, past[0], past[1], None, False, scale, softcap)
+    out, lse = _attention(query, *reach.layer(layer, query), None, False, scale, softcap)
     for block in reach.blocks:
         mask = None if block.mask is None else block.mask.to(query.device)
         own, own_lse = _attention(block.of(query), block.of(key), block.of(value), mask, mask is None, scale, softcap)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,6 +17,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, blocks, lines, tree, wanted
 from deepthink_cli.tokens import TokenizedQuery
+
+Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
 
 _TOKENS = {"cpu": 768, "cuda": 16384}  # of a pass: what caches hold, and what keeps a large device busy
 _COPIES = 256 * 2**20  # bytes of keys and values that a pass may hold where every row needs its own memory
@@ -68,19 +71,17 @@ class _Packed:
     """Rows side by side in one line, each attending to itself and to the one memory."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
-        device = model.device
+        device, self.model = model.device, model
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.ids = torch.tensor([[token for row in rows for token in row.ids]], device=device)  # (1, T)
         self.depths = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
         self.blocks = blocks(rows, model.dtype, device)
 
-    def inputs(self, memory: Memory) -> dict[str, Any]:
-        return {
-            "input_ids": self.ids,
-            "position_ids": self.depths + memory.length,
-            "use_cache": False,
-            "reach": Reach(memory, self.blocks),
-        }
+    @contextmanager
+    def after(self, past: Past) -> Iterator[dict[str, Any]]:
+        start = sum(memory.length for memory in past)
+        with over_memory(self.model.network, Reach(past, self.blocks)):
+            yield {"input_ids": self.ids, "position_ids": self.depths + start, "use_cache": False}
 
 
 class _Plain:
@@ -92,21 +93,22 @@ class _Plain:
         self.starts = [width * number for number in range(len(rows))]
         self.ids = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
 
-    def inputs(self, memory: Memory) -> dict[str, Any]:
-        past = memory.as_cache(self.model.dtype, rows=len(self.ids))
-        return self.model.inputs(self.ids, past, memory.length)
+    @contextmanager
+    def after(self, past: Past) -> Iterator[dict[str, Any]]:
+        memory = reduce(Memory.followed_by, past)
+        yield self.model.inputs(self.ids, memory.as_cache(self.model.dtype, rows=len(self.ids)), memory.length)
 
 
 @torch.inference_mode()
 def score_rows(
-    model: LanguageModel, memories: Sequence[Memory], rows: Sequence[Row], packed: bool
+    model: LanguageModel, pasts: Sequence[Past], rows: Sequence[Row], packed: bool
 ) -> Iterator[dict[tuple[int, int], float]]:
-    """Yield, for each memory, the score of every (query, candidate) of the rows, all in one pass."""
+    """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
     given = _Packed(model, rows) if packed else _Plain(model, rows)
     want = wanted(rows, given.starts, model.device)
-    for memory in memories:
-        with over_memory(model.network) if packed else nullcontext():
-            found = model.log_probabilities(given.inputs(memory), want.places, want.asked, want.tokens)
+    for past in pasts:
+        with given.after(past) as inputs:
+            found = model.log_probabilities(inputs, want.places, want.asked, want.tokens)
         sums = torch.zeros(len(want.scores), dtype=torch.float64).index_add_(0, want.owners, found.cpu().double())
         yield dict(zip(want.scores, sums.tolist(), strict=True))
 
@@ -116,9 +118,9 @@ def _tried(model: LanguageModel) -> Engine:
     plain = Engine(False, None, budget)
     try:
         memory = model.read(_PROBE_MEMORY)
-        expected = next(score_rows(model, [memory], plain.rows(_PROBE), packed=False))
+        expected = next(score_rows(model, [(memory,)], plain.rows(_PROBE), packed=False))
         packed = Engine(True, None, budget)
-        found = next(score_rows(model, [memory], packed.rows(_PROBE), packed=True))
+        found = next(score_rows(model, [(memory,)], packed.rows(_PROBE), packed=True))
     except torch.OutOfMemoryError:
         raise
     except Exception:  # whatever a network does with what it does not know, it does not do it packed

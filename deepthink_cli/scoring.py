@@ -18,7 +18,7 @@ from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row
-from deepthink_cli.passes import engine_of, score_rows
+from deepthink_cli.passes import Past, engine_of, score_rows
 from deepthink_cli.tokens import TokenizedQuery, common_length
 
 
@@ -71,7 +71,7 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     for memory in memories:
         for query in plan.queries:
             check_length(model.limits, model.identity.id, memory.length, query)
-    memories = [_read_on(model, memory, plan.shared) for memory in memories]
+    pasts = [_read_on(model, memory, plan.shared) for memory in memories]
     sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
     engine = engine_of(model)
     most = min(engine.most_rows(memory, model.dtype.itemsize) for memory in memories)
@@ -80,7 +80,7 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     while start < len(plan.rows):
         stop = _stop(fed, start, min(engine.batch_tokens, plan.batch_tokens or engine.batch_tokens), most)
         try:
-            found = list(score_rows(model, memories, plan.rows[start:stop], engine.packed))
+            found = list(score_rows(model, pasts, plan.rows[start:stop], engine.packed))
         except torch.OutOfMemoryError:
             if stop - start == 1:
                 raise
@@ -110,9 +110,9 @@ def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return low[: min(common_length(low, high), most)]
 
 
-def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Memory:
-    """The memory after reading on: what follows it attends to these tokens too, as if they stood in every row."""
-    return memory.followed_by(model.read(ids, memory, memory.length)) if ids else memory
+def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Past:
+    """The memory and, read after it, tokens that then need not stand in every row."""
+    return (memory, model.read(ids, memory, memory.length)) if ids else (memory,)
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:

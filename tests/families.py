@@ -36,6 +36,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "falcon": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512},
     "falcon-alibi": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": True},
     "gptj": {**_GPT, "rotary_dim": 4},
+    "codegen": {**_GPT, "rotary_dim": 4},
     "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512},
     "stablelm": _GROUPED,
     "deepseek_v3": {
