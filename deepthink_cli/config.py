@@ -41,6 +41,7 @@ class ModelOptions(Options):
     quantize: Quantize | None = None
     offline: bool = False
     trust_remote_code: bool = False
+    batch_tokens: int | None = Field(None, ge=1)
 
 
 class MethodOptions(Options):
@@ -130,6 +131,7 @@ _WAYS_OUT = {
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
     "device_map": "use auto",
+    "batch_tokens": "a number of tokens, 1 or more; leave it away to have it found",
 }
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-_SLICE = 8192  # vocabulary rows brought to float32 at a time
+SLICE = 8192  # vocabulary rows brought to float32 at a time
 _PROBE = 8  # tokens of the first-use comparison
 
 
@@ -43,8 +43,8 @@ class Head:
         weight, bias = self.embedding.weight, self.embedding.bias
         hidden = hidden.to(weight.device, torch.float32)
         # Sliced, so that a float32 copy of the whole embedding never stands beside a half-precision model.
-        for start in range(0, len(weight), _SLICE):
-            part = slice(start, start + _SLICE)
+        for start in range(0, len(weight), SLICE):
+            part = slice(start, start + SLICE)
             yield self._scaled(F.linear(hidden, weight[part].float(), None if bias is None else bias[part].float()))
 
     def _scaled(self, logits: Tensor) -> Tensor:

@@ -31,12 +31,16 @@ from deepthink_cli.origin import ModelIdentity
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A causal language model in evaluation mode, its tokenizer, its identity and its limits."""
+    """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
+
+    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: it is found.
+    """
 
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     identity: ModelIdentity
     limits: Limits
+    batch_tokens: int | None = None
 
     @property
     def device(self) -> torch.device:
@@ -115,14 +119,14 @@ def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageMod
     """Load a model: the built-in `pocket`, a hub id, a local directory, or a `Blueprint` of one.
 
     Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline,
-    trust_remote_code. Raises InputError where the model cannot be had or has no keys and values, and
+    trust_remote_code, batch_tokens. Raises InputError where the model cannot be had or has no keys and values, and
     DeepThinkError where its weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
     network = _network(model)
     identity = replace(model.identity, dtype=str(network.dtype).removeprefix("torch."))
-    return LanguageModel(network, model.tokenizer, identity, model.limits)
+    return LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
 
 
 def _network(model: Blueprint) -> PreTrainedModel:

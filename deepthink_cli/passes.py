@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from deepthink_cli.attention import Reach, over_memory
+from deepthink_cli.head import SLICE
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, blocks, lines, tree, wanted
@@ -20,7 +21,8 @@ from deepthink_cli.tokens import TokenizedQuery
 
 Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
 
-_TOKENS = {"cpu": 768, "cuda": 16384}  # of a pass: what caches hold, and what keeps a large device busy
+_CACHED_TOKENS = 768  # of a pass on a processor: the activations stay in its caches
+_BUSY_TOKENS = 16384  # of a pass on CUDA: enough to keep a large device busy
 _COPIES = 256 * 2**20  # bytes of keys and values that a pass may hold where every row needs its own memory
 _PROBE_MEMORY = (5, 6, 7, 8, 9, 3, 4)
 _PROBE = (
@@ -114,7 +116,7 @@ def score_rows(
 
 
 def _tried(model: LanguageModel) -> Engine:
-    budget = _TOKENS.get(model.device.type, _TOKENS["cpu"])
+    budget = model.batch_tokens or _found_tokens(model)
     plain = Engine(False, None, budget)
     try:
         memory = model.read(_PROBE_MEMORY)
@@ -129,3 +131,15 @@ def _tried(model: LanguageModel) -> Engine:
     largest = max(abs(value) for value in expected.values())
     rounding = max(1e-5, 4 * torch.finfo(model.dtype).eps)
     return Engine(difference <= rounding * largest, difference, budget)
+
+
+def _found_tokens(model: LanguageModel) -> int:
+    """The tokens of a pass: what a processor's caches hold, or what half of a device's free memory holds."""
+    if model.device.type != "cuda":
+        return _CACHED_TOKENS
+    free, _ = torch.cuda.mem_get_info(model.device)
+    layers: Any = model.network.base_model.modules()
+    widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
+    # A layer's widest activation a few times over, and what the float32 head makes of one token.
+    token = 8 * widest * model.dtype.itemsize + 4 * SLICE * 4
+    return max(_CACHED_TOKENS, min(_BUSY_TOKENS, free // 2 // token))

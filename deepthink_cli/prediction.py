@@ -39,7 +39,6 @@ def predict(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
-    batch_tokens: int | None = None,
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
@@ -58,7 +57,7 @@ def predict(
         tokenized = tokenize_queries(model.tokenizer, given.template, part)
         for query, ids in zip(part, tokenized, strict=True):
             check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
-        for together in zip(*predict_plan(model, memories, part, prepare(model, tokenized, batch_tokens)), strict=True):
+        for together in zip(*predict_plan(model, memories, part, prepare(model, tokenized)), strict=True):
             yield from together
 
 

@@ -32,7 +32,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Plan:
-    """Queries ready to be scored against any memory: the rows to feed, longest first, and a pass's tokens.
+    """Queries ready to be scored against any memory: the rows to feed, longest first.
 
     `shared` are the tokens with which every query begins (the template's own words): they are read once.
     """
@@ -40,27 +40,23 @@ class Plan:
     queries: tuple[TokenizedQuery, ...]
     shared: tuple[int, ...]
     rows: tuple[Row, ...]
-    batch_tokens: int | None
 
 
-def score(
-    model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery], batch_tokens: int | None = None
-) -> list[Scores]:
+def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
     """Score every query's candidates against one memory, in order.
 
     A candidate's score is the sum of the log-probabilities of its tokens, computed in float32; the
-    query stands at positions L onward. `batch_tokens` bounds the tokens of a pass, except that one
-    input always runs; by default it is found. Raises InputError where the memory, a query and its
-    candidate together are longer than the model holds.
+    query stands at positions L onward. Raises InputError where the memory, a query and its candidate
+    together are longer than the model holds.
     """
-    return score_each(model, [memory], prepare(model, queries, batch_tokens))[0]
+    return score_each(model, [memory], prepare(model, queries))[0]
 
 
-def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery], batch_tokens: int | None = None) -> Plan:
+def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> Plan:
     """Everything about scoring the queries that no memory changes."""
     shared = _shared([query.prefix for query in queries])
     rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
-    return Plan(tuple(queries), shared, tuple(engine_of(model).rows(rest)), batch_tokens)
+    return Plan(tuple(queries), shared, tuple(engine_of(model).rows(rest)))
 
 
 def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> list[list[Scores]]:
@@ -78,7 +74,7 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     fed = list(accumulate(map(len, plan.rows)))
     start = 0
     while start < len(plan.rows):
-        stop = _stop(fed, start, min(engine.batch_tokens, plan.batch_tokens or engine.batch_tokens), most)
+        stop = _stop(fed, start, engine.batch_tokens, most)
         try:
             found = list(score_rows(model, pasts, plan.rows[start:stop], engine.packed))
         except torch.OutOfMemoryError:

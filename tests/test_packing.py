@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ QUERIES = [
 
 
 def sums(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery], budget: int) -> list[float]:
-    return [value for found in score(model, memory, queries, budget) for value in found.sums]
+    return [value for found in score(replace(model, batch_tokens=budget), memory, queries) for value in found.sums]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

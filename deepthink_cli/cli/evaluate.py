@@ -78,6 +78,7 @@ def evaluate(
     quantize: options.Quantize = None,
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
+    batch_tokens: options.BatchTokens = None,
     task: options.TaskName = None,
     protocol: options.ProtocolName = "official",
     limit: options.Limit = None,
@@ -94,7 +95,7 @@ def evaluate(
 
     problems = Problems()
     with problems.collected():
-        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
     with problems.collected():
         if samples is not None:
             check_output(samples, "--samples")

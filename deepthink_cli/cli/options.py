@@ -90,6 +90,15 @@ Offline = Annotated[bool, _option("--offline", panel=MODEL, help="Use only what 
 TrustRemoteCode = Annotated[
     bool, _option("--trust-remote-code", panel=MODEL, help="Run Python code that comes with the model.")
 ]
+BatchTokens = Annotated[
+    str | None,
+    _option(
+        "--batch-tokens",
+        panel=MODEL,
+        metavar="TOKENS",
+        help="Tokens of one scoring pass; found if not given. A longer input still runs, alone.",
+    ),
+]
 
 Iterations = Annotated[
     str,

@@ -50,6 +50,7 @@ def predict(
     quantize: options.Quantize = None,
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
+    batch_tokens: options.BatchTokens = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
     debug: options.Debug = False,
@@ -66,7 +67,7 @@ def predict(
         output = None
     problems = Problems()
     with problems.collected():
-        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
     with problems.collected():
         if output is not None:
             check_output(output)

@@ -73,6 +73,7 @@ def run(
     quantize: options.Quantize = None,
     offline: options.Offline = False,
     trust_remote_code: options.TrustRemoteCode = False,
+    batch_tokens: options.BatchTokens = None,
     iterations: options.Iterations = "5",
     eta: options.Etas = "0.01",
     momentum: options.Momentums = "0",
@@ -103,7 +104,7 @@ def run(
 
     problems = Problems()
     with problems.collected():
-        chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
+        chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
     with problems.collected():
         repeated = RunOptions.checked(
             iterations=iterations, etas=eta, momentums=momentum, positions=positions.value, select=select, dev_size=dev_size,

@@ -66,7 +66,7 @@ def label_list(labels: str | None) -> list[str] | None:
 
 def model_options(
     model: str | None, revision: str | None, dtype: Enum, device: str, device_map: Enum | None,
-    quantize: Enum | None, offline: bool, trust_remote_code: bool,
+    quantize: Enum | None, offline: bool, trust_remote_code: bool, batch_tokens: str | None = None,
 ) -> ModelOptions:  # fmt: skip
     """The model options as they were typed, checked."""
     from deepthink_cli.config import POCKET, ModelOptions
@@ -82,4 +82,5 @@ def model_options(
         quantize=quantize.value if quantize else None,
         offline=offline,
         trust_remote_code=trust_remote_code,
+        batch_tokens=batch_tokens,
     )
