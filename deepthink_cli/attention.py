@@ -6,7 +6,7 @@ tokens reach is not handed through the model, so that a network need not know of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,36 +24,46 @@ _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _efficient_cuda = torch.ops.aten._scaled_dot_product_efficient_attention
 
 
+Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys and values (kv_heads, T, head_dim) in float32, by layer
+
+
 @dataclass(frozen=True)
 class Reach:
-    """What the tokens of a pass attend to: all of the past, one memory behind the other, and their block's rows."""
+    """What neighbouring blocks of a pass attend to: all of the past, one memory behind the other, and their own rows."""
 
     past: tuple[Memory, ...]
     blocks: tuple[Block, ...]
 
-    def layer(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def of(self, tokens: Tensor) -> Tensor:
+        """The part of a pass (1, heads, T, ...) that the blocks take up."""
+        last = self.blocks[-1]
+        return tokens[:, :, self.blocks[0].start : last.start + last.rows * last.size]
+
+    def layer(self, number: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (1, kv_heads, L, head_dim) of the past in one layer; copied only where it is in parts."""
-        keys = [memory.keys[number].to(like) for memory in self.past]
-        values = [memory.values[number].to(like) for memory in self.past]
+        if not self.past:
+            return key[:, :, :0], value[:, :, :0]
+        keys = [memory.keys[number].to(key) for memory in self.past]
+        values = [memory.values[number].to(value) for memory in self.past]
         if len(self.past) == 1:
             return keys[0][None], values[0][None]
         return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
 
 
-_reach: ContextVar[Reach] = ContextVar("reach")
+_given: ContextVar[tuple[Sequence[Reach], Kept | None]] = ContextVar("given")
 
 
 @contextmanager
-def over_memory(network: PreTrainedModel, reach: Reach) -> Iterator[None]:
-    """The network's tokens attend to `reach` here, and to nothing else."""
+def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
+    """The network's tokens attend to `reaches` here, and to nothing else; their keys and values go to `kept`."""
     config = network.config.get_text_config(decoder=True)
-    before, given = config._attn_implementation, _reach.set(reach)
+    before, given = config._attn_implementation, _given.set((reaches, kept))
     config._attn_implementation = _NAME
     try:
         yield
     finally:
         config._attn_implementation = before
-        _reach.reset(given)
+        _given.reset(given)
 
 
 def attend(
@@ -67,14 +77,20 @@ def attend(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention (1, T, heads, d) of queries (1, heads, T, d) over the memory and their own rows (Eq. 6).
+    """Attention (1, T, heads, d) of queries (1, heads, T, d) over what they reach (Eq. 3 and 6).
 
     softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m).
     """
-    reach, layer = _reach.get(), cast(int, module.layer_idx)
+    (reaches, kept), layer = _given.get(), cast(int, module.layer_idx)
+    if kept is not None:
+        # A copy even in float32: these may be views of something larger.
+        kept[layer] = (key[0].to(torch.float32, copy=True), value[0].to(torch.float32, copy=True))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out, lse = _attention(query, *reach.layer(layer, query), None, False, scale, softcap)
-    for block in reach.blocks:
+    parts = [
+        _attention(reach.of(query), *reach.layer(layer, key, value), None, False, scale, softcap) for reach in reaches
+    ]
+    out, lse = parts[0] if len(parts) == 1 else (torch.cat(both, 2) for both in zip(*parts, strict=True))
+    for block in (block for reach in reaches for block in reach.blocks):
         mask = None if block.mask is None else block.mask.to(query.device)
         own, own_lse = _attention(block.of(query), block.of(key), block.of(value), mask, mask is None, scale, softcap)
         weight = torch.sigmoid(own_lse - block.of(lse))[..., None].to(own.dtype)
@@ -90,9 +106,11 @@ def _attention(
     if plain and query.device.type == "cpu":
         out, lse = _flash_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
         return out, lse
-    if plain and query.device.type == "cuda" and mask is None and not causal and query.shape[-1] % 8 == 0:
+    if plain and query.device.type == "cuda" and mask is None and query.shape[-1] % 8 == 0:
+        if causal:  # grouped heads cannot be folded into one causal sequence
+            key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], 1) for tensor in (key, value))
         folded = _folded(query, key.shape[1])
-        out, lse = _efficient_cuda(folded, key, value, None, True, scale=scale)[:2]
+        out, lse = _efficient_cuda(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
         # The kernel pads the log-sum-exp to a multiple of its tile.
         return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
     return _by_products(query, key, value, mask, causal, scale, softcap)

@@ -42,12 +42,14 @@ class Memory:
         """K~_t = eta K_t + (1 - eta) K~_(t-1), the same for V (Eq. 4): a step of eta toward the present."""
         return self.moved(self.toward(present), eta)
 
-    def toward(self, present: Memory) -> Memory:
-        """The difference present - history, layer by layer."""
-        return self._with(
-            [new - old for old, new in zip(self.keys, present.keys, strict=True)],
-            [new - old for old, new in zip(self.values, present.values, strict=True)],
-        )
+    def toward(self, present: Memory, momentum: float = 0.0, before: Memory | None = None) -> Memory:
+        """The step present - history, layer by layer, plus `momentum` times the step before it, if there was one."""
+        keys = [new - old for old, new in zip(self.keys, present.keys, strict=True)]
+        values = [new - old for old, new in zip(self.values, present.values, strict=True)]
+        if momentum and before is not None:
+            keys = [step + momentum * last for step, last in zip(keys, before.keys, strict=True)]
+            values = [step + momentum * last for step, last in zip(values, before.values, strict=True)]
+        return self._with(keys, values)
 
     def moved(self, step: Memory, eta: float) -> Memory:
         """The memory after a step of size eta: the next iteration, with its drift noted."""
@@ -55,13 +57,6 @@ class Memory:
         values = [old + eta * by for old, by in zip(self.values, step.values, strict=True)]
         drift = Drift(_changes(self.keys, keys), _changes(self.values, values))
         return replace(self._with(keys, values), iteration=self.iteration + 1, drift=(*self.drift, drift))
-
-    def plus(self, other: Memory, share: float) -> Memory:
-        """This memory plus a share of another, layer by layer."""
-        return self._with(
-            [one + share * two for one, two in zip(self.keys, other.keys, strict=True)],
-            [one + share * two for one, two in zip(self.values, other.values, strict=True)],
-        )
 
     def followed_by(self, present: Memory) -> Memory:
         """This memory with the tokens of another behind it: (kv_heads, L + S, head_dim)."""

@@ -61,12 +61,19 @@ class LanguageModel:
         is not computed. Raises InputError where the pass is longer than the model holds, and DeepThinkError
         for values that are not finite.
         """
-        check_pass(self.limits, len(token_ids), history.length if history else 0, start, self.identity.id)
+        self.check_reading(len(token_ids), history, start)
         ids = torch.tensor([token_ids], device=self.device)  # (1, L)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
         self.run(ids, past, start)
-        present = from_cache(past, len(token_ids))
-        if not present.keys or present.length != len(token_ids):
+        return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
+
+    def check_reading(self, tokens: int, history: Memory | None, start: int) -> None:
+        """Raise InputError where a reading of `tokens` at positions `start` onward is longer than the model holds."""
+        check_pass(self.limits, tokens, history.length if history else 0, start, self.identity.id)
+
+    def checked_present(self, present: Memory, tokens: int) -> Memory:
+        """The present, if it holds finite keys and values of every token; raises as `read` does."""
+        if not present.keys or present.length != tokens:
             raise InputError(
                 f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined there; choose a model with attention only"
             )

@@ -1,7 +1,8 @@
-"""How a model scores rows: packed over one memory, or one sequence a row; found by trying, not from a list."""
+"""How a model reads and scores: packed over memories, or one sequence a row; found by trying, not from a list."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from deepthink_cli.head import SLICE
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, blocks, lines, tree, wanted
+from deepthink_cli.reading import Reading, read_packed
 from deepthink_cli.tokens import TokenizedQuery
 
 Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
@@ -34,10 +36,10 @@ _PROBE = (
 
 @dataclass
 class Engine:
-    """A model's way of scoring: the path it takes, and the tokens of a pass.
+    """A model's way of reading and scoring: the path it takes, and the tokens of a pass.
 
-    `difference` is the largest between the two paths on a short probe, in nats; None where the packed
-    one cannot run. `batch_tokens` halves whenever a pass does not fit the device.
+    `difference` is the largest between the two paths' scores on a short probe, in nats; None where the
+    packed one cannot run. `batch_tokens` halves whenever a pass does not fit the device.
     """
 
     packed: bool
@@ -69,6 +71,28 @@ def engine_of(model: LanguageModel) -> Engine:
     return _engines[model]
 
 
+def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]:
+    """The present of every reading, in order; those that fit into the tokens of a pass together share one.
+
+    Raises as `LanguageModel.read` does.
+    """
+    engine, found = engine_of(model), list[Memory]()
+    while len(found) < len(readings):
+        one = readings[len(found)]
+        if not engine.packed:
+            found.append(model.read(one.token_ids, one.history, one.start))
+            continue
+        fed = list(accumulate(map(len, readings[len(found) :])))
+        together = max(1, bisect_right(fed, engine.batch_tokens))
+        try:
+            found += read_packed(model, readings[len(found) : len(found) + together])
+        except torch.OutOfMemoryError:
+            if together == 1:
+                raise
+            engine.batch_tokens = fed[together - 1] // 2
+    return found
+
+
 class _Packed:
     """Rows side by side in one line, each attending to itself and to the one memory."""
 
@@ -82,7 +106,7 @@ class _Packed:
     @contextmanager
     def after(self, past: Past) -> Iterator[dict[str, Any]]:
         start = sum(memory.length for memory in past)
-        with over_memory(self.model.network, Reach(past, self.blocks)):
+        with over_memory(self.model.network, [Reach(past, self.blocks)]):
             yield {"input_ids": self.ids, "position_ids": self.depths + start, "use_cache": False}
 
 
@@ -123,6 +147,9 @@ def _tried(model: LanguageModel) -> Engine:
         expected = next(score_rows(model, [(memory,)], plain.rows(_PROBE), packed=False))
         packed = Engine(True, None, budget)
         found = next(score_rows(model, [(memory,)], packed.rows(_PROBE), packed=True))
+        present = model.read(_PROBE_MEMORY, memory, memory.length)
+        read = read_packed(model, [Reading(_PROBE_MEMORY), Reading(_PROBE_MEMORY, memory, memory.length)])
+        apart = max(_apart(*pair) for pair in zip((memory, present), read, strict=True))
     except torch.OutOfMemoryError:
         raise
     except Exception:  # whatever a network does with what it does not know, it does not do it packed
@@ -130,7 +157,13 @@ def _tried(model: LanguageModel) -> Engine:
     difference = max(abs(found[one] - value) for one, value in expected.items())
     largest = max(abs(value) for value in expected.values())
     rounding = max(1e-5, 4 * torch.finfo(model.dtype).eps)
-    return Engine(difference <= rounding * largest, difference, budget)
+    return Engine(max(difference / largest, apart) <= rounding, difference, budget)
+
+
+def _apart(one: Memory, two: Memory) -> float:
+    """The largest difference of two readings, as a share of their largest value."""
+    pairs = [*zip(one.keys, two.keys, strict=True), *zip(one.values, two.values, strict=True)]
+    return max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
 
 
 def _found_tokens(model: LanguageModel) -> int:

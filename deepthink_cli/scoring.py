@@ -18,7 +18,8 @@ from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row
-from deepthink_cli.passes import Past, engine_of, score_rows
+from deepthink_cli.passes import Past, engine_of, read_each, score_rows
+from deepthink_cli.reading import Reading
 from deepthink_cli.tokens import TokenizedQuery, common_length
 
 
@@ -108,7 +109,7 @@ def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Past:
     """The memory and, read after it, tokens that then need not stand in every row."""
-    return (memory, model.read(ids, memory, memory.length)) if ids else (memory,)
+    return (memory, *read_each(model, [Reading(ids, memory, memory.length)])) if ids else (memory,)
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deepthink_cli.config import Positions
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations, Method, Origin
+from deepthink_cli.passes import read_each
+from deepthink_cli.reading import Reading
 
 
 def think(
@@ -22,19 +24,27 @@ def think(
     """Read the demonstrations T times and yield the memory after every reading (section 3.1).
 
     The first reading is stored as it is: T = 1 is plain in-context learning. In every later one each
-    layer attends to [history ; present] (Eq. 3), which giving the history as past keys and values is;
-    then the gate moves the history by eta toward the present (Eq. 4). Momentum is the official code's:
-    m_t = (K_t - K~_(t-1)) + momentum m_(t-1), K~_t = K~_(t-1) + eta m_t; 0 is the paper. The gate
-    accumulates in float32. `positions` places the present behind the history or in its place.
+    layer attends to [history ; present] (Eq. 3); then the gate moves the history by eta toward the
+    present (Eq. 4). Momentum is the official code's: m_t = (K_t - K~_(t-1)) + momentum m_(t-1),
+    K~_t = K~_(t-1) + eta m_t; 0 is the paper. The gate accumulates in float32. `positions` places the
+    present behind the history or in its place.
     """
-    origin = Origin(model.identity, demonstrations, Method(iterations, eta, momentum, positions))
-    start = len(demonstrations.token_ids) if positions == "continued" else 0
-    history = replace(model.read(demonstrations.token_ids), origin=origin)  # (kv_heads, L, head_dim) a layer
-    yield history
-    step = None
-    for _ in range(2, iterations + 1):
-        present = model.read(demonstrations.token_ids, history, start)  # Eq. 2 and 3
-        difference = history.toward(present)
-        step = difference if step is None or momentum == 0 else difference.plus(step, momentum)
-        history = history.moved(step, eta)  # Eq. 4
-        yield history  # Eq. 5
+    method = Method(iterations, eta, momentum, positions)
+    yield from (memory for (memory,) in think_each(model, [(demonstrations, method)]))
+
+
+def think_each(model: LanguageModel, given: Sequence[tuple[Demonstrations, Method]]) -> Iterator[list[Memory]]:
+    """Several at once, in step: yields the memory of each after every reading, up to the least T among them."""
+    ids = [demonstrations.token_ids for demonstrations, _ in given]
+    starts = [len(one) if method.positions == "continued" else 0 for one, (_, method) in zip(ids, given, strict=True)]
+    once = list(dict.fromkeys(ids))
+    first = dict(zip(once, read_each(model, [Reading(one) for one in once]), strict=True))
+    history = [replace(first[read.token_ids], origin=Origin(model.identity, read, method)) for read, method in given]
+    yield list(history)  # (kv_heads, L, head_dim) a layer
+    step: list[Memory | None] = [None] * len(given)
+    for _ in range(2, min(method.iterations for _, method in given) + 1):
+        present = read_each(model, list(map(Reading, ids, history, starts)))  # Eq. 2 and 3
+        for n, (_, method) in enumerate(given):
+            step[n] = moved = history[n].toward(present[n], method.momentum, step[n])
+            history[n] = history[n].moved(moved, method.eta)  # Eq. 4
+        yield list(history)  # Eq. 5

@@ -40,6 +40,7 @@ TENSORS = {
     "store",
     "attention",
     "packing",
+    "reading",
     "passes",
 }
 STUDIES = {

@@ -14,7 +14,7 @@ from families import FAMILIES
 from test_families import plain_scores
 
 from deepthink_cli import Memory, load_model, passes, score, scoring
-from deepthink_cli.attention import Reach, over_memory
+from deepthink_cli.attention import over_memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
 from deepthink_cli.passes import engine_of
@@ -115,7 +115,7 @@ def test_a_network_that_ignores_the_memory_is_not_packed(
 
 def test_the_models_own_attention_comes_back_after_an_error(llama: LanguageModel) -> None:
     before = llama.network.config._attn_implementation
-    with pytest.raises(ValueError, match="empty"), over_memory(llama.network, Reach((), ())):
+    with pytest.raises(ValueError, match="not enough values"), over_memory(llama.network, []):
         llama.network(input_ids=torch.tensor([[5, 6]]))
     assert llama.network.config._attn_implementation == before
 

@@ -95,7 +95,9 @@ def evaluate(
 
     problems = Problems()
     with problems.collected():
-        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
+        typed = model_options(
+            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
+        )
     with problems.collected():
         if samples is not None:
             check_output(samples, "--samples")

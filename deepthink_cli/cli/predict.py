@@ -67,7 +67,9 @@ def predict(
         output = None
     problems = Problems()
     with problems.collected():
-        typed = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
+        typed = model_options(
+            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
+        )
     with problems.collected():
         if output is not None:
             check_output(output)

@@ -104,7 +104,9 @@ def run(
 
     problems = Problems()
     with problems.collected():
-        chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens)
+        chosen = model_options(
+            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
+        )
     with problems.collected():
         repeated = RunOptions.checked(
             iterations=iterations, etas=eta, momentums=momentum, positions=positions.value, select=select, dev_size=dev_size,

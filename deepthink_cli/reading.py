@@ -1,0 +1,56 @@
+"""Several readings in one pass: each attends to its own history and to itself, none to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+
+from deepthink_cli.attention import Kept, Reach, over_memory
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.packing import Block
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3)."""
+
+    token_ids: tuple[int, ...]
+    history: Memory | None = None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+@torch.inference_mode()
+def read_packed(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]:
+    """The present of every reading, in one pass that neither copies a history nor caches it.
+
+    Only for a model that is known to give the same when packed. Raises as `LanguageModel.read` does.
+    """
+    for one in readings:
+        model.check_reading(len(one), one.history, one.start)
+    spans = list(pairwise([0, *accumulate(map(len, readings))]))
+    ids = [token for one in readings for token in one.token_ids]
+    positions = [one.start + place for one in readings for place in range(len(one))]
+    given = torch.tensor([ids, positions], device=model.device)  # (2, T)
+    reaches = [
+        Reach(() if one.history is None else (one.history,), (Block(start, 1, len(one), None),))
+        for one, (start, _) in zip(readings, spans, strict=True)
+    ]
+    kept: Kept = {}
+    body: Any = model.network.base_model
+    with over_memory(model.network, reaches, kept):
+        body(input_ids=given[:1], position_ids=given[1:], use_cache=False)
+    return [model.checked_present(_part(kept, start, stop), stop - start) for start, stop in spans]
+
+
+def _part(kept: Kept, start: int, stop: int) -> Memory:
+    layers = [kept[number] for number in sorted(kept)]
+    keys = tuple(key[:, start:stop].contiguous() for key, _ in layers)
+    return Memory(keys, tuple(value[:, start:stop].contiguous() for _, value in layers))
