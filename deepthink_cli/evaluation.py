@@ -14,7 +14,9 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
+from deepthink_cli.passes import read_each
 from deepthink_cli.prediction import Prediction, predict_plan
+from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import Plan, check_length, prepare
 from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
 
@@ -103,7 +105,7 @@ def with_first_reading(model: LanguageModel, memories: Sequence[Memory]) -> list
         return list(memories)
     origin = memories[0].origin
     assert origin is not None
-    first = model.read(origin.demonstrations.token_ids)
+    (first,) = read_each(model, [Reading(origin.demonstrations.token_ids)])
     return [replace(first, origin=origin), *memories]
 
 

@@ -1,44 +1,69 @@
-"""One job of a study: think about its demonstrations and score every iteration on the way."""
+"""Jobs of a study: think about their demonstrations in step and score every iteration on the way."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation import Evaluator, Fitting, fitting
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
+from deepthink_cli.origin import Method
+from deepthink_cli.passes import engine_of
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.results import Part, Result, Setting, bits
 from deepthink_cli.study import Job, Plan
-from deepthink_cli.thinking import think
+from deepthink_cli.thinking import think_each
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a trial says while it runs: inputs scored since the last step, and the row when one is done."""
+    """What a trial says while it runs: inputs of a job scored since its last step, and the row when one is done."""
 
+    job: Job
     scored: int
     row: Result | None = None
     predictions: Sequence[Prediction] = ()
 
 
-def run_job(plan: Plan, job: Job, model: LanguageModel, wanted: Sequence[Setting]) -> Iterator[Step]:
-    """Think once for each gate and score the wanted iterations as they come; yields after every chunk.
+Todo = Sequence[tuple[Job, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
 
-    T = 1 is the same for every gate and is scored once.
+
+def together(plan: Plan, model: LanguageModel, todo: Todo) -> Iterator[Todo]:
+    """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass: reading them at once pays.
+
+    Jobs of which nothing is wanted are grouped with the others, so that a run that is continued reads as
+    one that was never stopped.
     """
-    trial = _Trial(plan, job, model)
-    gates = dict.fromkeys((one.eta, one.momentum) for one in wanted)
-    for eta, momentum in gates:
-        mine = [one for one in wanted if (one.eta, one.momentum) == (eta, momentum)]
-        last = max(one.iteration for one in mine)
-        for memory in think(model, job.demonstrations, last, eta, momentum, plan.positions):
-            for setting in mine:
-                if setting.iteration == memory.iteration:
-                    yield from trial.score(memory, setting)
+    gates, most = len(plan.etas) * len(plan.momentums), engine_of(model).batch_tokens
+    for _, jobs in groupby(todo, key=lambda one: one[0].task.name):
+        group: list[tuple[Job, Sequence[Setting]]] = []
+        for job, wanted in jobs:
+            lengths = [len(one.demonstrations.token_ids) for one, _ in group] + [len(job.demonstrations.token_ids)]
+            if group and gates * sum(lengths) > most:
+                yield group
+                group = []
+            group.append((job, wanted))
+        yield group
+
+
+def run_jobs(plan: Plan, model: LanguageModel, todo: Todo) -> Iterator[Step]:
+    """Think once for every job and gate, in step, and score the wanted iterations as they come.
+
+    Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once.
+    """
+    last = max(one.iteration for _, wanted in todo for one in wanted)
+    trials = [(_Trial(plan, job, model), wanted) for job, wanted in todo]
+    gates = [Method(last, eta, momentum, plan.positions) for eta in plan.etas for momentum in plan.momentums]
+    lanes = [(*one, gate) for one in trials for gate in gates]
+    for memories in think_each(model, [(trial.job.demonstrations, gate) for trial, _, gate in lanes]):
+        for (trial, wanted, gate), memory in zip(lanes, memories, strict=True):
+            for one in wanted:
+                if (one.eta, one.momentum, one.iteration) == (gate.eta, gate.momentum, memory.iteration):
+                    yield from trial.score(memory, one)
 
 
 class _Trial:
@@ -61,8 +86,8 @@ class _Trial:
             for prediction in predictions:
                 evaluator.add(prediction)
             found += predictions
-            yield Step(len(predictions))
-        done = Step(0, self._row(setting, evaluator, found), found)
+            yield Step(self.job, len(predictions))
+        done = Step(self.job, 0, self._row(setting, evaluator, found), found)
         if setting.iteration == 1:
             self.first[part] = done
         yield done

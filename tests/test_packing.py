@@ -103,6 +103,16 @@ def test_half_precision_is_packed_too(models: Callable[[str], Path]) -> None:
     assert found == pytest.approx(sums(full, full.read(DEMOS), QUERIES, 4096), rel=0.05, abs=0.2)
 
 
+@pytest.mark.parametrize(("free", "tokens"), [(2**40, 16384), (2**30, 2897), (0, 768)])
+def test_on_cuda_the_tokens_of_a_pass_are_what_half_the_free_memory_holds(
+    free: int, tokens: int, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(models("llama")))
+    monkeypatch.setattr(LanguageModel, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
+    assert passes._found_tokens(model) == pytest.approx(tokens, rel=0.5)
+
+
 def test_a_network_that_ignores_the_memory_is_not_packed(
     models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from deepthink_cli.config import RunOptions
     from deepthink_cli.journal import Journal
     from deepthink_cli.model import LanguageModel
-    from deepthink_cli.results import Setting
     from deepthink_cli.study import Job, Plan
     from deepthink_cli.tasks.format import Task
+    from deepthink_cli.trial import Todo
 
 Out = Annotated[
     Path,
@@ -216,7 +216,7 @@ def _run(
             note(f"{out}: {rows - left} of {rows} rows are there already", quiet)
         started = time.perf_counter()
         try:
-            scored = _score(plan, [one for one in missing if one[1]], model, journal, samples, quiet or json)
+            scored = _score(plan, missing, model, journal, samples, quiet or json)
         except KeyboardInterrupt:
             note(f"{out}: {len(journal.done)} rows are kept; the same command continues the run", quiet)
             raise
@@ -229,24 +229,27 @@ def _run(
 
 def _score(
     plan: Plan,
-    todo: Sequence[tuple[Job, Sequence[Setting]]],
+    todo: Todo,
     model: LanguageModel,
     journal: Journal,
     samples: bool,
     quiet: bool,
 ) -> int:
     from deepthink_cli.samples import write_samples
-    from deepthink_cli.trial import run_job
+    from deepthink_cli.trial import run_jobs, together
 
     with RunProgress(plan, todo, quiet) as shown:
-        for job, wanted in todo:
-            shown.start(job)
-            for step in run_job(plan, job, model, wanted):
-                shown.scored(step.scored)
+        for jobs in together(plan, model, todo):
+            mine = [job for job, wanted in jobs if wanted]
+            if not mine:
+                continue
+            shown.start(mine)
+            for step in run_jobs(plan, model, jobs):
+                shown.scored(step.job, step.scored)
                 if step.row is not None:
                     if samples:
                         write_samples(journal.folder, step.row, step.predictions)
                     journal.append(step.row)
-                    shown.row(step.row)
-            shown.finish(job)
+                    shown.row(step.job, step.row)
+            shown.finish(mine)
         return shown.inputs

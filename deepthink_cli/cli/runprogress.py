@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,24 +11,26 @@ from typing import TYPE_CHECKING, Self
 from deepthink_cli.cli.console import note
 
 if TYPE_CHECKING:
-    from deepthink_cli.results import Result, Setting
+    from deepthink_cli.results import Result
     from deepthink_cli.study import Job, Plan
+    from deepthink_cli.trial import Todo
 
 
 class RunProgress:
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
-    def __init__(self, plan: Plan, todo: Sequence[tuple[Job, Sequence[Setting]]], quiet: bool) -> None:
+    def __init__(self, plan: Plan, todo: Todo, quiet: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
         from deepthink_cli.study import scorings
 
         self.quiet = quiet
-        self.jobs, self.done, self.inputs = len(todo), 0, 0
+        self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in todo), 0, 0
         self.gates = len(plan.etas) * len(plan.momentums)
-        self.first: dict[str, float] = {}
-        self.last: Result | None = None
+        self.inputs_of: Counter[Job] = Counter()
+        self.first: dict[Job, float] = {}
+        self.last: dict[Job, Result] = {}
         console = Console(stderr=True, highlight=False)
         self.live = not quiet and console.is_terminal
         self.bar = Progress(
@@ -49,44 +52,46 @@ class RunProgress:
     ) -> None:
         self.bar.stop()
 
-    def start(self, job: Job) -> None:
-        """A job begins."""
-        self.began, self.before = time.perf_counter(), self.inputs
-        self.first.clear()
-        self.bar.update(
-            self.task, description=f"{job.task.name}, seed {job.seed}", jobs=f"job {self.done + 1} of {self.jobs}"
-        )
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Jobs of one task begin, in step."""
+        self.began = time.perf_counter()
+        numbers = f"job {self.done + 1} of {self.jobs}"
+        if len(jobs) > 1:
+            numbers = f"jobs {self.done + 1}-{self.done + len(jobs)} of {self.jobs}"
+        seeds = ", ".join(str(job.seed) for job in jobs)
+        self.bar.update(self.task, description=f"{jobs[0].task.name}, seed {seeds}", jobs=numbers)
 
-    def scored(self, inputs: int) -> None:
-        """Inputs were scored."""
+    def scored(self, job: Job, inputs: int) -> None:
+        """Inputs of a job were scored."""
         self.inputs += inputs
+        self.inputs_of[job] += inputs
         speed = self.inputs / (time.perf_counter() - self.started)
         self.bar.update(self.task, advance=inputs, speed=f"{speed:,.0f} inputs/s")
 
-    def row(self, row: Result) -> None:
-        """A row was written."""
+    def row(self, job: Job, row: Result) -> None:
+        """A row of a job was written."""
         if row.setting.part == "test":
             if row.setting.iteration == 1:
-                self.first["accuracy"] = row.accuracy
-            self.last = row
+                self.first[job] = row.accuracy
+            self.last[job] = row
 
-    def finish(self, job: Job) -> None:
-        """A job is done: one line about it."""
-        self.done += 1
-        row = self.last
-        if self.quiet or row is None:
-            return
-        first = (
-            f"T = 1: {self.first['accuracy']:.1%}, " if "accuracy" in self.first and row.setting.iteration > 1 else ""
-        )
+    def finish(self, jobs: Sequence[Job]) -> None:
+        """Jobs are done: a line about each, with the speed of all."""
+        speed = sum(self.inputs_of[job] for job in jobs) / (time.perf_counter() - self.began)
+        for job in jobs:
+            self.done += 1
+            if not self.quiet and job in self.last:
+                line = f"{self._line(job, self.last[job])} ({speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
+                if self.live:
+                    self.bar.console.print(line, markup=False)
+                else:
+                    note(line)
+
+    def _line(self, job: Job, row: Result) -> str:
+        first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
         gate = f", eta {row.setting.eta:g}, momentum {row.setting.momentum:g}" if self.gates > 1 else ""
-        speed = (self.inputs - self.before) / (time.perf_counter() - self.began)
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
-        line = (
+        return (
             f"{job.task.name}, seed {job.seed}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "
-            f"of {row.n}{gate}{skipped} ({speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
+            f"of {row.n}{gate}{skipped}"
         )
-        if self.live:
-            self.bar.console.print(line, markup=False)
-        else:
-            note(line)
