@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from deepthink_cli.ahead import ahead
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
+from deepthink_cli.origin import Demonstrations
+from deepthink_cli.passes import engine_of
 from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
 from deepthink_cli.tokens import tokenize_queries
 
@@ -43,9 +46,21 @@ def predict(
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. Never holds more than `chunk` inputs. Raises InputError for an input that
-    does not fit the template, the candidates or the model's context.
+    memory's label words. They are taken and tokenised in a thread, `chunk` at a time, while those before
+    them are scored; never more than three chunks are held. Raises InputError for an input that does not
+    fit the template, the candidates or the model's context.
     """
+    for part in predict_chunks(model, memory, inputs, chunk):
+        yield from part
+
+
+def predict_chunks(
+    model: LanguageModel,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+) -> Iterator[list[Prediction]]:
+    """Yield what `predict` does, as a list for every chunk of inputs."""
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     memories = [one.to(model.layer_devices) for one in memories]
     origin = memories[0].origin
@@ -53,12 +68,9 @@ def predict(
         raise InputError("this memory has no template; give one that think() or load_memory() made")
     given = origin.demonstrations
     queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
-    while part := list(islice(queries, chunk)):
-        tokenized = tokenize_queries(model.tokenizer, given.template, part)
-        for query, ids in zip(part, tokenized, strict=True):
-            check_length(model.limits, model.identity.id, memories[0].length, ids, query.where)
-        for together in zip(*predict_plan(model, memories, part, prepare(model, tokenized)), strict=True):
-            yield from together
+    engine_of(model)  # tries the network, which then only this thread does
+    for part, plan in ahead(_planned(model, given, queries, chunk)):
+        yield [one for together in zip(*predict_plan(model, memories, part, plan), strict=True) for one in together]
 
 
 def predict_plan(
@@ -69,6 +81,16 @@ def predict_plan(
         [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
         for memory, scored in zip(memories, score_each(model, memories, plan), strict=True)
     ]
+
+
+def _planned(
+    model: LanguageModel, read: Demonstrations, queries: Iterator[Query], chunk: int
+) -> Iterator[tuple[list[Query], Plan]]:
+    while part := list(islice(queries, chunk)):
+        tokenized = tokenize_queries(model.tokenizer, read.template, part)
+        for query, ids in zip(part, tokenized, strict=True):
+            check_length(model.limits, model.identity.id, len(read.token_ids), ids, query.where)
+        yield part, prepare(model, tokenized)
 
 
 def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:

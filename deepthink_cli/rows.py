@@ -77,7 +77,9 @@ def _reader(source: str) -> Callable[[str], Iterator[Row | InputError]]:
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
     if source == STDIN:
-        yield sys.stdin.buffer
+        # A reader of its own: at exit Python would wait for one that a thread still reads from.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+            yield stream
         return
     if not os.access(source, os.R_OK):
         raise InputError(f"{source}: cannot be read: permission denied")

@@ -15,6 +15,7 @@ WORDS = {
     "errors",
     "config",
     "rows",
+    "ahead",
     "examples",
     "template",
     "metrics",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -148,18 +148,23 @@ def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str)
     assert refusal(tmp_path / name, content) == f"{tmp_path / name}: no rows; give at least one"
 
 
-def test_standard_input_is_read_as_json_lines_and_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO('{"a": "é"}\nwrong\n'.encode())))
-    rows = read_rows("-")
-    assert next(rows) == Row({"a": "é"}, "standard input:1")
-    with pytest.raises(InputError, match=r"^standard input:2: not JSON"):
-        next(rows)
+def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "given").write_text('{"a": "é"}\nwrong\n', encoding="utf-8")
+    with open(tmp_path / "given", encoding="utf-8") as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        rows = read_rows("-")
+        assert next(rows) == Row({"a": "é"}, "standard input:1")
+        with pytest.raises(InputError, match=r"^standard input:2: not JSON"):
+            next(rows)
 
 
 def test_empty_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(InputError, match=r"^standard input: no rows; give at least one$"):
-        list(read_rows("-"))
+    with open(os.devnull, encoding="utf-8") as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(InputError, match=r"^standard input: no rows; give at least one$"):
+            list(read_rows("-"))
 
 
 def test_csv_cells_may_hold_quotes_commas_and_line_breaks(csv: Path) -> None:

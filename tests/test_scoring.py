@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,11 +91,14 @@ def test_predictions_come_in_the_order_of_the_inputs(llama: LanguageModel, memor
     assert [row.query.text for row in predict(llama, memory, iter(texts), chunk=16)] == texts
 
 
-def test_predict_never_reads_further_ahead_than_one_chunk(llama: LanguageModel, memory: Memory) -> None:
+def test_predict_never_reads_further_ahead_than_three_chunks(llama: LanguageModel, memory: Memory) -> None:
     taken: list[int] = []
     inputs = (taken.append(n) or str(n) for n in range(100))
-    next(predict(llama, memory, inputs, chunk=8))
-    assert len(taken) == 8
+    predictions = predict(llama, memory, inputs, chunk=8)
+    next(predictions)
+    time.sleep(0.2)
+    assert len(taken) <= 24
+    predictions.close()
 
 
 def test_a_query_too_long_for_the_model_is_named(llama: LanguageModel, memory: Memory) -> None:

@@ -6,12 +6,14 @@ import io
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.ahead import still_working
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
@@ -67,7 +69,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if still_working():
+        # Python would tear the thread down inside code that cannot bear it; nothing it does is wanted any more.
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -86,8 +95,8 @@ def run(arguments: list[str]) -> int:
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
         return _interrupted()
-    except BrokenPipeError:
-        # The reader has gone: nothing more can be said, and Python must not try to at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader has gone (the parser then exits): nothing more can be said, and Python must not try to at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.ERROR)
     except Exception as error:

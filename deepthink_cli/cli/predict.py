@@ -98,11 +98,11 @@ def _predictions(
     header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
     quiet: bool, verbose: bool,
 ) -> Iterator[Prediction]:  # fmt: skip
+    from deepthink_cli.ahead import ahead
     from deepthink_cli.cli.recall import say_loaded
     from deepthink_cli.examples import read_queries
     from deepthink_cli.model import load_model
-    from deepthink_cli.prediction import CHUNK
-    from deepthink_cli.prediction import predict as predictions
+    from deepthink_cli.prediction import CHUNK, predict_chunks
     from deepthink_cli.store import check_fit, read_memories
 
     memories = read_memories(header, iterations)
@@ -114,10 +114,10 @@ def _predictions(
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with progress(quiet or sys.stdout.isatty()) as shown:
         task = shown.add_task("predicting", total=count)
-        for number, prediction in enumerate(predictions(model, memories, queries, chunk)):
-            yield prediction
-            if (number + 1) % len(memories) == 0:
-                shown.advance(task)
+        # Scored in a thread, so that rows are written meanwhile and Ctrl-C need not wait for a pass to end.
+        for part in ahead(predict_chunks(model, memories, queries, chunk)):
+            yield from part
+            shown.advance(task, len(part) // len(memories))
 
 
 @contextmanager
