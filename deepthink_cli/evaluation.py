@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from deepthink_cli.ahead import ahead
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
@@ -19,6 +18,7 @@ from deepthink_cli.passes import engine_of, read_each
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import Plan, check_length, prepare
+from deepthink_cli.threads import ahead
 from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
 
 CHUNK = 1024  # queries tokenised and scored together

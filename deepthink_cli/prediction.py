@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from deepthink_cli.ahead import ahead
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
@@ -15,6 +14,7 @@ from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.passes import engine_of
 from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
+from deepthink_cli.threads import ahead
 from deepthink_cli.tokens import tokenize_queries
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together

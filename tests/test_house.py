@@ -15,7 +15,7 @@ WORDS = {
     "errors",
     "config",
     "rows",
-    "ahead",
+    "threads",
     "examples",
     "template",
     "metrics",

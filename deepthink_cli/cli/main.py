@@ -6,14 +6,12 @@ import io
 import os
 import sys
 import traceback
-from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from deepthink_cli.ahead import still_working
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
@@ -25,6 +23,7 @@ from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode
+from deepthink_cli.threads import still_working
 
 app = typer.Typer(
     name="deepthink",
@@ -70,11 +69,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = run(sys.argv[1:])
-    if still_working():
-        # Python would tear the thread down inside code that cannot bear it; nothing it does is wanted any more.
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+    if code == ExitCode.INTERRUPTED or still_working():
+        # Python's own way out takes a second, and tears threads down inside code that cannot bear it.
         os._exit(code)
     sys.exit(code)
 

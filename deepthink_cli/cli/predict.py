@@ -62,6 +62,7 @@ def predict(
     """
     from deepthink_cli.atomic import check_output
     from deepthink_cli.cli.recall import chosen_iterations, memory_options, open_its_model, open_memory
+    from deepthink_cli.threads import behind
 
     if output is not None and str(output) == "-":
         output = None
@@ -83,22 +84,32 @@ def predict(
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, inputs)
     with _writing(output) as out:
-        written = 0
-        for prediction in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
-            row = output_row(written // len(iterations), prediction, several=len(iterations) > 1)
-            out.write(json_line(row))
-            if output is None:
-                out.flush()
-            written += 1
+        rows = _Rows(out, len(iterations))
+        with behind(rows.write) as written:
+            for part in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
+                written(part)
     if output is not None:
-        note(f"wrote {output} ({written} rows)", quiet)
+        note(f"wrote {output} ({rows.count} rows)", quiet)
+
+
+class _Rows:
+    """Writes predictions as JSON lines, each whole."""
+
+    def __init__(self, out: TextIO, iterations: int) -> None:
+        self.out, self.iterations, self.count = out, iterations, 0
+
+    def write(self, predictions: list[Prediction]) -> None:
+        for prediction in predictions:
+            row = output_row(self.count // self.iterations, prediction, several=self.iterations > 1)
+            self.out.write(json_line(row))
+            self.count += 1
+        self.out.flush()
 
 
 def _predictions(
     header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
     quiet: bool, verbose: bool,
-) -> Iterator[Prediction]:  # fmt: skip
-    from deepthink_cli.ahead import ahead
+) -> Iterator[list[Prediction]]:  # fmt: skip
     from deepthink_cli.cli.recall import say_loaded
     from deepthink_cli.examples import read_queries
     from deepthink_cli.model import load_model
@@ -114,9 +125,8 @@ def _predictions(
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with progress(quiet or sys.stdout.isatty()) as shown:
         task = shown.add_task("predicting", total=count)
-        # Scored in a thread, so that rows are written meanwhile and Ctrl-C need not wait for a pass to end.
-        for part in ahead(predict_chunks(model, memories, queries, chunk)):
-            yield from part
+        for part in predict_chunks(model, memories, queries, chunk):
+            yield part
             shown.advance(task, len(part) // len(memories))
 
 

@@ -1,4 +1,4 @@
-"""Work done in a thread ahead of its use: in order, bounded, and stopped with its reader."""
+"""Threads before and behind the work: in order, bounded, and stopped with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deepthink_cli.ahead import ahead, still_working
+from deepthink_cli.threads import ahead, behind, still_working
 
 
 def numbers(taken: list[int], count: int = 100) -> Iterator[int]:
@@ -54,6 +54,52 @@ def test_the_thread_stops_with_its_reader() -> None:
     time.sleep(0.1)
     assert len(taken) == before
     assert not still_working()
+
+
+def test_what_is_done_is_put_away_in_order_by_another_thread() -> None:
+    used: list[tuple[int, int]] = []
+    with behind(lambda item: used.append((item, threading.get_ident()))) as put_away:
+        for n in range(50):
+            put_away(n)
+    assert [item for item, _ in used] == list(range(50))
+    assert threading.get_ident() not in {thread for _, thread in used}
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_an_error_in_putting_away_is_raised_to_who_hands_over(count: int) -> None:
+    def broken(item: int) -> None:
+        raise BrokenPipeError
+
+    def handed_over() -> None:
+        with behind(broken) as put_away:
+            for n in range(count):
+                put_away(n)
+
+    with pytest.raises(BrokenPipeError):
+        handed_over()
+
+
+def test_after_an_error_what_waits_is_dropped() -> None:
+    used: list[int] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def slow(item: int) -> None:
+        begun.set()
+        release.wait()
+        used.append(item)
+
+    def interrupted() -> None:
+        with behind(slow, most=2) as put_away:
+            put_away(1)
+            begun.wait()
+            put_away(2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    release.set()
+    time.sleep(0.1)
+    assert used == [1]
 
 
 def test_a_thread_that_cannot_stop_is_not_waited_for() -> None:
