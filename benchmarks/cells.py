@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from deepthink_cli import score, think
@@ -138,21 +139,23 @@ def _systems(work: Work, names: Sequence[str], rounds: Rounds) -> Iterator[tuple
     """The named systems that give scores, slowest first."""
     model, memory, queries = work.model, work.memory, work.queries
     few = queries[: rounds.harness_inputs]
-    nothing = random_memory(model, 0)
     if HARNESS in names:
         inner = {batch: Harness(model, batch) for batch in HARNESS_BATCHES}
-        ways = {batch: _timed(lambda one=one: one.scores(work.ids, few)) for batch, one in inner.items()}
+        ways = {batch: _timed(partial(one.scores, work.ids, few)) for batch, one in inner.items()}
         yield HARNESS, System(rounds.harness, ways, len(few))
     if OFFICIAL in names:
         ways = {
-            batch: _timed(lambda batch=batch: official_scores(model, memory, queries, batch, work.width))
+            batch: _timed(partial(official_scores, model, memory, queries, batch, work.width))
             for batch in OFFICIAL_BATCHES
         }
         yield OFFICIAL, System(rounds.official, ways, len(queries))
-    for name, past in ((DEEPTHINK, memory), (NO_MEMORY, nothing)):
+    for name, past in ((DEEPTHINK, memory), (NO_MEMORY, random_memory(model, 0))):
         if name in names:
-            ours = _timed(lambda past=past: [list(one.sums) for one in score(model, past, queries)])
-            yield name, System(rounds.all, {0: ours}, len(queries))
+            yield name, System(rounds.all, {0: _timed(partial(_ours, model, past, queries))}, len(queries))
+
+
+def _ours(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
+    return [list(one.sums) for one in score(model, memory, queries)]
 
 
 def _timed(function: Callable[[], Sums]) -> Callable[[], tuple[float, Sums]]:

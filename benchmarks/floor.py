@@ -20,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
+from deepthink_cli.passes import engine_of
 
 
 @dataclass
@@ -79,6 +80,7 @@ class Products:
 
 def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) -> Products:
     """The products of `run`, which scores with the model and the memory."""
+    engine_of(model)  # what a model is tried with on first use is no part of scoring
     text: Any = model.network.config.get_text_config(decoder=True)
     found = Products(memory, text.num_attention_heads)
     head = model.network.get_output_embeddings()  # type: ignore[no-untyped-call]
@@ -104,5 +106,5 @@ def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) ->
 
 def _weight(module: nn.Module) -> Tensor:
     """The weight as (in, out): a view of the module's own."""
-    weight: Any = module.weight
+    weight = module.get_parameter("weight")
     return weight if isinstance(module, Conv1D) else weight.T

@@ -112,7 +112,7 @@ def _agnews_caption(cells: list[Cell]) -> str:
     one = cells[0]
     return (
         f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels, random weights. "
-        f"The official way pads every row to the longest of all {one['rows']:,}, which is {one['width']} tokens with its label."
+        f"The official way pads every row to the longest of all {one['rows']:,}, which is {one['width']} tokens with its label; each batch size ran once."
     )
 
 
@@ -132,7 +132,10 @@ def _sorted(cells: list[Cell]) -> list[Cell]:
 
 
 def _seconds(cell: Cell, system: str) -> str:
-    return f"{cell['seconds'][system]:.3g}" if system in cell["seconds"] else "-"
+    if system not in cell["seconds"]:
+        return "-"
+    seconds = cell["seconds"][system]
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
 def _with_batch(cell: Cell, system: str) -> str:

@@ -48,10 +48,12 @@ def config_of(shape: str) -> PretrainedConfig:
     """The configuration of a named shape, or of a directory with a `config.json`."""
     if shape in SHAPES:
         family, fields = SHAPES[shape]
-        return AutoConfig.for_model(family, **fields)
+        named: PretrainedConfig = AutoConfig.for_model(family, **fields)
+        return named
     if not (Path(shape) / "config.json").is_file():
         raise SystemExit(f"--shapes {shape}: neither one of {', '.join(SHAPES)} nor a directory with a config.json")
-    return AutoConfig.from_pretrained(shape)
+    found: PretrainedConfig = AutoConfig.from_pretrained(shape)
+    return found
 
 
 def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> PreTrainedModel:

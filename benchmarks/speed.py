@@ -47,15 +47,17 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     record = Record(args.out)
     rounds = Rounds(args.rounds, args.official_rounds, args.harness_rounds, args.harness_inputs)
-    if "speed" in args.parts:
-        _speed(args, rounds, record)
-    if "agnews" in args.parts:
-        _agnews(args, rounds, record)
-    if "peak" in args.parts:
-        _peak(args, record)
-    (args.out / "speed.md").write_text(markdown(record.content), encoding="utf-8")
-    if record.content["cells"]:
-        draw(record.content["cells"], args.out / "speed.png")
+    try:
+        if "speed" in args.parts:
+            _speed(args, rounds, record)
+        if "agnews" in args.parts:
+            _agnews(args, rounds, record)
+        if "peak" in args.parts:
+            _peak(args, record)
+    finally:  # an interrupted run shows what it has
+        (args.out / "speed.md").write_text(markdown(record.content), encoding="utf-8")
+        if record.content["cells"]:
+            draw(record.content["cells"], args.out / "speed.png")
     _say(f"wrote {args.out / 'speed.md'}")
 
 
@@ -96,6 +98,7 @@ def _cell(
 ) -> None:  # fmt: skip
     """Measure, record and say it."""
     started = time.perf_counter()
+    _say(f"{about['shape']}, L = {len(work.ids)}, c = {about['candidate_tokens']}: {', '.join(systems)}")
     found = {**about, "dtype": args.dtype, "threads": args.threads, "rounds_asked": asdict(rounds)}
     found |= measure(work, systems, rounds)
     record.add(part, found)
@@ -132,7 +135,11 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--out", type=Path, required=True, help="folder for speed.json, speed.md and speed.png")
-    add("--parts", nargs="+", choices=PARTS, help="default: all that can run (agnews needs --agnews and --tokenizer)")
+    add(
+        "--parts",
+        nargs="*",
+        help=f"of {', '.join(PARTS)}; default: all that can run; with none, only speed.md and speed.png are written",
+    )
     add("--shapes", nargs="+", default=list(SHAPES), help=f"{', '.join(SHAPES)}, or folders with a config.json")
     add(
         "--lengths",
@@ -154,7 +161,10 @@ def _arguments() -> argparse.Namespace:
     add("--tokenizer", metavar="DIR", help="GPT-2's tokenizer, for --agnews")
     args = parser.parse_args()
     real = args.agnews and args.tokenizer
-    args.parts = args.parts or [part for part in PARTS if part != "agnews" or real]
+    if args.parts is None:
+        args.parts = [part for part in PARTS if part != "agnews" or real]
+    if unknown := set(args.parts) - set(PARTS):
+        parser.error(f"--parts {' '.join(sorted(unknown))}: use {', '.join(PARTS)}")
     if "agnews" in args.parts and not real:
         parser.error("--parts agnews: needs --agnews and --tokenizer")
     if "speed" in args.parts and HARNESS in args.systems and not harness.installed():
