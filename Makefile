@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs docs-check clean
+.PHONY: demo test lint docs docs-check benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -24,6 +24,9 @@ docs: $(VENV)/.installed
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 
+benchmark: $(VENV)/.benchmark
+	$(BIN)/python benchmarks/speed.py --out benchmarks/results
+
 clean:
 	rm -rf $(VENV)
 
@@ -42,4 +45,8 @@ $(VENV)/.test: $(VENV)/.installed
 
 $(VENV)/.lint: $(VENV)/.installed
 	$(PIP) --editable '.[lint]'
+	@touch $@
+
+$(VENV)/.benchmark: $(VENV)/.installed
+	$(PIP) --editable '.[benchmark]'
 	@touch $@

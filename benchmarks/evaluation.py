@@ -15,36 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Counts the seconds inside the network's passes, vocabulary projection included, while one command runs.
-TIMED = """
-import json, resource, sys, time
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.cli.main import run
-spent = 0.0
-def timed(function):
-    def inner(*arguments, **named):
-        global spent
-        started = time.perf_counter()
-        try:
-            return function(*arguments, **named)
-        finally:
-            spent += time.perf_counter() - started
-    return inner
-LanguageModel.run, LanguageModel.log_probabilities = timed(LanguageModel.run), timed(LanguageModel.log_probabilities)
-started = time.perf_counter()
-code = run(sys.argv[1:])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"code": code, "wall": time.perf_counter() - started, "passes": spent, "peak": peak}), file=sys.stderr)
-"""
-
-
-def measured(arguments: list[str]) -> tuple[dict[str, float], dict[str, float]]:
-    """What the command printed, and its times and peak memory."""
-    done = subprocess.run([sys.executable, "-c", TIMED, *arguments], capture_output=True, text=True, check=False)
-    cost = json.loads(done.stderr.splitlines()[-1])
-    if cost["code"]:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout), cost
+from timed import measured
 
 
 def main() -> None:
@@ -64,11 +35,12 @@ def main() -> None:
         )
         print("|--:|--:|--:|--:|--:|--:|--:|--:|")
         for rows in args.rows:
-            found, cost = measured(["eval", memory, *task, "--limit", str(rows), "--json"])
-            scored = found["n"] * len(found["results"])  # type: ignore[arg-type]
+            printed, cost = measured(["eval", memory, *task, "--limit", str(rows), "--json"])
+            found = json.loads(printed)
+            scored = found["n"] * len(found["results"])
             print(
-                f"| {found['n']:,} | {cost['wall']:.1f} | {found['seconds']:.1f} | {cost['passes']:.1f} | {cost['passes'] / found['seconds']:.0%} "
-                f"| {cost['passes'] / cost['wall']:.0%} | {scored / found['seconds']:.0f} | {cost['peak'] / 2**20:.0f} |",
+                f"| {found['n']:,} | {cost.wall:.1f} | {found['seconds']:.1f} | {cost.passes:.1f} | {cost.passes / found['seconds']:.0%} "
+                f"| {cost.passes / cost.wall:.0%} | {scored / found['seconds']:.0f} | {cost.peak / 2**20:.0f} |",
                 flush=True,
             )
 

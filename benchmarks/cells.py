@@ -1,0 +1,167 @@
+"""One cell of the speed table: several systems that score the same inputs, in turns, and whether they agree.
+
+Round 1 of every system, then round 2 of every system, so that a slow minute of the machine hits all alike. The
+best round counts. A system with several batch sizes tries all in its first round and keeps the fastest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from deepthink_cli import score, think
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.origin import Demonstrations
+from deepthink_cli.passes import engine_of
+from deepthink_cli.template import Template
+from deepthink_cli.tokens import TokenizedQuery
+from floor import products_of
+from harness import Harness
+from official_way import official_scores
+from shapes import random_memory
+
+HARNESS, OFFICIAL, DEEPTHINK, NO_MEMORY, PRODUCTS = SYSTEMS = (
+    "harness",
+    "official",
+    "deepthink",
+    "no-memory",
+    "products",
+)
+HARNESS_BATCHES = (1, 8, 16)
+OFFICIAL_BATCHES = (8, 16)
+Sums = list[list[float]]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often each system runs, and on how many inputs the harness does."""
+
+    all: int = 5
+    official: int = 2
+    harness: int = 2
+    harness_inputs: int = 8
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a cell scores: inputs after a memory that is the plain reading of `ids` [L].
+
+    `width` is what the official way pads its rows to, where it is more than the longest of these inputs.
+    """
+
+    model: LanguageModel
+    ids: tuple[int, ...]
+    memory: Memory
+    queries: Sequence[TokenizedQuery]
+    width: int | None = None
+
+
+@dataclass
+class System:
+    """A way to score: `ways` by batch size, each returning its seconds and scores."""
+
+    rounds: int
+    ways: dict[int, Callable[[], tuple[float, Sums]]]
+    inputs: int
+    best: float = float("inf")
+    batch: int = 0
+    scores: Sums = field(default_factory=list)
+    all_seconds: list[float] = field(default_factory=list)
+
+    def run(self, number: int) -> None:
+        """One round."""
+        for batch in list(self.ways) if number == 0 else [self.batch]:
+            seconds, self.scores = self.ways[batch]()
+            self.all_seconds.append(seconds)
+            if seconds < self.best:
+                self.best, self.batch = seconds, batch
+
+
+def read_work(model: LanguageModel, ids: Sequence[int]) -> tuple[Memory, float]:
+    """The memory of the first reading and the seconds it took, the better of two; none at all for no ids."""
+    if not ids:
+        return random_memory(model, 0), 0.0
+    given, timings = Demonstrations((), Template("{text} {label}"), (), tuple(ids)), []
+    for _ in range(2):
+        started = time.perf_counter()
+        memory = next(think(model, given, iterations=1))
+        timings.append(time.perf_counter() - started)
+    return memory, min(timings)
+
+
+def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
+    """Run the named systems in turns; returns seconds for all inputs, and how far the scores differ from ours."""
+    if not work.ids:
+        names = [name for name in names if name != NO_MEMORY]  # it would be the same run twice
+    systems = dict(_systems(work, [*dict.fromkeys([*names, DEEPTHINK])], rounds))
+    floor = products_of(work.model, work.memory, lambda: score(work.model, work.memory, work.queries))
+    if PRODUCTS in names:
+        systems[PRODUCTS] = System(rounds.all, {0: lambda: (floor.seconds(), [])}, len(work.queries))
+    for number in range(max(system.rounds for system in systems.values())):
+        for system in systems.values():
+            if number < system.rounds:
+                system.run(number)
+    others = [name for name in (HARNESS, OFFICIAL) if name in systems]
+    seconds = {name: system.best * len(work.queries) / system.inputs for name, system in systems.items()}
+    if not work.ids:
+        seconds[NO_MEMORY] = seconds[DEEPTHINK]
+    return {
+        "length": len(work.ids),
+        "inputs": len(work.queries),
+        "seconds": seconds,
+        "rounds": {name: system.all_seconds for name, system in systems.items()},
+        "batch": {name: systems[name].batch for name in others},
+        "harness_inputs": systems[HARNESS].inputs if HARNESS in systems else 0,
+        "difference": {name: difference(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
+        "same_argmax": {name: same_argmax(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
+        "tokens_fed": sum(floor.passes),
+        "product_flops": floor.flops,
+        "packed": engine_of(work.model).packed,
+    }
+
+
+def difference(ours: Sums, theirs: Sums) -> float:
+    """The largest difference of two scores, in nats, over the inputs that both scored."""
+    pairs = zip(ours, theirs, strict=False)
+    return max(abs(one - two) for pair in pairs for one, two in zip(*pair, strict=True))
+
+
+def same_argmax(ours: Sums, theirs: Sums) -> bool:
+    """Whether the best candidate is the same one for every input that both scored."""
+    return all(one.index(max(one)) == two.index(max(two)) for one, two in zip(ours, theirs, strict=False))
+
+
+def _systems(work: Work, names: Sequence[str], rounds: Rounds) -> Iterator[tuple[str, System]]:
+    """The named systems that give scores, slowest first."""
+    model, memory, queries = work.model, work.memory, work.queries
+    few = queries[: rounds.harness_inputs]
+    if HARNESS in names:
+        inner = {batch: Harness(model, batch) for batch in HARNESS_BATCHES}
+        ways = {batch: _timed(partial(one.scores, work.ids, few)) for batch, one in inner.items()}
+        yield HARNESS, System(rounds.harness, ways, len(few))
+    if OFFICIAL in names:
+        ways = {
+            batch: _timed(partial(official_scores, model, memory, queries, batch, work.width))
+            for batch in OFFICIAL_BATCHES
+        }
+        yield OFFICIAL, System(rounds.official, ways, len(queries))
+    for name, past in ((DEEPTHINK, memory), (NO_MEMORY, random_memory(model, 0))):
+        if name in names:
+            yield name, System(rounds.all, {0: _timed(partial(_ours, model, past, queries))}, len(queries))
+
+
+def _ours(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
+    return [list(one.sums) for one in score(model, memory, queries)]
+
+
+def _timed(function: Callable[[], Sums]) -> Callable[[], tuple[float, Sums]]:
+    def inner() -> tuple[float, Sums]:
+        started = time.perf_counter()
+        found = function()
+        return time.perf_counter() - started, found
+
+    return inner

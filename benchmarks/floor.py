@@ -1,0 +1,110 @@
+"""The time that the matrix products of scoring take alone: no system can score the same tokens faster.
+
+One real run says how many tokens every layer was given in every pass. Replayed are the products of its linear
+layers with their own weights, of its attention with the memory, and of the head on the places that are read;
+nothing else: no norms, no softmax, no attention of an input to itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.passes import engine_of
+
+
+@dataclass
+class Products:
+    """Every product of a run, in its order: `linear` are (weight, tokens) with weight (in, out).
+
+    `passes` are the tokens of each pass, each of which attends to the memory; `heads` are the network's.
+    """
+
+    memory: Memory
+    heads: int
+    linear: list[tuple[Tensor, int]] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: two for every multiplication of the products."""
+        linear = sum(2 * tokens * weight.numel() for weight, tokens in self.linear)
+        pairs = sum(self.passes) * self.memory.length * self.heads
+        widths = [tensor.shape[2] for tensor in (*self.memory.keys, *self.memory.values)]
+        return linear + 2 * pairs * sum(widths)
+
+    @torch.inference_mode()
+    def seconds(self) -> float:
+        """How long all of them take, one after another, on inputs made before the clock starts."""
+        given = {
+            (tokens, weight.shape[0]): torch.randn(tokens, weight.shape[0], dtype=weight.dtype)
+            for weight, tokens in self.linear
+        }
+        attending = [self._attending(tokens) for tokens in self.passes] if self.memory.length else []
+        started = time.perf_counter()
+        for weight, tokens in self.linear:
+            given[tokens, weight.shape[0]] @ weight
+        for run in attending:
+            run()
+        return time.perf_counter() - started
+
+    def _attending(self, tokens: int) -> Callable[[], None]:
+        """The scores and sums of a pass, head by head: a head's scores (tokens, L) then stay in the caches."""
+        groups, length, _ = self.memory.keys[0].shape
+        rows = self.heads // groups * tokens  # heads that share keys, folded
+        numbers = self.linear[0][0].dtype
+        keys = [tensor.to(numbers) for tensor in self.memory.keys]
+        values = [tensor.to(numbers) for tensor in self.memory.values]
+        query = torch.randn(rows, keys[0].shape[2], dtype=numbers)
+        scores = torch.empty(rows, length, dtype=numbers)
+        out = torch.empty(rows, values[0].shape[2], dtype=numbers)
+
+        def run() -> None:
+            for key, value in zip(keys, values, strict=True):
+                for group in range(groups):
+                    torch.mm(query, key[group].T, out=scores)
+                    torch.mm(scores, value[group], out=out)
+
+        return run
+
+
+def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) -> Products:
+    """The products of `run`, which scores with the model and the memory."""
+    engine_of(model)  # what a model is tried with on first use is no part of scoring
+    text: Any = model.network.config.get_text_config(decoder=True)
+    found = Products(memory, text.num_attention_heads)
+    head = model.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+    original = LanguageModel.log_probabilities
+
+    def noted(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        found.linear.append((_weight(module), arguments[0].numel() // arguments[0].shape[-1]))
+
+    def read_off(self: LanguageModel, inputs: Any, places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
+        scored = original(self, inputs, places, asked, tokens)
+        found.passes.append(inputs["input_ids"].numel())
+        found.linear.append((_weight(head), len(places)))
+        return scored
+
+    with ExitStack() as stack:
+        for module in model.network.base_model.modules():
+            if isinstance(module, (nn.Linear, Conv1D)):
+                stack.callback(module.register_forward_pre_hook(noted).remove)
+        stack.enter_context(patch.object(LanguageModel, "log_probabilities", read_off))
+        run()
+    return found
+
+
+def _weight(module: nn.Module) -> Tensor:
+    """The weight as (in, out): a view of the module's own."""
+    weight = module.get_parameter("weight")
+    return weight if isinstance(module, Conv1D) else weight.T

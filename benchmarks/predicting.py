@@ -1,0 +1,74 @@
+"""`deepthink predict` on AG News from start to end: how much of its time is spent in the network's passes.
+
+    python benchmarks/predicting.py --data-dir DIR --tokenizer DIR
+
+Two models: the built-in one, and GPT-2's shape with random weights and its own tokenizer. Prints a Markdown table;
+"after loading" starts when the model is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from timed import measured
+
+
+def write_gpt2(folder: Path, tokenizer: str) -> str:
+    """Save GPT-2's shape with random weights beside its tokenizer."""
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    from shapes import config_of, random_network
+
+    logging.disable_progress_bar()
+    random_network(config_of("gpt2")).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def first_rows(data_dir: str, rows: int, folder: Path) -> str:
+    """A file with the first test rows."""
+    path = folder / f"{rows}.jsonl"
+    with (Path(data_dir) / "ag_news" / "test.jsonl").open(encoding="utf-8") as file:
+        path.write_text("".join(islice(file, rows)), encoding="utf-8")
+    return str(path)
+
+
+def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
+    """Think once, predict under the clock, and say it as a row of the table."""
+    memory, out = str(folder / "mem.safetensors"), folder / "out.jsonl"
+    measured(["think", "-m", model, "--task", "agnews", "--data-dir", data_dir, "-T", "1", "-q", "-o", memory])
+    _, cost = measured(["predict", memory, first_rows(data_dir, rows, folder), "-q", "-o", str(out)])
+    done = sum(1 for _ in out.open(encoding="utf-8"))
+    if cost.loaded is None:
+        sys.exit("predict loaded no model: the clock stands in the wrong place")
+    share = cost.passes / cost.loaded
+    return (
+        f"| {title} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
+        f"| {done / cost.loaded:.0f} | {cost.peak / 2**20:,.0f} |"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", required=True, help="directory with ag_news/train.jsonl and ag_news/test.jsonl")
+    parser.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it only the built-in model runs")
+    parser.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "GPT2"))
+    args = parser.parse_args()
+    print("| model | rows | wall s | after loading s | in passes s | share | inputs/s after loading | peak MiB |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print(row("pocket", "pocket", args.data_dir, args.rows[0], folder), flush=True)
+        if args.tokenizer:
+            model = write_gpt2(folder / "gpt2", args.tokenizer)
+            print(row("GPT-2 124M, random weights", model, args.data_dir, args.rows[1], folder), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The results as Markdown tables and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cells import DEEPTHINK, HARNESS, NO_MEMORY, OFFICIAL, PRODUCTS
+from peak import peak_table
+
+Cell = dict[str, Any]
+CURVE_TOKENS = 2  # candidate tokens of the figure
+LINES = {
+    HARNESS: ("lm-evaluation-harness", "tab:red", "s"),
+    OFFICIAL: ("official way", "tab:orange", "^"),
+    DEEPTHINK: ("deepthink", "tab:blue", "o"),
+    NO_MEMORY: ("same tokens, no memory", "tab:green", "v"),
+    PRODUCTS: ("matrix products alone", "tab:gray", "d"),
+}
+COLUMNS: dict[str, Callable[[Cell], str]] = {
+    "shape": lambda cell: Path(cell["shape"]).name,
+    "L": lambda cell: f"{cell['length']:,}",
+    "c": lambda cell: str(cell["candidate_tokens"]),
+    "harness s (batch)": lambda cell: _with_batch(cell, HARNESS),
+    "official s (batch)": lambda cell: _with_batch(cell, OFFICIAL),
+    "deepthink s": lambda cell: _seconds(cell, DEEPTHINK),
+    "no memory s": lambda cell: _seconds(cell, NO_MEMORY),
+    "products alone s": lambda cell: _seconds(cell, PRODUCTS),
+    "harness / deepthink": lambda cell: _ratio(cell, HARNESS, DEEPTHINK),
+    "official / deepthink": lambda cell: _ratio(cell, OFFICIAL, DEEPTHINK),
+    "deepthink / no memory": lambda cell: _ratio(cell, DEEPTHINK, NO_MEMORY),
+    "products share": lambda cell: _ratio(cell, PRODUCTS, DEEPTHINK),
+    "max difference": lambda cell: f"{max(cell['difference'].values()):.1e}" if cell["difference"] else "-",
+    "same argmax": lambda cell: _yes(cell["same_argmax"]),
+    "reading s": lambda cell: f"{cell['reading_seconds']:.3f}",
+}
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """All tables, each with what its columns mean."""
+    parts = ["# Scoring speed", _machine(content["machine"])]
+    if content["cells"]:
+        parts += [_caption(content["cells"]), _table(_sorted(content["cells"]))]
+    if content["agnews"]:
+        parts += ["## AG News", _agnews_caption(content["agnews"]), _table(_sorted(content["agnews"]))]
+    if content["peak"]:
+        parts += [
+            "## Peak memory",
+            "MiB in a fresh process each. Weights and memory are drawn in place, so that loading does not set the peak.",
+            peak_table(content["peak"]),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def draw(cells: list[Cell], path: Path) -> None:
+    """Seconds against L, one panel per shape, one line per system, for candidates of two tokens where there are any."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
+
+    tokens = {cell["candidate_tokens"] for cell in cells}
+    chosen = CURVE_TOKENS if CURVE_TOKENS in tokens else min(tokens)
+    shown = [cell for cell in _sorted(cells) if cell["candidate_tokens"] == chosen]
+    shapes = list(dict.fromkeys(cell["shape"] for cell in shown))
+    figure, panels = pyplot.subplots(
+        1, len(shapes), figsize=(1 + 4 * len(shapes), 4.2), sharey=True, squeeze=False, layout="constrained"
+    )
+    for panel, shape in zip(panels[0], shapes, strict=True):
+        for system, (label, color, marker) in LINES.items():
+            found = [cell for cell in shown if cell["shape"] == shape and system in cell["seconds"]]
+            lengths, seconds = [cell["length"] for cell in found], [cell["seconds"][system] for cell in found]
+            panel.plot(lengths, seconds, label=label, color=color, marker=marker)
+        panel.set(title=Path(shape).name, xlabel="demonstration tokens L", yscale="log")
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        panel.grid(alpha=0.3)
+    inputs = shown[0]["inputs"]
+    panels[0][0].set_ylabel(f"seconds for {inputs} inputs, 4 candidates of {chosen} tokens")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _table(cells: list[Cell]) -> str:
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|" + "--:|" * (len(COLUMNS) - 1)]
+    lines += ["| " + " | ".join(column(cell) for column in COLUMNS.values()) + " |" for cell in cells]
+    return "\n".join(lines)
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    return f"{machine['processor']}, {machine['cores']} cores; torch {machine['torch']}, transformers {machine['transformers']}."
+
+
+def _caption(cells: list[Cell]) -> str:
+    inputs, dtypes = _each(cells, "inputs"), _each(cells, "dtype")
+    return (
+        f"Seconds to score {inputs} inputs ({dtypes}, {_each(cells, 'threads')} threads): queries of 16 to 48 tokens with 4 "
+        "candidates of c tokens each, random ids, after a memory of L tokens; random weights. The best of "
+        f"{_runs(cells, DEEPTHINK)} rounds (official {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems "
+        "in turns; the first round of the official way and of the harness tries every batch size, later ones the fastest. "
+        f"The harness scores the first {_each(cells, 'harness_inputs')} of the inputs and its time is scaled to all of them. "
+        "Building the model and reading the demonstrations are not counted; reading stands in the last column. "
+        "Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
+        "of a candidate's score, in nats, from the harness and the official way; same argmax: on every input that both scored."
+    )
+
+
+def _agnews_caption(cells: list[Cell]) -> str:
+    one = cells[0]
+    return (
+        f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels, random weights. "
+        f"The official way pads every row to the longest of all {one['rows']:,}, which is {one['width']} tokens with its label; each batch size ran once."
+    )
+
+
+def _each(cells: list[Cell], key: str) -> str:
+    return " or ".join(dict.fromkeys(str(cell[key]) for cell in cells if cell[key]))
+
+
+def _runs(cells: list[Cell], system: str) -> str:
+    """How many rounds a system had; the other batch sizes of its first round are not rounds."""
+    sizes = {DEEPTHINK: "all", OFFICIAL: "official", HARNESS: "harness"}
+    return " or ".join(dict.fromkeys(str(cell["rounds_asked"][sizes[system]]) for cell in cells))
+
+
+def _sorted(cells: list[Cell]) -> list[Cell]:
+    order = list(dict.fromkeys(cell["shape"] for cell in cells))
+    return sorted(cells, key=lambda cell: (order.index(cell["shape"]), cell["length"], cell["candidate_tokens"]))
+
+
+def _seconds(cell: Cell, system: str) -> str:
+    if system not in cell["seconds"]:
+        return "-"
+    seconds = cell["seconds"][system]
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
+def _with_batch(cell: Cell, system: str) -> str:
+    return f"{_seconds(cell, system)} ({cell['batch'][system]})" if system in cell["batch"] else "-"
+
+
+def _ratio(cell: Cell, above: str, below: str) -> str:
+    seconds = cell["seconds"]
+    return f"{seconds[above] / seconds[below]:.2f}" if above in seconds and below in seconds else "-"
+
+
+def _yes(same: dict[str, bool]) -> str:
+    if not same:
+        return "-"
+    return "yes" if all(same.values()) else "no"

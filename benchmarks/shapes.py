@@ -1,0 +1,123 @@
+"""Models of known shapes with random weights, and the synthetic inputs that they score.
+
+What scoring costs depends on shapes alone, so nothing is downloaded. The weights are drawn wide enough that the
+memory decides the scores: a wrong mask or position shows in them.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.initialization import no_init_weights
+
+from deepthink_cli.limits import limits_of
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.origin import ModelIdentity
+from deepthink_cli.tokens import TokenizedQuery
+
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("gpt2", {}),
+    "pythia-160m": (
+        "gpt_neox",
+        {
+            "vocab_size": 50304, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+            "intermediate_size": 3072, "max_position_embeddings": 2048, "rotary_pct": 0.25,
+        },
+    ),
+    "smollm-135m": (
+        "llama",
+        {
+            "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
+            "num_key_value_heads": 3, "intermediate_size": 1536, "max_position_embeddings": 2048,
+            "tie_word_embeddings": True,
+        },
+    ),
+}  # fmt: skip
+SEED = 0
+CANDIDATES = 4
+QUERY_TOKENS = (16, 48)
+
+
+def config_of(shape: str) -> PretrainedConfig:
+    """The configuration of a named shape, or of a directory with a `config.json`."""
+    if shape in SHAPES:
+        family, fields = SHAPES[shape]
+        named: PretrainedConfig = AutoConfig.for_model(family, **fields)
+        return named
+    if not (Path(shape) / "config.json").is_file():
+        raise SystemExit(f"--shapes {shape}: neither one of {', '.join(SHAPES)} nor a directory with a config.json")
+    found: PretrainedConfig = AutoConfig.from_pretrained(shape)
+    return found
+
+
+def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """A network with seeded random weights, in evaluation mode; allocates nothing beyond its weights."""
+    with no_init_weights():
+        network: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    network.tie_weights()
+    text: Any = config.get_text_config(decoder=True)
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=text.hidden_size**-0.5)
+            else:
+                parameter.fill_(float(name.endswith("weight")))
+    network.requires_grad_(False)
+    network.train(False)
+    return network
+
+
+def build_model(shape: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
+    """A language model of a shape; its tokenizer is a stand-in, as scoring takes token ids."""
+    config = config_of(shape)
+    network = random_network(config, dtype)
+    numbers = str(dtype).removeprefix("torch.")
+    identity = ModelIdentity(shape, None, type(network).__name__, "", "", "", numbers)
+    return LanguageModel(network, stand_in_tokenizer(), identity, limits_of(config))
+
+
+def stand_in_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of one word, for code that asks for one and never uses it."""
+    words = Tokenizer(models.WordLevel({"<s>": 0}, unk_token="<s>"))
+    return PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="<s>", pad_token="<s>")
+
+
+def random_memory(model: LanguageModel, length: int) -> Memory:
+    """A memory of `length` tokens with random numbers: no reading made it."""
+    one = model.read([0])
+    generator = torch.Generator().manual_seed(SEED)
+
+    def drawn(like: torch.Tensor) -> torch.Tensor:
+        return torch.randn(like.shape[0], length, like.shape[2], generator=generator)
+
+    return Memory(tuple(map(drawn, one.keys)), tuple(map(drawn, one.values)))
+
+
+def memory_ids(vocabulary: int, length: int) -> list[int]:
+    """Random ids of L demonstration tokens; those of a shorter memory are the first ones of a longer one."""
+    draw = random.Random(SEED)
+    return [draw.randrange(vocabulary) for _ in range(length)]
+
+
+def workload(vocabulary: int, inputs: int, candidate_tokens: int) -> list[TokenizedQuery]:
+    """Random inputs: queries of 16 to 48 tokens with four distinct candidates of `candidate_tokens` each."""
+    draw = random.Random(SEED + 1)
+
+    def ids(length: int) -> tuple[int, ...]:
+        return tuple(draw.randrange(vocabulary) for _ in range(length))
+
+    queries = []
+    for _ in range(inputs):
+        prefix = ids(draw.randint(*QUERY_TOKENS))
+        answers: dict[tuple[int, ...], None] = {}  # a set that keeps its order
+        while len(answers) < CANDIDATES:
+            answers[ids(candidate_tokens)] = None
+        queries.append(TokenizedQuery(prefix, tuple(answers)))
+    return queries
