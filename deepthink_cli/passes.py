@@ -23,8 +23,8 @@ from deepthink_cli.tokens import TokenizedQuery
 
 Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
 
-_CACHED_TOKENS = 768  # of a pass on a processor: the activations stay in its caches
-_BUSY_TOKENS = 16384  # of a pass on CUDA: enough to keep a large device busy
+_FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # of a pass, if found: more gained nothing
+_KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator keeps for the next pass
 _COPIES = 256 * 2**20  # bytes of keys and values that a pass may hold where every row needs its own memory
 _PROBE_MEMORY = (5, 6, 7, 8, 9, 3, 4)
 _PROBE = (
@@ -140,6 +140,9 @@ def score_rows(
 
 
 def _tried(model: LanguageModel) -> Engine:
+    # glibc keeps freed blocks up to the largest it has seen: without this, every tensor as large as the largest
+    # of a pass is mapped anew each time, a page fault for every 4 KiB of it (docs/performance.md).
+    torch.empty(_KEPT, dtype=torch.uint8)
     budget = model.batch_tokens or _found_tokens(model)
     plain = Engine(False, None, budget)
     try:
@@ -167,12 +170,12 @@ def _apart(one: Memory, two: Memory) -> float:
 
 
 def _found_tokens(model: LanguageModel) -> int:
-    """The tokens of a pass: what a processor's caches hold, or what half of a device's free memory holds."""
-    if model.device.type != "cuda":
-        return _CACHED_TOKENS
-    free, _ = torch.cuda.mem_get_info(model.device)
+    """The tokens of a pass: as many as half of a device's free memory, or the allocator of a processor, bears."""
     layers: Any = model.network.base_model.modules()
     widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
+    if model.device.type != "cuda":
+        return max(_FEWEST_TOKENS, min(_CPU_TOKENS, _KEPT // (widest * model.dtype.itemsize)))
+    free, _ = torch.cuda.mem_get_info(model.device)
     # A layer's widest activation a few times over, and what the float32 head makes of one token.
     token = 8 * widest * model.dtype.itemsize + 4 * SLICE * 4
-    return max(_CACHED_TOKENS, min(_BUSY_TOKENS, free // 2 // token))
+    return max(_FEWEST_TOKENS, min(_CUDA_TOKENS, free // 2 // token))

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
 
+from deepthink_cli import examples
 from deepthink_cli.cli.main import run
 
 INPUTS = [{"review": "a wise and tender film"}, {"review": "long and dull", "id": 7}]
@@ -252,6 +254,47 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_pat
     assert started.wait(timeout=30) == 130
     assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
+
+
+def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-", "-v"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert started.stderr is not None
+    while "scoring" not in started.stderr.readline():
+        pass
+    time.sleep(0.2)
+    sent = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=30) == 130
+    assert time.monotonic() - sent < 5  # seconds go by where Python itself would wait for the reader
+    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
+
+
+def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n} " * (n % 5 + 1)} for n in range(40)])
+    found = []
+    for tokens in ([], ["--batch-tokens", "1"], ["--batch-tokens", "100000"]):
+        assert run(["predict", str(memory), str(inputs), *tokens]) == 0
+        found.append([row["label"] for row in rows(capsys.readouterr().out)])
+    assert found[0] == found[1] == found[2]
+    assert run(["predict", str(memory), str(inputs), "--batch-tokens", "0"]) == 2
+    assert "--batch-tokens 0: a number of tokens, 1 or more" in capsys.readouterr().err
+
+
+def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    real = examples.read_rows
+    monkeypatch.setattr(examples, "read_rows", lambda source, *more: looked.append(source) or real(source, *more))
+    short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
+    long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 70}]))
+    for source in (short, long):
+        assert run(["predict", str(memory), source, "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
+    assert looked == [short] * 2 + [long] * 3
 
 
 def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

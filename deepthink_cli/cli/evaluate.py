@@ -15,7 +15,7 @@ import typer
 from deepthink_cli.cli import options
 from deepthink_cli.cli.accuracy import Rows, show
 from deepthink_cli.cli.console import json_line, progress
-from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
+from deepthink_cli.cli.inputs import Checked, check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
 from deepthink_cli.cli.values import model_options
@@ -57,11 +57,12 @@ FailUnder = Annotated[
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The queries to be evaluated, how many they are, and where they come from."""
+    """The queries to be evaluated, how many they are, where they come from, and what was seen of a file's."""
 
     queries: Iterable[Query]
     count: int
     rows: Rows
+    checked: Checked | None = None
 
 
 def evaluate(
@@ -122,8 +123,7 @@ def evaluate(
         else _from_file(header, str(labelled), most)
     )
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
-    if not task:
-        check_tokens(header, blueprint, str(labelled))
+    check_tokens(header, blueprint, str(labelled), inputs.checked)
     started = time.perf_counter()
     evaluation = _evaluate(header, blueprint, inputs, iterations, samples, quiet or json, verbose)
     show(header, evaluation, inputs.rows, time.perf_counter() - started, json)
@@ -153,13 +153,13 @@ def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:
     from deepthink_cli.tasks.sampling import sampled
 
     problems = Problems()
-    count = check_inputs(header, labelled, problems, labelled=True)
+    checked = check_inputs(header, labelled, problems, labelled=True)
     problems.raise_any()
-    assert count is not None
-    places = frozenset(sampled(range(count), limit))
+    assert checked is not None
+    places = frozenset(sampled(range(checked.count), limit))
     queries = read_queries(labelled, header.metadata.template, header.metadata.labels, labelled=True)
     chosen = (query for place, query in enumerate(queries) if place in places)
-    return _Inputs(chosen, len(places), Rows(labelled, None, None, Counter()))
+    return _Inputs(chosen, len(places), Rows(labelled, None, None, Counter()), checked)
 
 
 def _from_task(header: Header, name: str, protocol: str, source: Source, limit: int | None, quiet: bool) -> _Inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import Problems
@@ -10,11 +11,21 @@ from deepthink_cli.errors import Problems
 if TYPE_CHECKING:
     from deepthink_cli.artifact import Header
     from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.examples import Query
     from deepthink_cli.prediction import Prediction
 
 
-def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool = False) -> int | None:
-    """Check every row of a file, in constant memory, before any model is loaded; returns their number.
+@dataclass
+class Checked:
+    """What a first look at a file's rows found: how many, the longest in bytes, and whether one brings candidates."""
+
+    count: int = 0
+    longest: int = 0
+    own: bool = False
+
+
+def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool = False) -> Checked | None:
+    """Check every row of a file, in constant memory, before any model is loaded.
 
     Standard input can be read only once: its rows are checked as they are scored, and None is returned.
     """
@@ -23,34 +34,47 @@ def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool
 
     if inputs == STDIN:
         return None
-    count = 0
+    found = Checked()
     with problems.collected():
-        for _ in read_queries(inputs, header.metadata.template, header.metadata.labels, labelled, problems):
-            count += 1
-    return count
+        for query in read_queries(inputs, header.metadata.template, header.metadata.labels, labelled, problems):
+            found.count += 1
+            found.longest = max(found.longest, _bytes(header, query))
+            found.own = found.own or _brings_candidates(query)
+    return found
 
 
-def check_tokens(header: Header, blueprint: Blueprint, inputs: str) -> None:
-    """Tokenise the rows of a file that may be too long, or carry candidates of their own, before the weights are loaded."""
-    from deepthink_cli.examples import CANDIDATES, read_queries
-    from deepthink_cli.rows import STDIN
+def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Checked | None) -> None:
+    """Tokenise the rows of a file that may be too long, or carry candidates of their own, before the weights are loaded.
+
+    Rows that were `checked` are not read again where none can be of that kind.
+    """
+    from deepthink_cli.examples import read_queries
     from deepthink_cli.scoring import check_length
     from deepthink_cli.tokens import tokenize_queries
 
-    if inputs == STDIN:
-        return
     metadata, problems = header.metadata, Problems()
     length, most = len(metadata.demonstrations.token_ids), blueprint.limits.most_tokens()
+    # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
+    room = math.inf if most is None else most - length
+    if checked is None or (checked.longest <= room and not checked.own):
+        return
     for query in read_queries(inputs, metadata.template, metadata.labels):
-        # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
-        longest = max(query.candidates, key=len)
-        room = most is None or length + len((metadata.template.query(query.text) + longest).encode()) <= most
-        if room and CANDIDATES not in (query.fields or {}):
+        if _bytes(header, query) <= room and not _brings_candidates(query):
             continue
         with problems.collected():
             (ids,) = tokenize_queries(blueprint.tokenizer, metadata.template, [query])
             check_length(blueprint.limits, blueprint.id, length, ids, query.where)
     problems.raise_any()
+
+
+def _bytes(header: Header, query: Query) -> int:
+    return len((header.metadata.template.query(query.text) + max(query.candidates, key=len)).encode())
+
+
+def _brings_candidates(query: Query) -> bool:
+    from deepthink_cli.examples import CANDIDATES
+
+    return CANDIDATES in (query.fields or {})
 
 
 def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, Any]:

@@ -78,15 +78,17 @@ def predict(
     with problems.collected():
         header = open_memory(memory)
         iterations = chosen_iterations(header, iteration)
-    count = check_inputs(header, inputs, problems) if header is not None else None
+    checked = check_inputs(header, inputs, problems) if header is not None else None
     problems.raise_any()
     assert header is not None
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
-    check_tokens(header, blueprint, inputs)
+    check_tokens(header, blueprint, inputs, checked)
     with _writing(output) as out:
         rows = _Rows(out, len(iterations))
         with behind(rows.write) as written:
-            for part in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
+            for part in _predictions(
+                header, blueprint, inputs, list(iterations), checked and checked.count, quiet, verbose
+            ):
                 written(part)
     if output is not None:
         note(f"wrote {output} ({rows.count} rows)", quiet)
