@@ -95,14 +95,16 @@ def _machine(machine: dict[str, Any]) -> str:
 
 
 def _caption(cells: list[Cell]) -> str:
-    inputs, dtypes = _each(cells, "inputs"), _each(cells, "dtype")
+    inputs, dtypes, given = _each(cells, "inputs"), _each(cells, "dtype"), _each(cells, "harness_inputs")
+    scaled = (
+        f"The harness scores the first {given} of the inputs and its time is scaled to all of them. " if given else ""
+    )
     return (
         f"Seconds to score {inputs} inputs ({dtypes}, {_each(cells, 'threads')} threads): queries of 16 to 48 tokens with 4 "
         "candidates of c tokens each, random ids, after a memory of L tokens; random weights. The best of "
         f"{_runs(cells, DEEPTHINK)} rounds (official {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems "
         "in turns; the first round of the official way and of the harness tries every batch size, later ones the fastest. "
-        f"The harness scores the first {_each(cells, 'harness_inputs')} of the inputs and its time is scaled to all of them. "
-        "Building the model and reading the demonstrations are not counted; reading stands in the last column. "
+        f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last column. "
         "Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
         "of a candidate's score, in nats, from the harness and the official way; same argmax: on every input that both scored."
     )

@@ -291,7 +291,7 @@ def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
     real = examples.read_rows
     monkeypatch.setattr(examples, "read_rows", lambda source, *more: looked.append(source) or real(source, *more))
     short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
-    long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 70}]))
+    long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
     for source in (short, long):
         assert run(["predict", str(memory), source, "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
     assert looked == [short] * 2 + [long] * 3

@@ -64,8 +64,12 @@ def test_a_finished_run_is_left_as_it_is(command: list[str], tmp_path: Path) -> 
     assert rows_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("gates", ["0.01", "0.01,0.3"])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.55, 0.999])
-def test_a_run_that_was_cut_anywhere_ends_with_the_same_bytes(command: list[str], tmp_path: Path, share: float) -> None:
+def test_a_run_that_was_cut_anywhere_ends_with_the_same_bytes(
+    command: list[str], tmp_path: Path, share: float, gates: str
+) -> None:
+    command += ["--eta", gates, "--samples"]
     run(command)
     whole = rows_of(tmp_path)
     (tmp_path / "out" / FILE).write_bytes(whole[: int(share * len(whole))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable
@@ -74,6 +75,24 @@ def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
     out = tmp_path / "out"
     run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
     assert Journal(out).done == {row.key for row in read_results(out)}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "jobs"), [("1", ["job 1 of 3", "job 2 of 3", "job 3 of 3"]), ("130", ["jobs 1-2 of 3", "job 3 of 3"])]
+)
+def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
+    tokens: str, jobs: list[str], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)
+    assert run(command) == 0
+    said = capsys.readouterr().err
+    found = re.findall(r"jobs? [\d-]+ of 3(?! *\))", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said))
+    assert list(dict.fromkeys(found)) == jobs
+    accuracies = {(row.setting.seed, row.setting.iteration): row.accuracy for row in read_results(tmp_path / "out")}
+    assert len(accuracies) == 6
 
 
 def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> None:

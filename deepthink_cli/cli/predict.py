@@ -83,12 +83,11 @@ def predict(
     assert header is not None
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, inputs, checked)
+    count = None if checked is None else checked.count
     with _writing(output) as out:
         rows = _Rows(out, len(iterations))
         with behind(rows.write) as written:
-            for part in _predictions(
-                header, blueprint, inputs, list(iterations), checked and checked.count, quiet, verbose
-            ):
+            for part in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
                 written(part)
     if output is not None:
         note(f"wrote {output} ({rows.count} rows)", quiet)
