@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from tiny import run_words
 
 from deepthink_cli import DemonstrationSet, Query, load_model, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
+from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, fitting
 from deepthink_cli.journal import Journal, open_journal
@@ -77,22 +77,16 @@ def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
     assert Journal(out).done == {row.key for row in read_results(out)}
 
 
-@pytest.mark.parametrize(
-    ("tokens", "jobs"), [("1", ["job 1 of 3", "job 2 of 3", "job 3 of 3"]), ("130", ["jobs 1-2 of 3", "job 3 of 3"])]
-)
+@pytest.mark.parametrize(("tokens", "seeds"), [("1", [[0], [1], [2]]), ("200", [[0, 1], [2]]), ("1000", [[0, 1, 2]])])
 def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
-    tokens: str, jobs: list[str], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "160")
-    command = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)
-    assert run(command) == 0
-    said = capsys.readouterr().err
-    found = re.findall(r"jobs? [\d-]+ of 3(?! *\))", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said))
-    assert list(dict.fromkeys(found)) == jobs
-    accuracies = {(row.setting.seed, row.setting.iteration): row.accuracy for row in read_results(tmp_path / "out")}
-    assert len(accuracies) == 6
+    tokens: str, seeds: list[list[int]], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[int]] = []
+    monkeypatch.setattr(RunProgress, "start", lambda self, jobs: begun.append([job.seed for job in jobs]))
+    monkeypatch.setattr(RunProgress, "finish", lambda self, jobs: None)
+    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)) == 0
+    assert begun == seeds
+    assert len(read_results(tmp_path / "out")) == 6
 
 
 def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> None:
