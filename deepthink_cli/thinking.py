@@ -25,9 +25,8 @@ def think(
 
     The first reading is stored as it is: T = 1 is plain in-context learning. In every later one each
     layer attends to [history ; present] (Eq. 3); then the gate moves the history by eta toward the
-    present (Eq. 4). Momentum is the official code's: m_t = (K_t - K~_(t-1)) + momentum m_(t-1),
-    K~_t = K~_(t-1) + eta m_t; 0 is the paper. The gate accumulates in float32. `positions` places the
-    present behind the history or in its place.
+    present (Eq. 4), in float32. Momentum is the official code's: m_t = (K_t - K~_(t-1)) + momentum m_(t-1),
+    K~_t = K~_(t-1) + eta m_t; 0 is the paper. `positions` places the present behind the history or in its place.
     """
     method = Method(iterations, eta, momentum, positions)
     yield from (memory for (memory,) in think_each(model, [(demonstrations, method)]))
@@ -45,6 +44,7 @@ def think_each(model: LanguageModel, given: Sequence[tuple[Demonstrations, Metho
     for _ in range(2, min(method.iterations for _, method in given) + 1):
         present = read_each(model, list(map(Reading, ids, history, starts)))  # Eq. 2 and 3
         for n, (_, method) in enumerate(given):
-            step[n] = moved = history[n].toward(present[n], method.momentum, step[n])
+            moved = history[n].toward(present[n], method.momentum, step[n])
+            step[n] = moved if method.momentum else None
             history[n] = history[n].moved(moved, method.eta)  # Eq. 4
         yield list(history)  # Eq. 5

@@ -29,34 +29,35 @@ class Step:
     predictions: Sequence[Prediction] = ()
 
 
-Todo = Sequence[tuple[Job, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
+Work = Sequence[tuple[Job, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
 
 
-def together(plan: Plan, model: LanguageModel, todo: Todo) -> Iterator[Todo]:
+def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
     """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass: reading them at once pays.
 
     Jobs of which nothing is wanted are grouped with the others, so that a run that is continued reads as
     one that was never stopped.
     """
     gates, most = len(plan.etas) * len(plan.momentums), engine_of(model).batch_tokens
-    for _, jobs in groupby(todo, key=lambda one: one[0].task.name):
-        group: list[tuple[Job, Sequence[Setting]]] = []
+    for _, jobs in groupby(work, key=lambda one: one[0].task.name):
+        group, tokens = list[tuple[Job, Sequence[Setting]]](), 0
         for job, wanted in jobs:
-            lengths = [len(one.demonstrations.token_ids) for one, _ in group] + [len(job.demonstrations.token_ids)]
-            if group and gates * sum(lengths) > most:
+            length = gates * len(job.demonstrations.token_ids)
+            if group and tokens + length > most:
                 yield group
-                group = []
+                group, tokens = [], 0
             group.append((job, wanted))
+            tokens += length
         yield group
 
 
-def run_jobs(plan: Plan, model: LanguageModel, todo: Todo) -> Iterator[Step]:
+def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
     """Think once for every job and gate, in step, and score the wanted iterations as they come.
 
     Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once.
     """
-    last = max(one.iteration for _, wanted in todo for one in wanted)
-    trials = [(_Trial(plan, job, model), wanted) for job, wanted in todo]
+    last = max(one.iteration for _, wanted in work for one in wanted)
+    trials = [(_Trial(plan, job, model), wanted) for job, wanted in work]
     gates = [Method(last, eta, momentum, plan.positions) for eta in plan.etas for momentum in plan.momentums]
     lanes = [(*one, gate) for one in trials for gate in gates]
     for memories in think_each(model, [(trial.job.demonstrations, gate) for trial, _, gate in lanes]):

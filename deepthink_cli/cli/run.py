@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.model import LanguageModel
     from deepthink_cli.study import Job, Plan
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.trial import Todo
+    from deepthink_cli.trial import Work
 
 Out = Annotated[
     Path,
@@ -229,7 +229,7 @@ def _run(
 
 def _score(
     plan: Plan,
-    todo: Todo,
+    work: Work,
     model: LanguageModel,
     journal: Journal,
     samples: bool,
@@ -238,8 +238,8 @@ def _score(
     from deepthink_cli.samples import write_samples
     from deepthink_cli.trial import run_jobs, together
 
-    with RunProgress(plan, todo, quiet) as shown:
-        for jobs in together(plan, model, todo):
+    with RunProgress(plan, work, quiet) as shown:
+        for jobs in together(plan, model, work):
             mine = [job for job, wanted in jobs if wanted]
             if not mine:
                 continue

@@ -13,20 +13,20 @@ from deepthink_cli.cli.console import note
 if TYPE_CHECKING:
     from deepthink_cli.results import Result
     from deepthink_cli.study import Job, Plan
-    from deepthink_cli.trial import Todo
+    from deepthink_cli.trial import Work
 
 
 class RunProgress:
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
-    def __init__(self, plan: Plan, todo: Todo, quiet: bool) -> None:
+    def __init__(self, plan: Plan, work: Work, quiet: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
         from deepthink_cli.study import scorings
 
         self.quiet = quiet
-        self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in todo), 0, 0
+        self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in work), 0, 0
         self.gates = len(plan.etas) * len(plan.momentums)
         self.inputs_of: Counter[Job] = Counter()
         self.first: dict[Job, float] = {}
@@ -39,7 +39,7 @@ class RunProgress:
             TimeRemainingColumn(), TextColumn("left"),
             console=console, disable=not self.live, transient=True,
         )  # fmt: skip
-        total = sum(scorings(plan, job, wanted) for job, wanted in todo)
+        total = sum(scorings(plan, job, wanted) for job, wanted in work)
         self.task = self.bar.add_task("starting", total=total, jobs=f"job 1 of {self.jobs}", speed="")
 
     def __enter__(self) -> Self:
