@@ -29,10 +29,15 @@ Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys and values (kv_head
 
 @dataclass(frozen=True)
 class Reach:
-    """What neighbouring blocks of a pass attend to: all of the past, one memory behind the other, and their own rows."""
+    """What neighbouring blocks of a pass attend to: all of the past, one memory behind the other, and their own rows.
+
+    Only tokens `read` (M,) of the blocks are read off in the end, so that in the last layer no other one needs
+    the past; None: all may be.
+    """
 
     past: tuple[Memory, ...]
     blocks: tuple[Block, ...]
+    read: Tensor | None = None
 
     def of(self, tokens: Tensor) -> Tensor:
         """The part of a pass (1, heads, T, ...) that the blocks take up."""
@@ -48,6 +53,10 @@ class Reach:
         if len(self.past) == 1:
             return keys[0][None], values[0][None]
         return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
+
+    def places(self, number: int) -> Tensor | None:
+        """The tokens that need the past in a layer; None: all."""
+        return self.read if self.past and number == len(self.past[0].keys) - 1 else None
 
 
 _given: ContextVar[tuple[Sequence[Reach], Kept | None]] = ContextVar("given")
@@ -87,7 +96,8 @@ def attend(
         kept[layer] = (key[0].to(torch.float32, copy=True), value[0].to(torch.float32, copy=True))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     parts = [
-        _attention(reach.of(query), *reach.layer(layer, key, value), None, False, scale, softcap) for reach in reaches
+        _over_past(reach.of(query), *reach.layer(layer, key, value), reach.places(layer), scale, softcap)
+        for reach in reaches
     ]
     out, lse = parts[0] if len(parts) == 1 else (torch.cat(both, 2) for both in zip(*parts, strict=True))
     for block in (block for reach in reaches for block in reach.blocks):
@@ -96,6 +106,18 @@ def attend(
         weight = torch.sigmoid(own_lse - block.of(lse))[..., None].to(own.dtype)
         block.of(out).lerp_(own, weight)
     return out.transpose(1, 2), None
+
+
+def _over_past(
+    query: Tensor, key: Tensor, value: Tensor, places: Tensor | None, scale: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    """Attention to the past of all tokens, or of those at `places` alone: zeros for the others."""
+    if places is None:
+        return _attention(query, key, value, None, False, scale, softcap)
+    places = places.to(query.device)
+    found, found_lse = _attention(query[:, :, places], key, value, None, False, scale, softcap)
+    out = found.new_zeros((*query.shape[:3], found.shape[3])).index_copy_(2, places, found)
+    return out, found_lse.new_zeros(query.shape[:3]).index_copy_(2, places, found_lse)
 
 
 def _attention(

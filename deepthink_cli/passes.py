@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from deepthink_cli.attention import Reach, over_memory
+from deepthink_cli.feedforward import last_feedforward_at
 from deepthink_cli.head import SLICE
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
@@ -104,9 +107,10 @@ class _Packed:
         self.blocks = blocks(rows, model.dtype, device)
 
     @contextmanager
-    def after(self, past: Past) -> Iterator[dict[str, Any]]:
+    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
         start = sum(memory.length for memory in past)
-        with over_memory(self.model.network, [Reach(past, self.blocks)]):
+        network = self.model.network
+        with over_memory(network, [Reach(past, self.blocks, places)]), last_feedforward_at(places, network.base_model):
             yield {"input_ids": self.ids, "position_ids": self.depths + start, "use_cache": False}
 
 
@@ -120,7 +124,7 @@ class _Plain:
         self.ids = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
 
     @contextmanager
-    def after(self, past: Past) -> Iterator[dict[str, Any]]:
+    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
         memory = reduce(Memory.followed_by, past)
         yield self.model.inputs(self.ids, memory.as_cache(self.model.dtype, rows=len(self.ids)), memory.length)
 
@@ -133,7 +137,7 @@ def score_rows(
     given = _Packed(model, rows) if packed else _Plain(model, rows)
     want = wanted(rows, given.starts, model.device)
     for past in pasts:
-        with given.after(past) as inputs:
+        with given.after(past, want.places) as inputs:
             found = model.log_probabilities(inputs, want.places, want.asked, want.tokens)
         sums = torch.zeros(len(want.scores), dtype=torch.float64).index_add_(0, want.owners, found.cpu().double())
         yield dict(zip(want.scores, sums.tolist(), strict=True))
@@ -159,14 +163,16 @@ def _tried(model: LanguageModel) -> Engine:
         return plain
     difference = max(abs(found[one] - value) for one, value in expected.items())
     largest = max(abs(value) for value in expected.values())
-    rounding = max(1e-5, 4 * torch.finfo(model.dtype).eps)
-    return Engine(max(difference / largest, apart) <= rounding, difference, budget)
+    eps = torch.finfo(model.dtype).eps
+    alike = difference <= max(1e-5, 4 * eps) * largest and apart <= max(1e-5, 2 * eps * len(memory.keys) ** 0.5)
+    return Engine(alike, difference, budget)
 
 
 def _apart(one: Memory, two: Memory) -> float:
-    """The largest difference of two readings, as a share of their largest value."""
+    """The norm of two readings' difference, as a share of the first's; rounding grows with the root of the layers."""
     pairs = [*zip(one.keys, two.keys, strict=True), *zip(one.values, two.values, strict=True)]
-    return max(float((a - b).abs().max() / a.abs().max()) for a, b in pairs)
+    parts = [(float(torch.linalg.vector_norm(a - b)), float(torch.linalg.vector_norm(a))) for a, b in pairs]
+    return math.hypot(*(part for part, _ in parts)) / math.hypot(*(whole for _, whole in parts))
 
 
 def _found_tokens(model: LanguageModel) -> int:

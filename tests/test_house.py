@@ -40,6 +40,7 @@ TENSORS = {
     "scoring",
     "store",
     "attention",
+    "feedforward",
     "packing",
     "reading",
     "passes",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import FAMILIES
+from families import FAMILIES, write_model
 from test_families import plain_scores
 
 from deepthink_cli import Memory, load_model, passes, score, scoring
@@ -117,6 +117,26 @@ def test_half_precision_is_packed_too(models: Callable[[str], Path]) -> None:
     found = sums(model, model.read(DEMOS), QUERIES, 4096)
     full = load_model(str(models("llama")))
     assert found == pytest.approx(sums(full, full.read(DEMOS), QUERIES, 4096), rel=0.05, abs=0.2)
+
+
+def test_a_deep_model_in_half_precision_is_packed_for_all_its_rounding(tmp_path: Path) -> None:
+    model = load_model(str(write_model(tmp_path / "deep", "llama", num_hidden_layers=40)), dtype="bfloat16")
+    assert engine_of(model).packed
+
+
+@pytest.mark.parametrize(("family", "inner"), [("gpt2", "c_proj"), ("llama", "down_proj"), ("opt", "fc2")])
+def test_the_last_feed_forward_block_runs_only_where_scores_are_read(
+    family: str, inner: str, models: Callable[[str], Path]
+) -> None:
+    model = load_model(str(models(family)))
+    memory = model.read(DEMOS)
+    engine_of(model)
+    fed: dict[str, int] = {}
+    for name, module in model.network.base_model.named_modules():
+        if name.endswith(inner) and "attn" not in name:
+            module.register_forward_pre_hook(lambda _, given, name=name: fed.update({name: given[0].shape[-2]}))
+    score(model, memory, QUERIES[:2])  # 8 + 2 tokens and 3 + 4, read at 1 + 2 and 1 + 4
+    assert list(fed.values()) == [17, 8]
 
 
 @pytest.mark.parametrize(("free", "tokens"), [(2**40, 16384), (2**30, 4000), (0, 256)])
