@@ -118,7 +118,7 @@ def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
         "harness_inputs": systems[HARNESS].inputs if HARNESS in systems else 0,
         "difference": {name: difference(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
         "same_argmax": {name: same_argmax(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
-        "tokens_fed": sum(floor.passes),
+        "tokens_fed": floor.tokens,
         "product_flops": floor.flops,
         "packed": engine_of(work.model).packed,
     }

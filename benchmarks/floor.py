@@ -27,21 +27,33 @@ from deepthink_cli.passes import engine_of
 class Products:
     """Every product of a run, in its order: `linear` are (weight, tokens) with weight (in, out).
 
-    `passes` are the tokens of each pass, each of which attends to the memory; `heads` are the network's.
+    `passes` are the tokens of each pass that attend to the memory, and those that do in the last layer; `heads`
+    are the network's.
     """
 
     memory: Memory
     heads: int
     linear: list[tuple[Tensor, int]] = field(default_factory=list)
-    passes: list[int] = field(default_factory=list)
+    passes: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def flops(self) -> int:
         """Floating-point operations: two for every multiplication of the products."""
         linear = sum(2 * tokens * weight.numel() for weight, tokens in self.linear)
-        pairs = sum(self.passes) * self.memory.length * self.heads
-        widths = [tensor.shape[2] for tensor in (*self.memory.keys, *self.memory.values)]
-        return linear + 2 * pairs * sum(widths)
+        attending = zip(*self._by_layer(), strict=True)
+        tensors = zip(self.memory.keys, self.memory.values, attending, strict=True)
+        widths = sum((key.shape[2] + value.shape[2]) * sum(tokens) for key, value, tokens in tensors)
+        return linear + 2 * widths * self.memory.length * self.heads
+
+    @property
+    def tokens(self) -> int:
+        """All tokens that were fed."""
+        return sum(tokens for tokens, _ in self.passes)
+
+    def _by_layer(self) -> list[list[int]]:
+        """For every pass, the tokens of each layer that attend to the memory."""
+        before = len(self.memory.keys) - 1
+        return [[tokens] * before + [last] for tokens, last in self.passes]
 
     @torch.inference_mode()
     def seconds(self) -> float:
@@ -50,7 +62,7 @@ class Products:
             (tokens, weight.shape[0]): torch.randn(tokens, weight.shape[0], dtype=weight.dtype)
             for weight, tokens in self.linear
         }
-        attending = [self._attending(tokens) for tokens in self.passes] if self.memory.length else []
+        attending = [self._attending(layers) for layers in self._by_layer()] if self.memory.length else []
         started = time.perf_counter()
         for weight, tokens in self.linear:
             given[tokens, weight.shape[0]] @ weight
@@ -58,22 +70,22 @@ class Products:
             run()
         return time.perf_counter() - started
 
-    def _attending(self, tokens: int) -> Callable[[], None]:
+    def _attending(self, tokens: list[int]) -> Callable[[], None]:
         """The scores and sums of a pass, head by head: a head's scores (tokens, L) then stay in the caches."""
         groups, length, _ = self.memory.keys[0].shape
-        rows = self.heads // groups * tokens  # heads that share keys, folded
+        rows = [self.heads // groups * count for count in tokens]  # heads that share keys, folded
         numbers = self.linear[0][0].dtype
         keys = [tensor.to(numbers) for tensor in self.memory.keys]
         values = [tensor.to(numbers) for tensor in self.memory.values]
-        query = torch.randn(rows, keys[0].shape[2], dtype=numbers)
-        scores = torch.empty(rows, length, dtype=numbers)
-        out = torch.empty(rows, values[0].shape[2], dtype=numbers)
+        query = torch.randn(rows[0], keys[0].shape[2], dtype=numbers)
+        scores = torch.empty(rows[0], length, dtype=numbers)
+        out = torch.empty(rows[0], values[0].shape[2], dtype=numbers)
 
         def run() -> None:
-            for key, value in zip(keys, values, strict=True):
+            for key, value, count in zip(keys, values, rows, strict=True):
                 for group in range(groups):
-                    torch.mm(query, key[group].T, out=scores)
-                    torch.mm(scores, value[group], out=out)
+                    torch.mm(query[:count], key[group].T, out=scores[:count])
+                    torch.mm(scores[:count], value[group], out=out[:count])
 
         return run
 
@@ -91,7 +103,8 @@ def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) ->
 
     def read_off(self: LanguageModel, inputs: Any, places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
         scored = original(self, inputs, places, asked, tokens)
-        found.passes.append(inputs["input_ids"].numel())
+        fed = inputs["input_ids"].numel()
+        found.passes.append((fed, len(places) if engine_of(self).packed else fed))
         found.linear.append((_weight(head), len(places)))
         return scored
 
