@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs docs-check benchmark clean
+SEED ?= 0
+
+.PHONY: demo test soak lint docs docs-check benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# The harnesses of tests/soak in their long form: an hour or two. `make soak SEED=7` draws other kills and mutations.
+soak: $(VENV)/.test
+	$(BIN)/python -m pytest tests/soak --soak --seed $(SEED) -v --durations=0
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

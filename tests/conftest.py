@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,34 @@ REVIEWS = [
     ("tender, wise and moving", "positive"),
     ("far too long", "negative"),
 ]
+
+
+@dataclass(frozen=True)
+class Soak:
+    """How long the harnesses of tests/soak run, and with which seed."""
+
+    long: bool
+    seed: int
+
+    def count(self, short: int, long: int) -> int:
+        """How often something is tried: `short` in the suite, `long` with --soak."""
+        return long if self.long else short
+
+    def draw(self, name: str) -> random.Random:
+        """Random numbers of a harness's own, the same for the same seed."""
+        return random.Random(f"{name} {self.seed}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make soak` runs the long form."""
+    parser.addoption("--soak", action="store_true", help="run the harnesses of tests/soak in their long form")
+    parser.addoption("--seed", type=int, default=0, help="what the harnesses of tests/soak draw from")
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> Soak:
+    """The length and the seed of a harness."""
+    return Soak(request.config.getoption("--soak"), request.config.getoption("--seed"))
 
 
 @pytest.fixture(scope="session")
