@@ -1,7 +1,8 @@
-"""The memory file's header: read, checked and hashed without torch (DESIGN 4.3).
+"""The memory file: read, checked and hashed without torch (DESIGN 4.3).
 
 A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors'
-bytes (https://github.com/huggingface/safetensors#format).
+bytes (https://github.com/huggingface/safetensors#format). Of all the ways to write the same memory one alone is
+taken: the one that `think` writes.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import math
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.origin import ADAPTER_METADATA, Metadata, canonical_json, parse_metadata
 
 KEY = "deepthink"
 MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
 _NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)")
 _BYTES = {"F32": 4}
+_ALIGNED = 8  # the header is filled up with spaces to a multiple of these bytes
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ class Header:
         return len(self.tensors) // (2 * len(self.metadata.kept))
 
 
+@dataclass(frozen=True)
+class Artifact:
+    """A verified memory file: its header, and the very bytes that were verified of the `iterations` asked for."""
+
+    header: Header
+    iterations: tuple[int, ...]
+    tensors: Mapping[str, bytearray]
+
+
 def tensor_name(iteration: int, layer: int, part: str) -> str:
     """`iteration.{t}.layer.{l}.keys` or `.values`."""
     return f"iteration.{iteration}.layer.{layer}.{part}"
@@ -69,32 +80,69 @@ def read_header(path: str | Path) -> Header:
     if not os.path.isfile(source):
         raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
     try:
-        raw, start, size = _raw_header(source)
+        raw, text, size = _raw_header(source)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     metadata = raw.pop("__metadata__", None)
     if not isinstance(metadata, dict) or list(metadata) != [KEY] or not isinstance(metadata[KEY], str):
         raise _foreign(path, "a safetensors file without deepthink metadata")
     parsed = parse_metadata(metadata[KEY], str(path))
-    header = Header(str(path), parsed, _entries(raw, path), start, size)
+    header = Header(str(path), parsed, _entries(raw, path), 8 + len(text), size)
     _check_layout(header)
+    if text != _header_text(header):
+        raise InputError(
+            f"{path}: damaged: its header is not as deepthink think writes it; think again or copy it again"
+        )
     return header
 
 
-def digest(header: Header) -> str:
-    """SHA-256 over names, dtypes, shapes, bytes and metadata, as `metadata.sha256` should be."""
-    with open(header.path, "rb") as file:
+def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
+    """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
 
-        def tensor_bytes(name: str) -> bytes:
-            entry = header.tensors[name]
-            file.seek(header.start + entry.begin)
-            return file.read(entry.end - entry.begin)
+    Raises InputError where the bytes are not those that were written, or an iteration was not kept, and
+    DeepThinkError where the tensors do not fit into memory.
+    """
+    for iteration in iterations:
+        if iteration not in header.metadata.kept:
+            raise InputError(
+                f"--iteration {iteration}: {header.path} keeps {', '.join(map(str, header.metadata.kept))}; "
+                "use one of them or think again with --keep all"
+            )
+    wanted = {name for name in header.tensors if int(name.split(".")[1]) in iterations}
+    kept: dict[str, bytearray] = {}
+    try:
+        with open(header.path, "rb", buffering=0) as file:
 
-        described = {name: (entry.dtype, entry.shape) for name, entry in header.tensors.items()}
-        return content_digest(header.metadata, described, tensor_bytes)
+            def tensor_bytes(name: str) -> bytearray:
+                entry = header.tensors[name]
+                buffer = bytearray(entry.end - entry.begin)
+                file.seek(header.start + entry.begin)
+                _fill(file.readinto, memoryview(buffer))
+                if name in wanted:
+                    kept[name] = buffer
+                return buffer
+
+            described = {name: (entry.dtype, entry.shape) for name, entry in header.tensors.items()}
+            found = content_digest(header.metadata, described, tensor_bytes)
+    except OSError as error:
+        raise InputError(f"{header.path}: cannot be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise DeepThinkError(
+            f"{header.path}: {header.size} bytes do not fit into memory; keep fewer iterations"
+        ) from error
+    if found != header.metadata.sha256:
+        raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
+    return Artifact(header, tuple(iterations), kept)
 
 
-def content_digest(metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Any) -> str:
+def verify(header: Header) -> None:
+    """Raise InputError unless the file's bytes are those that were written."""
+    read_artifact(header)
+
+
+def content_digest(
+    metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
+) -> str:
     """The digest of metadata (its own field apart) and tensors {name: (dtype, shape)}; `read(name)` gives bytes."""
     total = hashlib.sha256(metadata_json(replace(metadata, sha256="")).encode())
     for name in sorted(tensors):
@@ -102,12 +150,6 @@ def content_digest(metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[in
         total.update(canonical_json([name, dtype, list(shape)]).encode())
         total.update(read(name))
     return total.hexdigest()
-
-
-def verify(header: Header) -> None:
-    """Raise InputError unless the file's bytes are those that were written."""
-    if digest(header) != header.metadata.sha256:
-        raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
 
 
 def metadata_json(metadata: Metadata) -> str:
@@ -124,9 +166,10 @@ def summary(header: Header) -> dict[str, Any]:
             "shape": {"keys": list(keys), "values": list(values)}, **fields}  # fmt: skip
 
 
-def _raw_header(source: Path) -> tuple[dict[str, Any], int, int]:
-    size = os.path.getsize(source)
+def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
+    """The header as JSON and as it stands in the file, and the file's size."""
     with open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
         if not 2 <= length <= min(MAX_HEADER, size - 8):
@@ -138,7 +181,7 @@ def _raw_header(source: Path) -> tuple[dict[str, Any], int, int]:
         raise _foreign(source, "not a safetensors file") from error
     if not isinstance(raw, dict):
         raise _foreign(source, "not a safetensors file")
-    return raw, 8 + length, size
+    return raw, text, size
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -163,8 +206,25 @@ def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
     return entries
 
 
+def _header_text(header: Header) -> bytes:
+    """The one header that a file with these metadata and tensors has."""
+    listed = {
+        name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+        for name, entry in sorted(header.tensors.items())
+    }
+    raw = {"__metadata__": {KEY: metadata_json(header.metadata)}, **listed}
+    text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
+    return text + b" " * (-len(text) % _ALIGNED)
+
+
+def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> None:
+    """Read until the buffer is full or the file ends: one call gives at most 2 GiB."""
+    while len(buffer) and (count := readinto(buffer)):
+        buffer = buffer[count:]
+
+
 def _check_layout(header: Header) -> None:
-    """The tensors are those of the kept iterations, each (kv_heads, L, head_dim), with no byte over or missing."""
+    """The tensors are those of the kept iterations, each (kv_heads, L, head_dim), in order, with no byte over or missing."""
     kept, length = header.metadata.kept, len(header.metadata.demonstrations.token_ids)
     layers = {int(match[2]) for name in header.tensors if (match := _NAME.fullmatch(name))}
     expected = {
@@ -173,7 +233,7 @@ def _check_layout(header: Header) -> None:
     if not kept or not expected or set(header.tensors) != expected:
         raise InputError(f"{header.path}: damaged: its tensors are not those of iterations {kept}")
     place = 0
-    for name, entry in sorted(header.tensors.items(), key=lambda item: item[1].begin):
+    for name, entry in sorted(header.tensors.items()):
         width = _BYTES.get(entry.dtype)
         shape = entry.shape
         if width is None or len(shape) != 3 or shape[1] != length or min(shape) < 1:

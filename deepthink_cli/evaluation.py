@@ -145,7 +145,7 @@ def _fits(
     model: LanguageModel, read: Demonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
 ) -> bool:
     try:
-        check_length(model.limits, model.identity.id, len(read.token_ids), pair[1], pair[0].where)
+        check_length(model.limits, model.identity.id, len(read.token_ids), pair[1])
     except InputError:
         skipped[TOO_LONG] += 1
         return False

@@ -87,9 +87,13 @@ class Memory:
         ]
         return DynamicCache(shaped)
 
-    def finite(self) -> bool:
-        """Whether no value is NaN or infinite."""
-        return all(bool(tensor.isfinite().all()) for tensor in (*self.keys, *self.values))
+    def not_finite(self) -> str | None:
+        """The first place with NaN or infinite values, as in `layer 3's keys`; None where there is none."""
+        for layer, tensors in enumerate(zip(self.keys, self.values, strict=True)):
+            for part, tensor in zip(("keys", "values"), tensors, strict=True):
+                if not bool(tensor.isfinite().all()):
+                    return f"layer {layer}'s {part}"
+        return None
 
     def _with(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Memory:
         return replace(self, keys=tuple(keys), values=tuple(values))

@@ -77,11 +77,31 @@ class LanguageModel:
             raise InputError(
                 f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined there; choose a model with attention only"
             )
-        if not present.finite():
-            raise DeepThinkError(
-                f"{self.identity.architecture} wrote NaN or infinite keys or values in {self.identity.dtype}; use --dtype float32"
-            )
+        if place := present.not_finite():
+            raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")
         return present
+
+    def overflow(self) -> str:
+        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        if self.dtype == torch.float16:
+            return "float16 ends at 65,504, which this model passes; use --dtype bfloat16 or float32"
+        if self.dtype == torch.bfloat16:
+            return "computed in bfloat16; use --dtype float32, and look for NaN in the weights"
+        return "the weights hold NaN or are too large; get the checkpoint again"
+
+    def check_memory(self, memory: Memory, name: str = "this memory") -> None:
+        """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
+        advice = "give the model that made it, or think again"
+        if _sizes(memory) != _sizes(self._one_token):
+            raise InputError(
+                f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
+            )
+        ids = memory.origin.demonstrations.token_ids if memory.origin else ()
+        known = len(self.network.get_input_embeddings().get_parameter("weight"))
+        if ids and not 0 <= min(ids) <= max(ids) < known:
+            raise InputError(
+                f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
+            )
 
     def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
         """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
@@ -115,11 +135,25 @@ class LanguageModel:
     @cached_property
     def layer_devices(self) -> tuple[torch.device, ...]:
         """The device of every layer's keys and values, found by reading one token."""
-        return tuple(tensor.device for tensor in self.read([0]).keys)
+        return tuple(tensor.device for tensor in self._one_token.keys)
+
+    @cached_property
+    def _one_token(self) -> Memory:
+        return self.read([0])
 
     @cached_property
     def _takes_positions(self) -> bool:
         return "position_ids" in signature(self.network.base_model.forward).parameters
+
+
+def _sizes(memory: Memory) -> list[tuple[int, int]]:
+    """Heads and head_dim of every layer's keys and values."""
+    return [(tensor.shape[0], tensor.shape[2]) for tensor in (*memory.keys, *memory.values)]
+
+
+def _layers(memory: Memory) -> str:
+    heads, _, size = memory.keys[0].shape
+    return f"{len(memory.keys)} layers of keys {heads} x {size}"
 
 
 def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageModel:

@@ -41,8 +41,14 @@ class ModelIdentity:
     quantize: str | None = None
 
     def differences(self, other: ModelIdentity) -> list[str]:
-        """Names of the parts in which two models differ; empty where a memory of one fits the other."""
+        """Names of the parts in which two models differ; empty where a memory of one fits the other.
+
+        Two revisions of one hub id differ, even where the sampled bytes of their weights do not.
+        """
+        revisions = (self.revision, other.revision)
+        named = self.id == other.id and None not in revisions
         parts = {
+            "revision": revisions if named else (None, None),
             "architecture": (self.architecture, other.architecture),
             "configuration": (self.config_sha256, other.config_sha256),
             "weights": (self.weights_sha256, other.weights_sha256 or self.weights_sha256),
@@ -192,6 +198,8 @@ def _check_consistent(metadata: Metadata) -> None:
     stored, kept = metadata.demonstrations, metadata.kept
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
+    if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
+        raise ValueError("labels: one is empty or stands twice")
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
         raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
     readings = sorted(map(int, metadata.drift))

@@ -14,6 +14,7 @@ from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.passes import engine_of
 from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
+from deepthink_cli.store import check_fit
 from deepthink_cli.threads import ahead
 from deepthink_cli.tokens import tokenize_queries
 
@@ -66,6 +67,7 @@ def predict_chunks(
     origin = memories[0].origin
     if origin is None:
         raise InputError("this memory has no template; give one that think() or load_memory() made")
+    check_fit(origin, model.identity, "this memory")
     given = origin.demonstrations
     queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
     engine_of(model)  # tries the network, which then only this thread does
@@ -88,8 +90,8 @@ def _planned(
 ) -> Iterator[tuple[list[Query], Plan]]:
     while part := list(islice(queries, chunk)):
         tokenized = tokenize_queries(model.tokenizer, read.template, part)
-        for query, ids in zip(part, tokenized, strict=True):
-            check_length(model.limits, model.identity.id, len(read.token_ids), ids, query.where)
+        for ids in tokenized:
+            check_length(model.limits, model.identity.id, len(read.token_ids), ids)
         yield part, prepare(model, tokenized)
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import torch
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
@@ -63,9 +63,11 @@ def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> Plan:
 def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
-    Raises InputError as `score` does.
+    Raises InputError as `score` does and where a memory has not the model's shapes, and DeepThinkError, naming
+    the query, for scores that are NaN or infinite.
     """
     for memory in memories:
+        model.check_memory(memory)
         for query in plan.queries:
             check_length(model.limits, model.identity.id, memory.length, query)
     pasts = [_read_on(model, memory, plan.shared) for memory in memories]
@@ -87,7 +89,18 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
         for of_memory, scored in zip(sums, found, strict=True):
             for (number, candidate), value in scored.items():
                 of_memory[number][candidate] = value
+    _check_finite(model, plan, sums)
     return [[_scores(*pair) for pair in zip(of_memory, plan.queries, strict=True)] for of_memory in sums]
+
+
+def _check_finite(model: LanguageModel, plan: Plan, sums: Sequence[Sequence[Sequence[float]]]) -> None:
+    for of_memory in sums:
+        for number, (query, scores) in enumerate(zip(plan.queries, of_memory, strict=True), start=1):
+            for candidate, value in enumerate(scores, start=1):
+                if not math.isfinite(value):
+                    raise DeepThinkError(
+                        f"{query.where or f'query {number}'}: the score of candidate {candidate} is {value}: {model.overflow()}"
+                    )
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
@@ -117,12 +130,12 @@ def _scores(sums: list[float], query: TokenizedQuery) -> Scores:
     return Scores(tuple(sums), tuple(means))
 
 
-def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery, where: str = "") -> None:
+def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
     """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
     most = limits.most_tokens()
     needed = length + query.longest
     if most is not None and needed > most:
         raise InputError(
-            f"{where or 'a query'}: too long: {query.longest} tokens after {length} of memory, {model} holds {most} "
+            f"{query.where or 'a query'}: too long: {query.longest} tokens after {length} of memory, {model} holds {most} "
             f"({limits.reason()}); shorten it or think about fewer demonstrations"
         )

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from deepthink_cli.artifact import (
     KEY,
     MAX_HEADER,
+    Artifact,
     Header,
     content_digest,
     metadata_json,
+    read_artifact,
     read_header,
     tensor_name,
-    verify,
 )
 from deepthink_cli.atomic import replacing
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
-from deepthink_cli.origin import FORMAT_VERSION, Metadata, Origin, StoredDemonstrations
+from deepthink_cli.origin import FORMAT_VERSION, Metadata, ModelIdentity, Origin, StoredDemonstrations
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
@@ -39,8 +39,11 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
     memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
     if not memories or memories[-1].origin is None:
         raise InputError("nothing to save: give a memory that think() made")
-    if not all(one.finite() for one in memories):
-        raise DeepThinkError("the memory holds NaN or infinite values; nothing was written; use --dtype float32")
+    for one in memories:
+        if place := one.not_finite():
+            raise DeepThinkError(
+                f"{place} of iteration {one.iteration} hold NaN or infinite values; nothing was written; use --dtype float32"
+            )
     tensors = {
         tensor_name(one.iteration, layer, part): tensor.cpu().contiguous()
         for one in memories
@@ -65,48 +68,54 @@ def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
     that was not kept.
     """
     header = read_header(path)
-    verify(header)
     return read_memories(header, [iteration if iteration is not None else header.metadata.kept[-1]])[0]
 
 
 def read_memories(header: Header, iterations: Sequence[int] | None = None) -> list[Memory]:
-    """Read several iterations (default: all that were kept) of a verified artifact."""
-    kept = header.metadata.kept
-    wanted = kept if iterations is None else list(iterations)
-    for iteration in wanted:
-        if iteration not in kept:
-            raise InputError(
-                f"--iteration {iteration}: {header.path} keeps {', '.join(map(str, kept))}; use one of them or think again with --keep all"
-            )
-    # backend="pread": a mapped file that is cut short under the reader kills the process.
-    with safe_open(header.path, framework="pt", backend="pread") as file:
-        memories = [_memory(header, file, iteration) for iteration in wanted]
+    """Read several iterations (default: all that were kept) of an artifact, verified; raises as `load_memory` does."""
+    return memories_of(read_artifact(header, header.metadata.kept if iterations is None else iterations))
+
+
+def memories_of(artifact: Artifact) -> list[Memory]:
+    """The memories of a verified artifact, made of the bytes that were verified; raises InputError for NaN or infinity."""
+    memories = [_memory(artifact, iteration) for iteration in artifact.iterations]
     for memory in memories:
-        if not memory.finite():
+        if place := memory.not_finite():
             raise InputError(
-                f"{header.path}: damaged: iteration {memory.iteration} holds NaN or infinite values; think again"
+                f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or infinite values; think again"
             )
     return memories
 
 
-def check_fit(origin: Origin, other: Any, path: str | Path) -> None:
+def check_fit(origin: Origin, other: ModelIdentity, path: str | Path) -> None:
     """Raise InputError unless the memory was made by the model with identity `other`."""
     differences = origin.model.differences(other)
     if differences:
         raise InputError(
-            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {origin.model.id}, "
-            f"this is {other.id}: give -m the model that made it, or think again"
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {_called(origin.model)}, "
+            f"this is {_called(other)}: give -m the model that made it, or think again"
         )
 
 
-def _memory(header: Header, file: Any, iteration: int) -> Memory:
+def _called(model: ModelIdentity) -> str:
+    revision = f" at revision {model.revision}" if model.revision else ""
+    quantized = f" in {model.quantize}" if model.quantize else ""
+    return f"{model.id}{revision}{quantized}"
+
+
+def _memory(artifact: Artifact, iteration: int) -> Memory:
+    header = artifact.header
     keys, values = (
-        tuple(file.get_tensor(tensor_name(iteration, layer, part)) for layer in range(header.layers))
+        tuple(_tensor(artifact, tensor_name(iteration, layer, part)) for layer in range(header.layers))
         for part in ("keys", "values")
     )
-    metadata = header.metadata
-    drift = tuple(metadata.drift[str(t)] for t in range(2, iteration + 1))
-    return Memory(keys, values, iteration, drift, metadata.origin())
+    drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
+    return Memory(keys, values, iteration, drift, header.metadata.origin())
+
+
+def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
+    numbers = torch.frombuffer(artifact.tensors[name], dtype=torch.float32)
+    return numbers.view(artifact.header.tensors[name].shape)
 
 
 def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> Metadata:
@@ -129,8 +138,8 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         template=given.template,
         labels=list(given.labels),
         iterations=origin.method.iterations,
-        eta=origin.method.eta,
-        momentum=origin.method.momentum,
+        eta=float(origin.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
+        momentum=float(origin.method.momentum),
         positions=origin.method.positions,
         kept=[one.iteration for one in memories],
         dtypes={"memory": "float32", "model": origin.model.dtype},

@@ -58,6 +58,11 @@ class Template:
         """Names of all fields, in order."""
         return tuple(name for _, name in self._pieces() if name is not None)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What stands before every field, and the separator: what a model reads of a template, whatever it is filled with."""
+        return (*(literal for literal, _ in self._pieces()), self.separator)
+
     def query(self, text: str | Mapping[str, str]) -> str:
         """The template filled up to the label, as the model reads an unsolved example."""
         values = self.values(text)

@@ -22,11 +22,12 @@ class TokenizedQuery:
     """A query's candidates as token ids: what they share, and what each adds.
 
     `prefix` [q] is the longest start common to the query alone and to the query with every candidate;
-    `answers[i]` [c_i] are the ids that candidate i adds to it.
+    `answers[i]` [c_i] are the ids that candidate i adds to it. `where` is what messages call the query.
     """
 
     prefix: tuple[int, ...]
     answers: tuple[tuple[int, ...], ...]
+    where: str = ""
 
     @property
     def longest(self) -> int:
@@ -102,7 +103,7 @@ def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[in
             )
     if start == 0:
         raise InputError(f"{where}nothing stands before the label; put text before it in the template")
-    return TokenizedQuery(tuple(alone[:start]), answers)
+    return TokenizedQuery(tuple(alone[:start]), answers, query.where)
 
 
 def common_length(one: Sequence[int], two: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from deepthink_cli.artifact import Header, read_header, summary, verify
+from deepthink_cli.artifact import Header, read_artifact, read_header, summary, verify
 from deepthink_cli.errors import InputError
 
 METADATA: dict[str, Any] = {
@@ -55,13 +55,14 @@ def content(tensors: Tensors) -> bytes:
     return b"".join(struct.pack("<24f", *[number + place for place in range(24)]) for number in range(len(tensors)))
 
 
-def signed(metadata: dict[str, Any], tensors: Tensors) -> dict[str, Any]:
-    """The digest that DESIGN 4.3 asks for: the metadata, then name, dtype, shape and bytes of each tensor by name."""
+def signed(metadata: dict[str, Any], tensors: Tensors, body: bytes | None = None) -> dict[str, Any]:
+    """With the digest that docs/artifact.md asks for: metadata, then name, dtype, shape and bytes of each tensor by name."""
+    body = content(tensors) if body is None else body
     total = hashlib.sha256(canonical({**metadata, "sha256": ""}).encode())
     for name in sorted(tensors):
         entry = tensors[name]
         total.update(canonical([name, entry["dtype"], entry["shape"]]).encode())
-        total.update(content(tensors)[slice(*entry["data_offsets"])])
+        total.update(body[slice(*entry["data_offsets"])])
     return {**metadata, "sha256": total.hexdigest()}
 
 
@@ -70,8 +71,14 @@ def memory_file(
 ) -> Path:
     tensors = entries() if tensors is None else tensors
     text = metadata if isinstance(metadata, str) else canonical(metadata or signed(METADATA, entries()))
-    header = json.dumps({"__metadata__": {"deepthink": text, **(extra or {})}, **tensors}).encode()
-    path.write_bytes(struct.pack("<Q", len(header)) + header + content(tensors))
+    raw = {"__metadata__": {"deepthink": text, **(extra or {})}, **tensors}
+    return with_header(path, json.dumps(raw, separators=(",", ":"), ensure_ascii=False), tensors)
+
+
+def with_header(path: Path, header: str, tensors: Tensors) -> Path:
+    data = header.encode()
+    data += b" " * (-len(data) % 8)
+    path.write_bytes(struct.pack("<Q", len(data)) + data + content(tensors))
     return path
 
 
@@ -242,6 +249,53 @@ def test_a_tensor_of_another_dtype_or_shape_is_refused(path: Path, change: dict[
     told = {"dtype": "F32", "shape": SHAPE} | change
     expected = f"{NAMES[0]} is {told['dtype']} {told['shape']}, not F32 (heads, 3, size)"
     assert refusal(memory_file(path, tensors=entries(**change))) == f"{path}: damaged: {expected}"
+
+
+def respelled(header: str) -> dict[str, str]:
+    """The same header in other words: what a JSON reader takes for the same."""
+    first, second = (f'"{name}":{json.dumps(entries()[name], separators=(",", ":"))}' for name in NAMES[:2])
+    return {
+        "a space": header.replace(",", ", ", 1),
+        "spaces behind": header + " " * 8,
+        "an escape": header.replace("iteration.1", "iteration\\u002e1", 1),
+        "an escaped letter in the metadata": header.replace("héllo", "h\\u00e9llo"),
+        "a fraction": header.replace("[0,96]", "[0.0,96]"),
+        "a minus": header.replace("[0,96]", "[-0,96]"),
+        "a text": header.replace("[0,96]", '["0",96]'),
+        "true": header.replace("[2,3,4]", "[2,3.0,4]", 1),
+        "an exponent": header.replace("0.01", "1e-2"),
+        "a capital exponent": header.replace("0.01", "1E-2"),
+        "a digit more": header.replace("0.01", "0.010"),
+        "spaces in the metadata": header.replace('\\"eta\\":', '\\"eta\\": '),
+        "another field": header.replace('"dtype":"F32"', '"dtype":"F32","note":1', 1),
+        "another order": header.replace(f"{first},{second}", f"{second},{first}"),
+        "metadata last": re.sub(r'^\{("__metadata__":\{.*?(?<!\\)"\}),(.*)\}$', r"{\2,\1}", header, flags=re.S),
+    }
+
+
+@pytest.mark.parametrize("change", respelled(""))
+def test_there_is_one_way_to_write_a_header(path: Path, change: str) -> None:
+    data = memory_file(path).read_bytes()
+    header = data[8 : 8 + struct.unpack("<Q", data[:8])[0]].decode().rstrip()
+    other = respelled(header)[change]
+    assert other != header
+    message = refusal(with_header(path, other, entries()))
+    assert message == f"{path}: damaged: its header is not as deepthink think writes it; think again or copy it again"
+
+
+def test_the_bytes_that_are_used_are_those_that_were_verified(header: Header) -> None:
+    artifact = read_artifact(header, [3])
+    assert sorted(artifact.tensors) == [name for name in NAMES if name.startswith("iteration.3")]
+    Path(header.path).write_bytes(b"something else")
+    assert artifact.tensors[NAMES[4]][:8] == struct.pack("<2f", 4, 5)
+
+
+def test_a_file_that_changes_after_its_header_was_read_is_refused(header: Header) -> None:
+    path = Path(header.path)
+    for data in (path.read_bytes()[:-4], path.read_bytes()[:-4] + b"\0\0\0\0", b""):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="do not match its digest"):
+            read_artifact(header, [1])
 
 
 @pytest.mark.parametrize("offsets", [[0, SIZE + 4], [4, SIZE + 4], [SIZE, 2 * SIZE], [0, 0]])

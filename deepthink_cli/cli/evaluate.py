@@ -22,7 +22,7 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
+    from deepthink_cli.artifact import Artifact, Header
     from deepthink_cli.blueprint import Blueprint
     from deepthink_cli.evaluation import Evaluation
     from deepthink_cli.examples import Query
@@ -92,7 +92,7 @@ def evaluate(
 ) -> None:
     """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
     from deepthink_cli.atomic import check_output
-    from deepthink_cli.cli.recall import chosen_iterations, memory_options, open_its_model, open_memory
+    from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
 
     problems = Problems()
     with problems.collected():
@@ -108,14 +108,15 @@ def evaluate(
         most = task_options(limit=limit).limit
     with problems.collected():
         source = source_of(data_dir, offline)
-    header = None
+    artifact = None
     with problems.collected():
-        header = open_memory(memory)
-        iterations = list(chosen_iterations(header, iteration))
+        artifact = open_memory(memory, iteration)
+    header = artifact.header if artifact else None
     with problems.collected():
         _check_choice(labelled, task, header)
     if problems.messages or header is None:
         _raise_all(problems, header, None if task else labelled)
+    assert artifact is not None
     assert header is not None
     inputs = (
         _from_task(header, str(task), protocol, source, most, quiet)
@@ -125,7 +126,7 @@ def evaluate(
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, str(labelled), inputs.checked)
     started = time.perf_counter()
-    evaluation = _evaluate(header, blueprint, inputs, iterations, samples, quiet or json, verbose)
+    evaluation = _evaluate(artifact, blueprint, inputs, samples, quiet or json, verbose)
     show(header, evaluation, inputs.rows, time.perf_counter() - started, json)
     if threshold is not None and evaluation.last.accuracy < threshold:
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
@@ -188,20 +189,14 @@ def _share(text: str | None) -> float | None:
 
 
 def _evaluate(
-    header: Header, blueprint: Blueprint, inputs: _Inputs, iterations: list[int], samples: Path | None,
-    quiet: bool, verbose: bool,
-) -> Evaluation:  # fmt: skip
-    from deepthink_cli.cli.recall import say_loaded
+    artifact: Artifact, blueprint: Blueprint, inputs: _Inputs, samples: Path | None, quiet: bool, verbose: bool
+) -> Evaluation:
+    from deepthink_cli.cli.recall import load_both
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
-    from deepthink_cli.model import load_model
-    from deepthink_cli.store import check_fit, read_memories
 
-    stored = read_memories(header, iterations)
-    model = load_model(blueprint)
-    check_fit(header.metadata.origin(), model.identity, header.path)
+    model, stored = load_both(artifact, blueprint, verbose)
     memories = with_first_reading(model, stored)
-    say_loaded(model, verbose)
-    evaluator = Evaluator([one.iteration for one in memories], header.metadata.labels)
+    evaluator = Evaluator([one.iteration for one in memories], artifact.header.metadata.labels)
     with ExitStack() as stack:
         out = stack.enter_context(_samples_file(samples))
         shown = stack.enter_context(progress(quiet))

@@ -63,7 +63,7 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
             continue
         with problems.collected():
             (ids,) = tokenize_queries(blueprint.tokenizer, metadata.template, [query])
-            check_length(blueprint.limits, blueprint.id, length, ids, query.where)
+            check_length(blueprint.limits, blueprint.id, length, ids)
     problems.raise_any()
 
 

@@ -17,7 +17,7 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
+    from deepthink_cli.artifact import Artifact
     from deepthink_cli.blueprint import Blueprint
     from deepthink_cli.prediction import Prediction
 
@@ -61,7 +61,7 @@ def predict(
     The model, the template and the labels come from the memory.
     """
     from deepthink_cli.atomic import check_output
-    from deepthink_cli.cli.recall import chosen_iterations, memory_options, open_its_model, open_memory
+    from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
     from deepthink_cli.threads import behind
 
     if output is not None and str(output) == "-":
@@ -74,20 +74,20 @@ def predict(
     with problems.collected():
         if output is not None:
             check_output(output)
-    header = None
+    artifact = None
     with problems.collected():
-        header = open_memory(memory)
-        iterations = chosen_iterations(header, iteration)
-    checked = check_inputs(header, inputs, problems) if header is not None else None
+        artifact = open_memory(memory, iteration)
+    checked = check_inputs(artifact.header, inputs, problems) if artifact is not None else None
     problems.raise_any()
-    assert header is not None
+    assert artifact is not None
+    header = artifact.header
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, inputs, checked)
     count = None if checked is None else checked.count
     with _writing(output) as out:
-        rows = _Rows(out, len(iterations))
+        rows = _Rows(out, len(artifact.iterations))
         with behind(rows.write) as written:
-            for part in _predictions(header, blueprint, inputs, list(iterations), count, quiet, verbose):
+            for part in _predictions(artifact, blueprint, inputs, count, quiet, verbose):
                 written(part)
     if output is not None:
         note(f"wrote {output} ({rows.count} rows)", quiet)
@@ -108,20 +108,15 @@ class _Rows:
 
 
 def _predictions(
-    header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
-    quiet: bool, verbose: bool,
-) -> Iterator[list[Prediction]]:  # fmt: skip
-    from deepthink_cli.cli.recall import say_loaded
+    artifact: Artifact, blueprint: Blueprint, inputs: str, count: int | None, quiet: bool, verbose: bool
+) -> Iterator[list[Prediction]]:
+    from deepthink_cli.cli.recall import load_both
     from deepthink_cli.examples import read_queries
-    from deepthink_cli.model import load_model
     from deepthink_cli.prediction import CHUNK, predict_chunks
-    from deepthink_cli.store import check_fit, read_memories
 
-    memories = read_memories(header, iterations)
-    model = load_model(blueprint)
-    check_fit(header.metadata.origin(), model.identity, header.path)
-    say_loaded(model, verbose)
-    queries = read_queries(inputs, header.metadata.template, header.metadata.labels)
+    metadata = artifact.header.metadata
+    model, memories = load_both(artifact, blueprint, verbose)
+    queries = read_queries(inputs, metadata.template, metadata.labels)
     # At a terminal every line is answered at once; otherwise inputs go through the model together.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with progress(quiet or sys.stdout.isatty()) as shown:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact import Header, read_header, verify
+from deepthink_cli.artifact import Artifact, Header, read_artifact, read_header
 from deepthink_cli.cli.console import note
 from deepthink_cli.config import ModelOptions
 from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.memory import Memory
     from deepthink_cli.model import LanguageModel
 
 
@@ -45,11 +46,30 @@ def memory_options(header: Header, typed: ModelOptions, model: str | None) -> Mo
     )
 
 
-def open_memory(path: Path) -> Header:
-    """Read a memory's header and check every byte behind it."""
+def open_memory(path: Path, choice: str) -> Artifact:
+    """Read a memory file and check every byte of it; what `--iteration` names is kept."""
     header = read_header(path)
-    verify(header)
-    return header
+    return read_artifact(header, chosen_iterations(header, choice))
+
+
+def load_both(artifact: Artifact, blueprint: Blueprint, verbose: bool) -> tuple[LanguageModel, list[Memory]]:
+    """The model with its weights and the memories, which fit it; numbers of another kind than the memory's are told."""
+    from deepthink_cli.model import load_model
+    from deepthink_cli.store import check_fit, memories_of
+
+    header = artifact.header
+    memories = memories_of(artifact)
+    model = load_model(blueprint)
+    check_fit(header.metadata.origin(), model.identity, header.path)
+    for memory in memories:
+        model.check_memory(memory, header.path)
+    made_in, used_in = header.metadata.dtypes["model"], model.identity.dtype
+    if made_in != used_in:
+        note(
+            f"warning: {header.path} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
+        )
+    say_loaded(model, verbose)
+    return model, memories
 
 
 def say_loaded(model: LanguageModel, verbose: bool) -> None:

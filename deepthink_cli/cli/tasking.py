@@ -83,7 +83,10 @@ def given_demonstrations(task: Task, demos: str) -> DemonstrationSet:
 
 
 def check_memory(header: Header, task: Task) -> None:
-    """Raise InputError where a memory was made for other label words or other fields than the task's."""
+    """Raise InputError where a memory was made for other label words or other fields than the task's.
+
+    A template with other words is told: the rows are written with the memory's.
+    """
     metadata = header.metadata
     labels = task.labels or []
     if set(metadata.labels) != set(labels):
@@ -96,6 +99,11 @@ def check_memory(header: Header, task: Task) -> None:
     if set(one) != set(two) and not len(one) == len(two) == 1:
         raise InputError(
             f"{header.path}: its template asks for {', '.join(one)}; task {task.name} has {', '.join(two)}: think again with --task {task.name}"
+        )
+    if metadata.template.words != task.prompt.words or (len(one) > 1 and one != two):
+        note(
+            f"warning: {header.path}: its template {metadata.template.pattern!r} is not that of task {task.name}, "
+            f"{task.prompt.pattern!r}; the rows are written with the memory's"
         )
 
 

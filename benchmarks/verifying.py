@@ -1,0 +1,75 @@
+"""What it costs to verify a memory file, which every load does.
+
+    python benchmarks/verifying.py
+
+Writes memories of Pythia-160M's shape with random numbers into a temporary folder and reads them as `predict` does.
+Prints a Markdown table: seconds for reading and hashing, for all of loading (with the look for NaN and infinity), and of
+both for each GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from deepthink_cli.artifact import read_artifact, read_header
+from deepthink_cli.origin import Demonstrations, Drift, Method, Origin
+from deepthink_cli.store import memories_of, save_memory
+from deepthink_cli.template import Template
+from shapes import build_model, memory_ids, random_memory
+
+LENGTH = 1536
+
+
+def write_memory(folder: Path, iterations: int) -> Path:
+    """A file with that many iterations."""
+    model = build_model("pythia-160m")
+    ids = tuple(memory_ids(model.network.config.vocab_size, LENGTH))
+    given = Demonstrations((), Template("{text} {label}"), (), ids)
+    origin = Origin(model.identity, given, Method(iterations, 0.01))
+    drift = Drift((0.5,) * 12, (0.5,) * 12)
+    first = replace(random_memory(model, LENGTH), origin=origin)
+    kept = [replace(first, iteration=t, drift=(drift,) * (t - 1)) for t in range(1, iterations + 1)]
+    save_memory(kept, folder / "mem.safetensors")
+    return folder / "mem.safetensors"
+
+
+def best(function: Callable[[], object], rounds: int) -> float:
+    """The shortest of several runs, in seconds; the file is then in the cache of the system."""
+    found = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        function()
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--iterations", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    print("| iterations kept | MiB | verify s | load the last s | verify s/GiB | load s/GiB |")
+    print("|--:|--:|--:|--:|--:|--:|")
+    for iterations in args.iterations:
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_memory(Path(folder), iterations)
+            header = read_header(path)
+            size = header.size / 2**30
+            verify = best(lambda header=header: read_artifact(header), args.rounds)
+            load = best(
+                lambda path=path, last=iterations: memories_of(read_artifact(read_header(path), [last])), args.rounds
+            )
+        print(
+            f"| {iterations} | {size * 1024:.0f} | {verify:.2f} | {load:.2f} | {verify / size:.2f} | {load / size:.2f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
