@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.results import FILE, Result, read_results
@@ -23,16 +24,10 @@ class Journal:
 
     def append(self, row: Result) -> None:
         """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
-        path = self.folder / FILE
-        try:
-            with open(path, "ab") as file:
-                file.write(row.line().encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise DeepThinkError(
-                f"--out {self.folder}: cannot be written: {error.strerror or error}; the same command continues the run"
-            ) from error
+        with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
+            file.write(row.line().encode())
+            file.flush()
+            os.fsync(file.fileno())
         self.done.add(row.key)
 
 
@@ -41,23 +36,14 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     """Open a run's folder, made if it is not there, for this process alone.
 
     What a killed run left of its last row is cut off. Raises InputError where another process writes the
-    same run, where the folder holds other files, and for rows that are not a run's.
+    same run, where the folder holds other files, and for rows that are not a run's; DeepThinkError where
+    the disk refuses.
     """
     _make(folder)
-    with open(folder / LOCK, "a+", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            raise InputError(
-                f"--out {folder}: another deepthink run (process {lock.read().strip() or 'unknown'}) writes there; "
-                "wait for it, or name another folder"
-            ) from error
-        lock.seek(0)
-        lock.truncate()
-        lock.write(str(os.getpid()))
-        lock.flush()
-        _cut_torn_row(folder / FILE)
+    with open(folder / LOCK, "r+b", buffering=0) as lock:
+        with _refusals(folder):
+            _claim(lock, folder)
+            _cut_torn_row(folder / FILE)
         yield Journal(folder)
 
 
@@ -72,13 +58,40 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
 
 
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """Raise what the disk refuses as a DeepThinkError that says how the run goes on."""
+    try:
+        yield
+    except OSError as error:
+        raise DeepThinkError(
+            f"--out {folder}: cannot be written: {error.strerror or error}; the same command continues the run"
+        ) from error
+
+
 def _make(folder: Path) -> None:
     check_folder(folder)
-    try:
+    with _refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).touch()
+        (folder / LOCK).touch()
+
+
+def _claim(lock: BinaryIO, folder: Path) -> None:
+    """Take the lock, which the kernel frees however a process dies, and leave this process's number in it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(
+            f"--out {folder}: another deepthink run (process {lock.read().decode() or 'unknown'}) writes there; "
+            "wait for it, or name another folder"
+        ) from error
     except OSError as error:
-        raise DeepThinkError(f"--out {folder}: cannot be made: {error.strerror or error}") from error
+        raise DeepThinkError(
+            f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder on another"
+        ) from error
+    lock.truncate()
+    lock.write(str(os.getpid()).encode())
 
 
 def _cut_torn_row(path: Path) -> None:

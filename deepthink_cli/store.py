@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -26,15 +28,22 @@ from deepthink_cli.artifact import (
 from deepthink_cli.atomic import replacing
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
-from deepthink_cli.origin import FORMAT_VERSION, Metadata, ModelIdentity, Origin, StoredDemonstrations
+from deepthink_cli.origin import (
+    FORMAT_VERSION,
+    Metadata,
+    ModelIdentity,
+    Origin,
+    StoredDemonstrations,
+    canonical_json,
+)
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
     """Write one memory, or several iterations of one run, as an artifact; returns its header.
 
-    The file is written beside its target and moved over it when it is whole and on disk. Raises
-    InputError where nothing can be written, DeepThinkError for values that are not finite, memories of
-    different runs, or a disk that refuses.
+    The file is written beside its target and moved over it when it is whole, can be read back and is on
+    disk; after that nothing fails. Raises InputError where nothing can be written, DeepThinkError for values
+    that are not finite, memories of different runs, or a disk that refuses.
     """
     memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
     if not memories or memories[-1].origin is None:
@@ -51,14 +60,15 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
         for layer, tensor in enumerate(layers)
     }
     text = metadata_json(_metadata(memories, tensors))
-    if len(text) + 200 * len(tensors) > MAX_HEADER:
+    if len(canonical_json(text).encode()) + 200 * len(tensors) > MAX_HEADER:
         raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")
     with replacing(path) as temporary:
         try:
             safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
         except SafetensorError as error:
-            raise DeepThinkError(f"-o {path}: cannot be written: {error}") from error
-    return read_header(path)
+            raise _system_error(error) from error
+        header = read_header(temporary)
+    return replace(header, path=str(path))
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
@@ -125,6 +135,9 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
     for one in memories[:-1]:
         if one.origin != origin:
             raise InputError("these memories come from different runs; save each in a file of its own")
+    kept = [one.iteration for one in memories]
+    if len(set(kept)) < len(kept):
+        raise InputError(f"iterations {kept}: one is given twice; give each once")
     given = origin.demonstrations
     unsigned = Metadata(
         format_version=FORMAT_VERSION,
@@ -141,7 +154,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         eta=float(origin.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
         momentum=float(origin.method.momentum),
         positions=origin.method.positions,
-        kept=[one.iteration for one in memories],
+        kept=kept,
         dtypes={"memory": "float32", "model": origin.model.dtype},
         task=origin.task,
         seed=origin.seed,
@@ -152,6 +165,12 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
     described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
     signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())
     return replace(unsigned, sha256=signed)
+
+
+def _system_error(error: SafetensorError) -> OSError:
+    """What the system said, of which safetensors gives the number only within its message."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def versions() -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from families import write_model
+from forks import Forks
 
 from deepthink_cli import DemonstrationSet, Example, load_model
 from deepthink_cli.model import LanguageModel
@@ -65,6 +66,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def forks(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Copies of a process that has run both stages once."""
+    folder = tmp_path_factory.mktemp("forks")
+    made = Forks(folder)
+    memory, rows = folder / "mem.safetensors", write_reviews(folder / "demos.jsonl")
+    made.warm(["think", str(rows), "-m", str(models("llama")), "-T", "2", "-q", "-o", str(memory)])
+    made.warm(["predict", str(memory), str(rows), "-q", "-o", str(folder / "labels.jsonl")])
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
 def llama(models: Callable[[str], Path]) -> LanguageModel:
     """A random tiny Llama with grouped heads."""
     return load_model(str(models("llama")))
@@ -79,7 +92,12 @@ def reviews() -> DemonstrationSet:
 @pytest.fixture
 def demos(tmp_path: Path) -> Path:
     """The four reviews as JSON Lines."""
-    return write_rows(tmp_path / "demos.jsonl", [{"review": text, "sentiment": label} for text, label in REVIEWS])
+    return write_reviews(tmp_path / "demos.jsonl")
+
+
+def write_reviews(path: Path) -> Path:
+    """Write the four reviews as JSON Lines."""
+    return write_rows(path, [{"review": text, "sentiment": label} for text, label in REVIEWS])
 
 
 def write_rows(path: Path, rows: list[dict[str, object]]) -> Path:

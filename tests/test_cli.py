@@ -227,16 +227,17 @@ def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: P
     assert done.stderr == ""
 
 
-def test_a_full_disk_is_an_error_and_loses_nothing(memory: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", ["predict MEMORY INPUTS", "inspect MEMORY", "inspect MEMORY --json", "tasks", "--version"]
+)
+def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", INPUTS)
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
+    given = [{"MEMORY": str(memory), "INPUTS": str(inputs)}.get(word, word) for word in words.split()]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "deepthink_cli", "predict", str(memory), str(inputs)],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-m", "deepthink_cli", *given], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 1
     assert done.stderr == "deepthink: standard output: cannot be written: No space left on device\n"

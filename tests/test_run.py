@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +12,6 @@ from tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.journal import open_journal
 from deepthink_cli.results import FILE, Result, bits, read_results
 
 Models = Callable[[str], Path]
@@ -64,33 +58,6 @@ def test_a_finished_run_is_left_as_it_is(command: list[str], tmp_path: Path) -> 
     assert rows_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("gates", ["0.01", "0.01,0.3"])
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.55, 0.999])
-def test_a_run_that_was_cut_anywhere_ends_with_the_same_bytes(
-    command: list[str], tmp_path: Path, share: float, gates: str
-) -> None:
-    command += ["--eta", gates, "--samples"]
-    run(command)
-    whole = rows_of(tmp_path)
-    (tmp_path / "out" / FILE).write_bytes(whole[: int(share * len(whole))])
-    assert run(command) == 0
-    assert rows_of(tmp_path) == whole
-
-
-def test_a_killed_run_continues(command: list[str], tmp_path: Path) -> None:
-    run(command)
-    whole = rows_of(tmp_path)
-    (tmp_path / "out" / FILE).unlink()
-    process = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *command], stderr=subprocess.DEVNULL)
-    path = tmp_path / "out" / FILE
-    while process.poll() is None and (not path.exists() or not path.stat().st_size):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert run(command) == 0
-    assert rows_of(tmp_path) == whole
-
-
 def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> None:
     run(command)
     before = rows_of(tmp_path)
@@ -126,12 +93,6 @@ def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path
     assert run([*command, "--seeds", "1", "--demos", str(demos)]) == 0
     assert {row.setting.sampling for row in read_results(tmp_path / "out")} == {"given"}
     assert run([*command, "--demos", str(demos)]) == 2
-
-
-def test_a_second_process_is_refused(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_journal(tmp_path / "out"):
-        assert run(command) == 2
-    assert f"another deepthink run (process {os.getpid()}) writes there" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_files_is_refused(

@@ -15,7 +15,17 @@ from families import write_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from deepthink_cli import DemonstrationSet, Memory, load_memory, load_model, save_memory, think, tokenize_demonstrations
+from deepthink_cli import (
+    DemonstrationSet,
+    Example,
+    Memory,
+    load_memory,
+    load_model,
+    save_memory,
+    store,
+    think,
+    tokenize_demonstrations,
+)
 from deepthink_cli.artifact import KEY, content_digest, metadata_json, read_header, verify
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model import LanguageModel
@@ -103,6 +113,39 @@ def test_memories_of_different_runs_do_not_share_a_file(
     other = next(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), eta=0.5))
     with pytest.raises(InputError, match="different runs"):
         save_memory([other, readings[1]], tmp_path / "mem.safetensors")
+
+
+def test_an_iteration_is_saved_once(readings: list[Memory], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^iterations \[1, 2, 2\]: one is given twice; give each once$"):
+        save_memory([readings[1], readings[0], readings[1]], tmp_path / "mem.safetensors")
+
+
+def test_a_memory_that_cannot_be_read_back_does_not_take_the_old_ones_place(
+    readings: list[Memory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mem.safetensors"
+    save_memory(readings[0], path)
+    before = path.read_bytes()
+
+    def refuse(path: Path) -> None:
+        raise InputError(f"{path}: damaged")
+
+    monkeypatch.setattr(store, "read_header", refuse)
+    with pytest.raises(InputError, match="damaged"):
+        save_memory(readings[1], path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_size_of_the_header_is_known_before_it_is_written(
+    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quoted = DemonstrationSet.of([Example('"' * 300, "positive"), Example("ä", "negative")], "{text}: {label}")
+    memory = next(think(llama, tokenize_demonstrations(llama.tokenizer, quoted), iterations=1))
+    header = save_memory(memory, tmp_path / "mem.safetensors")
+    monkeypatch.setattr(store, "MAX_HEADER", header.start - 9)  # a byte less than it takes
+    with pytest.raises(DeepThinkError, match="the memory's metadata would pass"):
+        save_memory(memory, tmp_path / "other.safetensors")
 
 
 def test_an_iteration_that_was_not_kept_is_named(readings: list[Memory], tmp_path: Path) -> None:

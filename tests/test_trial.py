@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import stat
 from collections import Counter
 from collections.abc import Callable
@@ -69,6 +72,18 @@ def _refusing(real: Callable[..., object]) -> Callable[..., object]:
         return real(path, mode, *arguments, **named)
 
     return refuse
+
+
+def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with (
+        pytest.raises(DeepThinkError, match=r"the disk has no locks \(No locks available\)"),
+        open_journal(tmp_path / "out"),
+    ):
+        pass
 
 
 def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:

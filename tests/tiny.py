@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 from conftest import write_rows
 
+from deepthink_cli.journal import LOCK
+
 GOOD = ["warm", "funny", "tender", "wise", "bright", "moving", "lively", "kind"]
 BAD = ["dull", "lifeless", "long", "cold", "loud", "flat", "stale", "mean"]
 
@@ -24,6 +26,12 @@ def run_words(folder: Path, model: Path, *more: str, **changes: Any) -> list[str
     task, data = tiny_task(folder, **changes)
     fixed = f"run --task {task} --data-dir {data} -m {model} --protocol paper --out {folder / 'out'}"
     return [*fixed.split(), *more]
+
+
+def run_files(folder: Path) -> dict[str, bytes]:
+    """Every file of a run by its name, but for the lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def tiny_task(folder: Path, test: int = 12, train: int = 20, **changes: Any) -> tuple[Path, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -24,6 +25,8 @@ from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode
 from deepthink_cli.threads import still_working
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="deepthink",
@@ -96,6 +99,9 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.ERROR)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            where = error.filename or "standard output"
+            return _fail(ExitCode.ERROR, f"{where}: cannot be written: {os.strerror(error.errno)}")
         return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -14,7 +14,7 @@ from deepthink_cli.cli import options
 from deepthink_cli.cli.console import json_line, note, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
 from deepthink_cli.cli.values import model_options
-from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact import Artifact
@@ -60,7 +60,7 @@ def predict(
 
     The model, the template and the labels come from the memory.
     """
-    from deepthink_cli.atomic import check_output
+    from deepthink_cli.atomic import check_output, writing
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
     from deepthink_cli.threads import behind
 
@@ -84,7 +84,7 @@ def predict(
     blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
     check_tokens(header, blueprint, inputs, checked)
     count = None if checked is None else checked.count
-    with _writing(output) as out:
+    with nullcontext(sys.stdout) if output is None else writing(output) as out:
         rows = _Rows(out, len(artifact.iterations))
         with behind(rows.write) as written:
             for part in _predictions(artifact, blueprint, inputs, count, quiet, verbose):
@@ -124,19 +124,3 @@ def _predictions(
         for part in predict_chunks(model, memories, queries, chunk):
             yield part
             shown.advance(task, len(part) // len(memories))
-
-
-@contextmanager
-def _writing(output: Path | None) -> Iterator[TextIO]:
-    from deepthink_cli.atomic import writing
-
-    if output is None:
-        try:
-            yield sys.stdout
-        except (BrokenPipeError, InputError):
-            raise
-        except OSError as error:
-            raise DeepThinkError(f"standard output: cannot be written: {error.strerror}") from error
-        return
-    with writing(output) as file:
-        yield file

@@ -1,0 +1,162 @@
+"""The same inputs give the same bytes; threads, batches and order change no label, and scores by rounding only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from conftest import Soak, write_rows
+from families import FAMILIES
+
+from deepthink_cli import DemonstrationSet, Example, Memory, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli.model import LanguageModel
+
+LABELS = ("positive", "negative", "neither of the two")
+NATS = 1e-4  # by which scores may differ in float32
+SHORT = ("llama", "bloom", "pocket")  # packed, one sequence a row, and what is built in
+Models = Callable[[str], Path]
+Answers = list[tuple[str, dict[str, float]]]
+
+BOTH_STAGES = """
+import sys
+from deepthink_cli.cli.main import run
+model, demos, inputs, memory, labels = sys.argv[1:]
+code = run(["think", demos, "-m", model, "-T", "4", "--keep", "all", "-q", "-o", memory])
+sys.exit(code or run(["predict", memory, inputs, "--iteration", "all", "-q", "-o", labels]))
+"""
+
+
+def texts(draw: Random, count: int) -> list[str]:
+    """Made-up texts of one to eight words, not all of them English."""
+    words = ("warm", "dull", "film", "a", "the", "schön", "naïve", "映画", "far", "too", "long", '"so"', "so.")
+    return [" ".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(count)]
+
+
+@dataclass
+class Desk:
+    """Demonstrations and inputs in a directory, and a model under several names."""
+
+    root: Path
+    names: list[str]
+
+    def work(self, number: int, threads: int = 1) -> tuple[bytes, bytes]:
+        """Think and predict in a new process in surroundings of its own; returns the two files it writes."""
+        folder = self.root / f"process {number}"
+        folder.mkdir()
+        files = [f"{name}-{number}" for name in ("memory", "labels")]
+        words = [self.names[number % len(self.names)], "../demos.jsonl", str(self.root / "inputs.jsonl"), *files]
+        odd = number % 2
+        surroundings = {
+            "PYTHONHASHSEED": str(number), "OMP_NUM_THREADS": str(threads), "TZ": ("UTC", "Asia/Tokyo")[odd],
+            "LC_ALL": ("C.UTF-8", "C")[odd], "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+        }  # fmt: skip
+        program = [sys.executable, "-c", BOTH_STAGES, *words]
+        subprocess.run(program, cwd=folder, env={**os.environ, **surroundings}, umask=(0o022, 0o077)[odd], check=True)
+        memory, labels = ((folder / name).read_bytes() for name in files)
+        return memory, labels
+
+
+@pytest.fixture(params=["llama", "pocket"])
+def desk(request: pytest.FixtureRequest, models: Models, tmp_path: Path, soak: Soak) -> Desk:
+    """A desk with a model in a directory, or with the one that is built in."""
+    draw = soak.draw(f"desk {request.param}")
+    rows = [{"text": text, "kind": draw.choice(LABELS)} for text in texts(draw, 40)]
+    write_rows(tmp_path / "demos.jsonl", [*rows[:3], *({"text": label, "kind": label} for label in LABELS)])
+    write_rows(tmp_path / "inputs.jsonl", [{"text": row["text"]} for row in rows[3:]])
+    if request.param == "pocket":
+        return Desk(tmp_path, ["pocket"])
+    (tmp_path / "link").symlink_to(models(request.param))
+    return Desk(tmp_path, ["../link", os.path.relpath(models(request.param), tmp_path / "any"), str(models("llama"))])
+
+
+def test_new_processes_write_the_same_bytes(desk: Desk, soak: Soak) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        written = list(pool.map(desk.work, range(soak.count(2, 10))))
+    assert len(set(written)) == 1
+
+
+def test_new_processes_with_more_threads_give_the_same_labels(desk: Desk, soak: Soak) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        written = list(pool.map(desk.work, range(3), (1, 2, 3)))
+    expected, *others = [[json.loads(line) for line in labels.splitlines()] for _, labels in written]
+    for found in others:
+        agree([(row["label"], row["scores"]) for row in found], [(row["label"], row["scores"]) for row in expected])
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """A function that sets the number of threads; afterwards it is what it was."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_a_number_of_threads_changes_no_answer(models: Models, soak: Soak, threads: Callable[[int], None]) -> None:
+    for family in families(soak):
+        found = []
+        for number in (1, 2, 3):
+            threads(number)
+            model = load(family, models)
+            found.append(answers(model, thought(model, soak.draw(family)), queries(soak.draw(family))))
+        for other in found[1:]:
+            agree(other, found[0], family)
+
+
+def test_batches_chunks_and_order_change_no_answer(models: Models, soak: Soak) -> None:
+    for family in families(soak):
+        model, draw = load(family, models), soak.draw(family)
+        memory, given = thought(model, soak.draw(family)), queries(soak.draw(family))
+        expected = answers(model, memory, given)
+        for tokens in (1, 50):
+            agree(answers(replace(model, batch_tokens=tokens), memory, given), expected, f"{family}, {tokens} tokens")
+        for chunk in (1, 7):
+            agree(answers(model, memory, given, chunk), expected, f"{family}, chunks of {chunk}")
+        places = range(len(given))
+        for order in (places[::-1], draw.sample(places, len(places))):
+            found = answers(model, memory, [given[place] for place in order])
+            agree(found, [expected[place] for place in order], f"{family}, another order")
+
+
+def families(soak: Soak) -> tuple[str, ...]:
+    """The models that are tried: every family, or one of each kind."""
+    return (*FAMILIES, "pocket") if soak.long else SHORT
+
+
+def load(family: str, models: Models) -> LanguageModel:
+    """A random model of a family, or the one that is built in."""
+    return load_model(family if family == "pocket" else str(models(family)))
+
+
+def thought(model: LanguageModel, draw: Random) -> Memory:
+    """The fifth iteration of a memory of made-up demonstrations."""
+    examples = [Example(text, LABELS[n % 3]) for n, text in enumerate(texts(draw, 4))]
+    given = DemonstrationSet.of(examples, "Review: {text}\nSentiment: {label}")
+    return list(think(model, tokenize_demonstrations(model.tokenizer, given), 5))[-1]
+
+
+def queries(draw: Random) -> list[Query]:
+    """Made-up queries."""
+    return [Query(text, LABELS) for text in texts(draw, 40)]
+
+
+def answers(model: LanguageModel, memory: Memory, given: list[Query], chunk: int = 256) -> Answers:
+    """The label and the scores of every query."""
+    return [(found.label, found.scores) for found in predict(model, memory, given, chunk)]
+
+
+def agree(found: Answers, expected: Answers, what: str = "") -> None:
+    """Check that labels are the same and scores differ by rounding."""
+    assert [label for label, _ in found] == [label for label, _ in expected], what
+    apart = max(
+        abs(one[1][label] - two[1][label]) for one, two in zip(found, expected, strict=True) for label in one[1]
+    )
+    assert apart < NATS, what

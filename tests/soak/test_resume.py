@@ -1,0 +1,130 @@
+"""Killed at any moment, cut at any byte: a run that is continued ends with the bytes of one that was not stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import Soak
+from forks import Forks
+from tiny import run_files, run_words
+
+from deepthink_cli import load_model
+from deepthink_cli.cli.main import run
+from deepthink_cli.journal import LOCK, open_journal
+from deepthink_cli.results import FILE, read_results
+
+
+@dataclass
+class Whole:
+    """A run that nothing stopped: its words, its folder, the files in it, and the seconds that it took."""
+
+    words: list[str]
+    out: Path
+    files: dict[str, bytes]
+    seconds: float
+
+    @property
+    def last(self) -> int:
+        """Where the last row begins."""
+        return self.files[FILE].rindex(b"\n", 0, -1) + 1
+
+
+@pytest.fixture(scope="module")
+def finished(forks: Forks, models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Two seeds, two gates, T = 2, with every input's scores."""
+    folder = tmp_path_factory.mktemp("finished")
+    words = run_words(folder, models("llama"), "-T", "2", "--seeds", "2", "--eta", "0.01,0.3", "--samples", "-q")
+    started = time.perf_counter()
+    assert forks.run(words) == (0, "")
+    return Whole(words, folder / "out", run_files(folder / "out"), time.perf_counter() - started)
+
+
+@pytest.fixture
+def whole(finished: Whole) -> Whole:
+    """The run with its folder as it was."""
+    shutil.rmtree(finished.out, ignore_errors=True)
+    for name, content in finished.files.items():
+        (finished.out / name).parent.mkdir(parents=True, exist_ok=True)
+        (finished.out / name).write_bytes(content)
+    return finished
+
+
+def test_a_run_killed_at_any_moment_continues(forks: Forks, whole: Whole, soak: Soak) -> None:
+    draw = soak.draw("killed run")
+    for _ in range(soak.count(2, 50)):
+        shutil.rmtree(whole.out)
+        for _ in range(draw.randint(1, 3)):
+            forks.start(whole.words).kill_after(draw.uniform(0.2, 1) * whole.seconds)
+            found = run_files(whole.out) if whole.out.exists() else {}
+            assert whole.files[FILE].startswith(found.get(FILE, b""))
+        assert forks.run(whole.words) == (0, "")
+        assert run_files(whole.out) == whole.files
+        assert len(read_results(whole.out)) == len({row.key for row in read_results(whole.out)})
+
+
+def test_the_run_of_a_user_may_be_killed_too(forks: Forks, whole: Whole) -> None:
+    shutil.rmtree(whole.out)
+    process = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *whole.words])
+    path = whole.out / FILE
+    while process.poll() is None and (not path.exists() or not path.stat().st_size):
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert forks.run(whole.words) == (0, "")
+    assert run_files(whole.out) == whole.files
+
+
+def test_wherever_the_last_row_is_cut_the_rows_before_it_are_kept(whole: Whole, soak: Soak) -> None:
+    content = whole.files[FILE]
+    for cut in range(whole.last, len(content), soak.count(7, 1)):
+        (whole.out / FILE).write_bytes(content[:cut])
+        with open_journal(whole.out) as journal:
+            assert (whole.out / FILE).read_bytes() == content[: whole.last]
+            assert len(journal.done) == content.count(b"\n") - 1
+
+
+def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
+    whole: Whole, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, soak: Soak
+) -> None:
+    model = load_model(str(models("llama")))
+    monkeypatch.setattr("deepthink_cli.model.load_model", lambda _: model)  # as often as there are cuts
+    content = whole.files[FILE]
+    anywhere = soak.draw("cuts").sample(range(whole.last), soak.count(2, 50))
+    for cut in (0, *anywhere, *range(whole.last, len(content) + 1, soak.count(150, 1))):
+        (whole.out / FILE).write_bytes(content[:cut])
+        assert run(whole.words) == 0
+        assert run_files(whole.out) == whole.files
+
+
+def test_samples_that_were_lost_with_their_row_are_written_again(whole: Whole, forks: Forks) -> None:
+    last = read_results(whole.out)[-1]
+    (whole.out / FILE).write_bytes(whole.files[FILE].removesuffix(last.line().encode()))
+    kept = whole.out / "samples" / f"{last.key}.parquet"
+    kept.unlink()
+    (kept.parent / f".{kept.name}.deepthink-1").mkdir()  # of the process that was killed
+    assert forks.run(whole.words) == (0, "")
+    assert run_files(whole.out) == whole.files
+    assert len(os.listdir(kept.parent)) == len(whole.files) - 1
+
+
+def test_a_second_process_is_refused_by_the_number_of_the_first_which_goes_on(forks: Forks, whole: Whole) -> None:
+    shutil.rmtree(whole.out)
+    first = forks.start(whole.words)
+    assert first.until(lambda: (whole.out / LOCK).exists() and (whole.out / LOCK).read_text() != "")
+    os.kill(first.number, signal.SIGSTOP)
+    refused = f"another deepthink run (process {first.number}) writes there; wait for it, or name another folder"
+    try:
+        assert forks.run(whole.words) == (2, f"deepthink: --out {whole.out}: {refused}\n")
+    finally:
+        os.kill(first.number, signal.SIGCONT)
+    assert first.wait() == 0
+    assert run_files(whole.out) == whole.files
