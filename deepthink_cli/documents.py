@@ -139,7 +139,7 @@ class _Builder:
         return found
 
     def scalar(self, node: Any) -> Any:
-        if node.tag not in _SCALARS:
+        if node.id != "scalar" or node.tag not in _SCALARS:
             raise self.mistake(node, f"the tag {node.tag} is not read; write a text in quotation marks")
         try:
             value = self.loader.construct_object(node)
