@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Properties hold for a few examples, the same every time, or with --soak for very many, drawn from --seed."""
     usual = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
     settings.register_profile("suite", max_examples=60, derandomize=True, **usual)
-    settings.register_profile("soak", max_examples=5000, **usual)
+    settings.register_profile("soak", max_examples=2000, **usual)
     settings.load_profile("soak" if config.getoption("--soak") else "suite")
     if config.getoption("--soak"):
         config.option.hypothesis_seed = str(config.getoption("--seed"))
