@@ -92,10 +92,11 @@ def _json_lines(source: str) -> Iterator[Row | InputError]:
     with _opened(source) as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{name_of(source)}:{number}"
+            line = line.removeprefix(_BOM) if number == 1 else line
             if not line.strip():
                 continue
             try:
-                text = _decoded(line.removeprefix(_BOM) if number == 1 else line, where)
+                text = _decoded(line, where)
                 yield Row(_parsed_object(text, where), where)
             except InputError as error:
                 yield error
@@ -126,7 +127,7 @@ def _parsed_object(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=finite, parse_float=finite, object_pairs_hook=unique)
     except (json.JSONDecodeError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        reason = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else "nested too deeply"
         raise InputError(f"{where}: not JSON ({reason}): {_short(text)}; write one object a line") from error
     except ValueError as error:  # an integer with more digits than Python converts
         raise InputError(f"{where}: a number is too long: {_short(text)}") from error
@@ -178,6 +179,8 @@ def _check_decoded(cells: list[str], where: str) -> None:
     except UnicodeEncodeError as error:
         byte = ord(error.object[error.start]) - 0xDC00
         raise InputError(f"{where}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from error
+    if any("\0" in cell for cell in cells):
+        raise InputError(f"{where}: holds a NUL byte; save the file as UTF-8")
 
 
 def _tsv(source: str) -> Iterator[Row | InputError]:
@@ -197,13 +200,30 @@ def _parquet(source: str) -> Iterator[Row | InputError]:
 
     try:
         table = pyarrow.parquet.ParquetFile(source)
-        number = 0
+        names = table.schema_arrow.names
+        if len(set(names)) != len(names):
+            raise InputError(f"{source}: must name every column once, found {names}")
+        first = 1
         for batch in table.iter_batches(batch_size=256):
-            for fields in batch.to_pylist():
-                number += 1
-                yield Row(fields, f"{source}:{number}")
-    except (pyarrow.ArrowException, OSError) as error:
+            yield from _parquet_rows(batch, source, first)
+            first += len(batch)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{source}: not a Parquet file ({_short(str(error))})") from error
+
+
+def _parquet_rows(batch: Any, source: str, first: int) -> Iterator[Row | InputError]:
+    """The rows of a batch; where one cannot be read, each of them alone."""
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError) as error:
+        if len(batch) == 1:
+            yield InputError(f"{source}:{first}: cannot be read ({_short(str(error))})")
+            return
+        for place in range(len(batch)):
+            yield from _parquet_rows(batch.slice(place, 1), source, first + place)
+        return
+    for number, fields in enumerate(rows, start=first):
+        yield Row(fields, f"{source}:{number}")
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from families import write_model
 from forks import Forks
+from hypothesis import HealthCheck, settings
 
 from deepthink_cli import DemonstrationSet, Example, load_model
 from deepthink_cli.model import LanguageModel
@@ -45,6 +46,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`make soak` runs the long form."""
     parser.addoption("--soak", action="store_true", help="run the harnesses of tests/soak in their long form")
     parser.addoption("--seed", type=int, default=0, help="what the harnesses of tests/soak draw from")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties hold for a few examples, the same every time, or with --soak for very many, drawn from --seed."""
+    usual = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+    settings.register_profile("suite", max_examples=60, derandomize=True, **usual)
+    settings.register_profile("soak", max_examples=2000, **usual)
+    settings.load_profile("soak" if config.getoption("--soak") else "suite")
+    if config.getoption("--soak"):
+        config.option.hypothesis_seed = str(config.getoption("--seed"))
 
 
 @pytest.fixture(scope="session")

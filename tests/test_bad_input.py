@@ -172,3 +172,19 @@ def test_inputs_too_long_are_refused_before_the_weights_are_loaded(
     lines = refused(["predict", memory, "in.jsonl"], capsys)
     assert [line.split(":")[2] for line in lines] == ["2", "3"]
     assert all("too long" in line for line in lines)
+
+
+def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("demos.jsonl").write_text(GOOD)
+    Path("options.toml").write_text('# usual\neta = 7\ndevice = "tpu"\n')
+    lines = refused(["think", "demos.jsonl", "--config", "options.toml", "--eta", "8"], capsys)
+    assert [line.split(";")[0] for line in lines] == [
+        "deepthink: options.toml:3: --device tpu: use auto, cpu, cuda, cuda:N or mps",
+        "deepthink: --eta 8: the gate is a number in (0, 1]",
+    ]
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("demos.jsonl").write_text(GOOD + "\x1b[2J\x07 not JSON\n")
+    (line,) = refused(["think", "demos.jsonl"], capsys)
+    assert r"demos.jsonl:3: not JSON (Expecting value): \x1b[2J\x07 not JSON" in line

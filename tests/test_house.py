@@ -13,6 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "deepthink_cli"
 WORDS = {
     "errors",
+    "documents",
     "config",
     "rows",
     "threads",

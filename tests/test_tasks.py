@@ -10,7 +10,8 @@ import yaml
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.rows import Row
-from deepthink_cli.tasks.catalogue import built_in, digest, find_task, find_tasks, groups, read_tasks
+from deepthink_cli.tasks.catalogue import built_in, digest, find_task, find_tasks, groups
+from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.items import DoesNotFit, item
 
 MINE: dict[str, Any] = {

@@ -12,7 +12,8 @@ from tiny import tiny_task
 
 from deepthink_cli.artifact import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.tasks.catalogue import built_in, read_tasks
+from deepthink_cli.tasks.catalogue import built_in
+from deepthink_cli.tasks.files import read_tasks
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]
@@ -71,6 +72,12 @@ def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
 def test_a_wrong_task_file_does_not(tmp_path: Path, capsys: Captured, changes: dict[str, object], reason: str) -> None:
     path, _ = tiny_task(tmp_path, **changes)
     assert reason in output(capsys, "tasks", "validate", str(path), code=2)
+
+
+def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path, example={"body": "a"})
+    error = output(capsys, "tasks", str(path), code=2)
+    assert error == "deepthink: task: tiny: its example is no row of the task: no column 'kind'\n"
 
 
 @pytest.mark.parametrize("arguments", [["validate"], ["agnews", "x.yaml"], ["agnew"], ["validate", "nowhere.yaml"]])

@@ -5,64 +5,101 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import tomllib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer.exceptions import TyperException
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.documents import Document, read_document
+from deepthink_cli.errors import InputError, Problems
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     """Make the file's values the defaults of the command that is being parsed."""
     if path is None:
         return None
-    values = _read(path)
+    document = _read(path)
     # A file may serve several commands: what this one does not take, another may.
     commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
-    known = {str(parameter.name) for command in commands.values() for parameter in command.params}
-    several = {parameter.name for parameter in context.command.params
-               if getattr(parameter, "multiple", False) or parameter.nargs == -1}  # fmt: skip
+    known = {str(parameter.name) for command in commands.values() for parameter in command.params} - {"config"}
+    own = {str(parameter.name): parameter for parameter in context.command.params}
+    problems = Problems()
     defaults: dict[str, Any] = {}
-    for key, value in values.items():
-        name = str(key).replace("-", "_")
-        if name not in known or name == "config":
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
-            raise InputError(f"--config {path}: unknown option {key!r}; {hint}")
-        if name in several:
-            defaults[name] = list(map(str, value if isinstance(value, list) else [value]))
-        else:
-            defaults[name] = _listed(value) if isinstance(value, list) else value
+    lines: dict[str, str] = {}
+    for key, value in document.values.items():
+        with problems.collected():
+            where, name = document.where(key), str(key).replace("-", "_")
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
+                raise InputError(f"{where}: unknown option {key!r}; {hint}")
+            if name in lines:
+                raise InputError(f"{where}: {key!r} stands twice, the other time at {lines[name]}; keep one")
+            lines[name] = where
+            if name in own:
+                defaults[name] = _checked(context, own[name], value, f"{where}: {key}")
+    problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
+    context.with_resource(_naming_lines(context, lines))
     return path
 
 
-def _listed(values: list[Any]) -> str:
-    if any(isinstance(value, bool) for value in values):
-        raise InputError(f"--config: {values}: write yes, no, true and false in quotation marks where they are words")
-    words = list(map(str, values))
-    return json.dumps(words, ensure_ascii=False) if any("," in word for word in words) else ",".join(words)
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Document:
     if not os.path.isfile(path):
         raise InputError(f"--config {path}: no such file")
-    try:
-        if path.suffix == ".toml":
-            values: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-        elif path.suffix in (".yaml", ".yml"):
-            import yaml
+    if path.suffix not in (".toml", ".yaml", ".yml"):
+        raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")
+    document = read_document(path)
+    if document.values is None:
+        return Document(document.path, {}, document.lines)
+    if not isinstance(document.values, dict):
+        raise InputError(f"{document.where()}: must hold option names with values, as in eta: 0.01")
+    return document
 
-            try:
-                values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            except yaml.YAMLError as error:
-                raise ValueError(" ".join(str(error).split())) from error
-        else:
-            raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")
-    except (OSError, ValueError) as error:
-        raise InputError(f"--config {path}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"--config {path}: must hold option names with values")
-    return values
+
+def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> Any:
+    """The value as the parser takes it; raises InputError that says `what` for one that is no value of the option."""
+    if value is None or value == []:
+        raise InputError(f"{what}: has no value; give one, or leave the line out")
+    several = isinstance(value, list)
+    for one in value if several else [value]:
+        if isinstance(one, list | dict):
+            raise InputError(f"{what}: must be a value, or a list of values")
+        if one is None or (isinstance(one, bool) and (several or not getattr(parameter, "is_flag", False))):
+            word = json.dumps(one)
+            raise InputError(f"{what}: {word} is no word; write yes, no, true, false and null in quotation marks")
+    if getattr(parameter, "multiple", False) or parameter.nargs == -1:
+        value = list(map(str, value if several else [value]))
+    elif several:
+        words = list(map(str, value))
+        value = json.dumps(words, ensure_ascii=False) if any("," in word for word in words) else ",".join(words)
+    try:
+        parameter.process_value(context, value)
+    except TyperException as error:
+        reason = f"{value} is neither true nor false" if getattr(parameter, "is_flag", False) else error.message
+        raise InputError(f"{what}: {' '.join(reason.removeprefix('Value error, ').split())}") from error
+    return value
+
+
+@contextmanager
+def _naming_lines(context: typer.Context, lines: dict[str, str]) -> Iterator[None]:
+    """Put file and line before what is said of an option whose value came from the file."""
+    try:
+        yield
+    except InputError as error:
+        places: dict[str, str] = {}
+        for parameter in context.command.params:
+            name = str(parameter.name)
+            source = context.get_parameter_source(name)
+            if name in lines and source is not None and source.name == "DEFAULT_MAP":
+                places.update(dict.fromkeys((name, *parameter.opts), lines[name]))
+        words = [re.split("[ :]", message, maxsplit=1)[0] for message in error.messages]
+        error.messages = tuple(
+            f"{places[word]}: {message}" if word in places else message
+            for word, message in zip(words, error.messages, strict=True)
+        )
+        raise

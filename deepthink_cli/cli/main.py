@@ -111,9 +111,13 @@ def _interrupted() -> int:
 
 def _fail(code: ExitCode, *messages: str) -> int:
     for message in messages:
-        # A line break in a file name or a value must not look like another message.
-        sys.stderr.write(f"deepthink: {message}".replace("\r", "\\r").replace("\n", "\\n") + "\n")
+        sys.stderr.write(f"deepthink: {_shown(message)}\n")
     return int(code)
+
+
+def _shown(message: str) -> str:
+    """The message with what cannot be printed escaped: a value's line break is no new message, and commands no terminal."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in message)
 
 
 def _bug(error: Exception, debug: bool) -> int:

@@ -44,17 +44,18 @@ def tasks(
     config: options.Config = None,
 ) -> None:
     """List the built-in tasks; show one with its prompt; count its rows (--data-dir); validate a task file."""
-    from deepthink_cli.tasks.catalogue import built_in, find_tasks, read_tasks
+    from deepthink_cli.tasks.catalogue import built_in, find_tasks
+    from deepthink_cli.tasks.files import validated
 
     source = source_of(data_dir, offline)
     if name == VALIDATE:
         if file is None:
             raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
-        for task in read_tasks(file):
-            _check_example(task, file)
+        right = validated(file)
+        for task in right:
             note(f"{file}: {task.name} is a task", json)
         if json:
-            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in read_tasks(file)]})
+            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in right]})
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
@@ -73,17 +74,6 @@ def tasks(
         _many(found, counted, whole=name is None)
 
 
-def _check_example(task: Task, file: Path) -> None:
-    """Raise InputError where the file's own example row is no row of its task."""
-    from deepthink_cli.rows import Row
-    from deepthink_cli.tasks.items import DoesNotFit, item
-
-    try:
-        item(task, Row(task.example, "example"), any_number=True)
-    except DoesNotFit as reason:
-        raise InputError(f"{file}: {task.name}: its example is no row of the task: {reason}") from reason
-
-
 def _described(task: Task) -> dict[str, Any]:
     demonstration, query = _prompt(task)
     return {**task.model_dump(exclude_none=True), "example_prompt": demonstration, "example_query": query}
@@ -91,10 +81,9 @@ def _described(task: Task) -> dict[str, Any]:
 
 def _prompt(task: Task) -> tuple[str, str]:
     """The task's example row as a demonstration, and as a query with the label left open."""
-    from deepthink_cli.rows import Row
-    from deepthink_cli.tasks.items import item
+    from deepthink_cli.tasks.files import example_query
 
-    query = item(task, Row(task.example, "example"), any_number=True)
+    query = example_query(task, "task")
     assert query.gold is not None
     return task.prompt.demonstrations([(query.text, query.gold)]), task.prompt.query(query.text)
 

@@ -7,17 +7,14 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.origin import canonical_json
+from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
 
 FOLDER = Path(__file__).parent
 PROTOCOLS = ("paper", "official")
-_FAMILY = "members"
 
 
 @cache
@@ -61,28 +58,6 @@ def find_task(name: str) -> Task:
     return tasks[0]
 
 
-def read_tasks(path: str | Path) -> list[Task]:
-    """The tasks of one file: one, or the members of a family.
-
-    Raises InputError that names the file, the place and the reason.
-    """
-    content = _content(Path(path))
-    members = content.pop(_FAMILY, None)
-    if members is None:
-        return [_checked(content, str(path))]
-    if not isinstance(members, dict) or not members:
-        raise InputError(
-            f"{path}: members: must name the family's tasks, as in: members: {{first: {{}}, second: {{}}}}"
-        )
-    problems = Problems()
-    tasks = []
-    for member, own in members.items():
-        with problems.collected():
-            tasks.append(_checked(_member(content, str(member), own or {}), f"{path}: {member}"))
-    problems.raise_any()
-    return tasks
-
-
 def digest(task: Task) -> str:
     """SHA-256 of everything in a task's definition that decides its prompts and rows."""
     says = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
@@ -119,63 +94,3 @@ def _place(task: Task) -> tuple[int, int]:
     classic = ["sst2", "sst5", "trec", "mr", "agnews"]
     group = next((order.index(group) for group in task.groups if group in order), len(order))
     return group, classic.index(task.name) if task.name in classic else 0
-
-
-def _content(path: Path) -> dict[str, Any]:
-    import yaml
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such task file; deepthink tasks lists what is built in")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: must hold a task's fields; see deepthink tasks sst2 --yaml for an example")
-    return content
-
-
-def _member(family: dict[str, Any], member: str, own: Any) -> dict[str, Any]:
-    if not isinstance(own, dict):
-        raise InputError(f"{member}: must hold what this task says differently, as in {{shots: 3}}")
-    merged = {**family, **own}
-    kind = merged.pop("category", None)
-    name = str(merged.get("name", ""))
-    merged["name"] = f"{name}/{member}"
-    merged["title"] = f"{merged.get('title', '')}: {member.replace('_', ' ')}"
-    merged["groups"] = [*merged.get("groups", []), *([f"{name}/{kind}"] if kind else [])]
-    rows = merged.pop("rows", None)
-    filled: dict[str, Any] = _filled(merged, member)
-    if rows is not None and isinstance(filled.get("protocols"), dict):
-        filled["protocols"] = {key: {**value, "rows": rows} for key, value in filled["protocols"].items()}
-    return filled
-
-
-def _filled(value: Any, member: str) -> Any:
-    """The value with {member} in its texts replaced by the member's name."""
-    if isinstance(value, dict):
-        return {key: _filled(one, member) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_filled(one, member) for one in value]
-    return value.replace("{member}", member) if isinstance(value, str) else value
-
-
-def _checked(content: dict[str, Any], where: str) -> Task:
-    try:
-        return Task(**content)
-    except ValidationError as error:
-        raise InputError(*(f"{where}: {_reason(one)}" for one in error.errors())) from error
-    except TypeError as error:
-        raise InputError(f"{where}: a field's name is not text: {error}") from error
-
-
-def _reason(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), Task.model_fields, n=1)
-        return f"{place}: no such field; {f'did you mean {near[0]}?' if near else 'docs/tasks.md lists them'}"
-    if error["type"] == "missing":
-        return f"{place}: is missing"
-    if error["type"] == "value_error":
-        error = {**error, "msg": error["msg"].removeprefix("Value error, ")}
-    return f"{place}: {error['msg']}" if place else str(error["msg"])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from string import Formatter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.template import SEPARATOR, Template
 
-NAME = r"^[a-z0-9][a-z0-9_-]*$"
 Sampling = Literal["random", "stratified", "first"]
 
 
@@ -21,7 +22,7 @@ class _Part(BaseModel):
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"not a regular expression: {error}") from error
     return text
 
@@ -30,7 +31,25 @@ def _column(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
-Pattern = Annotated[str, BeforeValidator(_pattern)]
+Word = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
+    """Raise ValueError where a text that is filled in asks for another field than those `known`."""
+    try:
+        pieces = list(Formatter().parse(pattern))
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}; write a literal brace twice") from error
+    for _, name, form, conversion in pieces:
+        if name is not None and (name not in known or form or conversion):
+            raise ValueError(f"{field}: {pattern!r} may ask for {', '.join(f'{{{one}}}' for one in known)} only")
+
+
+def _check_words(field: str, words: list[str]) -> None:
+    if not all(map(str.strip, words)) or len({word.strip() for word in words}) < max(2, len(words)):
+        raise ValueError(f"{field}: at least two, none empty, none twice")
 
 
 class Piece(_Part):
@@ -40,10 +59,18 @@ class Piece(_Part):
     replaces the text by another; `line` writes a list, one line an item, with {letter} and {item}.
     """
 
-    column: str
+    column: Word
     pattern: Pattern | None = None
     values: dict[str, str] | None = None
     line: str | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.pattern is not None and not re.compile(self.pattern).groups:
+            raise ValueError("pattern: needs a group, as in (.*): it is what is kept")
+        if self.line is not None:
+            _check_fields("line", self.line, ("letter", "item"))
+        return self
 
 
 class Candidates(_Part):
@@ -58,7 +85,7 @@ class Candidates(_Part):
     words: list[str] | None = None
     options: Pattern | None = None
     write: str = "{text}"
-    number: int | None = Field(None, ge=2)
+    number: int | None = Field(None, strict=True, ge=2)
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -68,6 +95,8 @@ class Candidates(_Part):
             isinstance(self.column, str) and {"name", "text"} <= set(re.compile(self.options).groupindex)
         ):
             raise ValueError("options: needs one text column, and a pattern with the groups name and text")
+        if self.words is not None:
+            _check_words("words", self.words)
         return self
 
 
@@ -77,9 +106,9 @@ class Answer(_Part):
     `names` is a list column with the candidates' names (`choices.label`).
     """
 
-    column: str
+    column: Word
     names: str | None = None
-    first: int = 0
+    first: int = Field(0, strict=True)
 
 
 class Split(_Part):
@@ -95,6 +124,12 @@ class Split(_Part):
     field: str | None = None
     pattern: Pattern | None = None
 
+    @model_validator(mode="after")
+    def _has_columns(self) -> Self:
+        if self.pattern is not None and not re.compile(self.pattern).groupindex:
+            raise ValueError("pattern: needs named groups, as in (?P<text>.*): they are the columns")
+        return self
+
 
 class Hub(_Part):
     """A data set on the hub, pinned to one revision."""
@@ -107,15 +142,15 @@ class Hub(_Part):
 class Protocol(_Part):
     """Which rows are evaluated: a split, or `sample` of its rows, drawn once and for all."""
 
-    split: str
-    sample: int | None = Field(None, ge=1)
-    rows: int | None = Field(None, ge=1)
+    split: Word
+    sample: Count | None = None
+    rows: Count | None = None
 
 
 class Task(_Part):
     """One task: prompt, candidates, splits and protocols (the paper's appendix A to C)."""
 
-    name: str
+    name: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)*$")
     title: str
     template: str
     separator: str = SEPARATOR
@@ -123,12 +158,12 @@ class Task(_Part):
     labels: list[str] | None = None
     candidates: Candidates | None = None
     answer: Annotated[Answer, BeforeValidator(_column)]
-    shots: int = Field(ge=1)
+    shots: Count
     sampling: Sampling = "random"
-    demonstrations: str
+    demonstrations: Word
     dev: str | None = None
     hub: Hub | None = None
-    folder: str
+    folder: Word
     splits: dict[str, Split] = {}
     protocols: dict[str, Protocol] = Field(min_length=1)
     groups: list[str] = []
@@ -151,11 +186,13 @@ class Task(_Part):
         pattern = Template(self.template, self.separator)
         if (self.labels is None) == (self.candidates is None):
             raise ValueError("give labels, or candidates where every row has its own")
-        if self.labels is not None and len(set(self.labels)) < max(2, len(self.labels)):
-            raise ValueError("labels: at least two, none twice")
+        if self.labels is not None:
+            _check_words("labels", self.labels)
         missing = [name for name in pattern.text_fields if name not in self.fields]
         if missing:
             raise ValueError(f"fields: {missing[0]!r} of the template is missing")
+        if self.candidates is not None:
+            _check_fields("candidates: write", self.candidates.write, dict.fromkeys(("text", "name", *self.fields)))
         for protocol in self.protocols.values():
             if protocol.split in (self.demonstrations, self.dev):
                 raise ValueError(

@@ -99,7 +99,7 @@ def _choices(says: Candidates, fields: Mapping[str, Any]) -> list[_Choice]:
     if says.options is not None:
         assert isinstance(says.column, str)
         found = [re.fullmatch(says.options, line.strip()) for line in str(_value(fields, says.column)).splitlines()]
-        choices = [_Choice(one["name"].strip(), one["text"].strip()) for one in found if one]
+        choices = [_Choice((one["name"] or "").strip(), (one["text"] or "").strip()) for one in found if one]
     else:
         assert says.column is not None
         columns = [says.column] if isinstance(says.column, str) else says.column
@@ -122,7 +122,10 @@ def _place(task: Task, row: Row, choices: list[_Choice]) -> int:
         raise DoesNotFit("no answer")
     names = [choice.name for choice in choices]
     if task.answer.names is not None:
-        names = [str(name) for name in _value(row.fields, task.answer.names)]
+        listed = _value(row.fields, task.answer.names)
+        if not isinstance(listed, list):
+            raise DoesNotFit(f"column {task.answer.names!r} is no list")
+        names = [str(name) for name in listed]
     text = str(value).strip()
     if text in names:
         place = names.index(text)

@@ -86,7 +86,10 @@ def _loaded(task: Task, split: str, says: Split) -> Any:
 
 def matches(pattern: str, text: str) -> list[dict[str, str]]:
     """The rows that a pattern finds in a text: its named groups are the columns."""
-    return [{name: value.strip() for name, value in found.groupdict().items()} for found in re.finditer(pattern, text)]
+    return [
+        {name: (value or "").strip() for name, value in found.groupdict().items()}
+        for found in re.finditer(pattern, text)
+    ]
 
 
 def _origin(task: Task, split: str) -> str:

@@ -1,0 +1,224 @@
+"""A YAML or TOML file as values, and the line on which each of them stands.
+
+Knows the two formats; does not know what the fields mean.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_left
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import InputError
+
+# What no person writes: more is an alias of aliases, and would take for ever to walk.
+_MOST_VALUES = 100_000
+_DEEPEST = 50
+
+_YAML = "tag:yaml.org,2002:"
+_SCALARS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "timestamp")}
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds: its values, and the lines of their keys."""
+
+    path: str
+    values: Any
+    lines: dict[Keys, int]
+
+    def has(self, *keys: object) -> bool:
+        """Whether there is a value that `keys` lead to."""
+        return tuple(map(str, keys)) in self.lines
+
+    def where(self, *keys: object) -> str:
+        """`task.yaml:7`: the line of the value that `keys` lead to, or of the nearest one around it."""
+        place = tuple(map(str, keys))
+        while place not in self.lines:
+            place = place[:-1]
+        return f"{self.path}:{self.lines[place]}"
+
+
+def read_document(path: Path) -> Document:
+    """Read a .toml, .yaml or .yml file.
+
+    A YAML alias is as good as the value written again. Raises InputError with `file:line` for text that is
+    not UTF-8 or not of the format, a key that stands twice, a tag, NUL, and what is nested without end.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start]
+        raise InputError(f"{path}:{line}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from error
+    return _toml(str(path), text) if path.suffix == ".toml" else _yaml(str(path), text)
+
+
+def _yaml(path: str, text: str) -> Document:
+    import yaml
+
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        where = f"{path}:{_line(text, error.position)}"
+        raise InputError(f"{where}: not YAML: holds the character U+{ord(text[error.position]):04X}") from error
+    except yaml.MarkedYAMLError as error:
+        line = _line(text, error.problem_mark.index)
+        start = _line(text, error.context_mark.index) if error.context_mark else line
+        context = f"{error.context}{f' in line {start}' if start != line else ''}: " if error.context else ""
+        raise InputError(f"{path}:{line}: not YAML: {context}{error.problem}") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number is out of range"
+        raise InputError(f"{path}:{_line(text, loader.index if loader else 0)}: not YAML: {reason}") from error
+    builder = _Builder(path, text, loader)
+    return Document(path, None if root is None else builder.value(root, ()), builder.lines or {(): 1})
+
+
+class _Builder:
+    """Makes values of a YAML file's nodes, and notes their lines."""
+
+    def __init__(self, path: str, text: str, loader: Any) -> None:
+        self.path, self.loader = path, loader
+        self.breaks = [found.start() for found in re.finditer("\n", text)]
+        self.lines: dict[Keys, int] = {}
+        self.count = self.depth = 0
+
+    def value(self, node: Any, keys: Keys) -> Any:
+        self.count += 1
+        self.depth += 1
+        self.lines.setdefault(keys, self.line(node))
+        if self.count > _MOST_VALUES:
+            raise self.mistake(node, f"aliases repeat it to more than {_MOST_VALUES:,} values; write fewer of them")
+        if self.depth > _DEEPEST:
+            raise self.mistake(node, "nested too deeply")
+        value: Any
+        if node.id == "mapping" and node.tag == _YAML + "map":
+            value = self.mapping(node, keys)
+        elif node.id == "sequence" and node.tag == _YAML + "seq":
+            value = [self.value(one, (*keys, str(place))) for place, one in enumerate(node.value)]
+        else:
+            value = self.scalar(node)
+        self.depth -= 1
+        return value
+
+    def mapping(self, node: Any, keys: Keys) -> dict[Any, Any]:
+        own: dict[Any, Any] = {}
+        merged: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _YAML + "merge":
+                merged = {**self.merged(value_node, keys), **merged}
+                continue
+            if key_node.id != "scalar":
+                raise self.mistake(key_node, "a key must be a word")
+            key = self.scalar(key_node)
+            if key in own:
+                raise self.mistake(key_node, f"{key!r} stands twice; keep one")
+            self.lines[*keys, str(key)] = self.line(key_node)
+            own[key] = self.value(value_node, (*keys, str(key)))
+        return {**merged, **own}
+
+    def merged(self, node: Any, keys: Keys) -> dict[Any, Any]:
+        """What `<<` stands for: a mapping, or several, of which the first goes before the others."""
+        found: dict[Any, Any] = {}
+        for one in node.value if node.id == "sequence" else [node]:
+            value = self.value(one, keys)
+            if not isinstance(value, dict):
+                raise self.mistake(one, "<< must be the alias of a mapping")
+            found = {**value, **found}
+        return found
+
+    def scalar(self, node: Any) -> Any:
+        if node.id != "scalar" or node.tag not in _SCALARS:
+            raise self.mistake(node, f"the tag {node.tag} is not read; write a text in quotation marks")
+        try:
+            value = self.loader.construct_object(node)
+        except (ValueError, OverflowError, LookupError, AttributeError) as error:  # each type fails in its own way
+            kind = node.tag.removeprefix(_YAML)
+            raise self.mistake(node, f"no {kind}: {node.value[:40]!r}; write a text in quotation marks") from error
+        if isinstance(value, str) and (reason := _unfit(value)):
+            raise self.mistake(node, reason)
+        return value
+
+    def line(self, node: Any) -> int:
+        return bisect_left(self.breaks, node.start_mark.index) + 1
+
+    def mistake(self, node: Any, reason: str) -> InputError:
+        return InputError(f"{self.path}:{self.line(node)}: {reason}")
+
+
+def _line(text: str, place: int) -> int:
+    # The library's own count goes on at U+2028 and U+0085, where no editor's does.
+    return text.count("\n", 0, place) + 1
+
+
+def _unfit(text: str) -> str | None:
+    """Why a text cannot be a name or a word, from an escape that only a file can hold."""
+    if "\0" in text:
+        return "holds a NUL character; remove it"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"holds the lone surrogate {text[error.start]!a}; remove it"
+    return None
+
+
+def _toml(path: str, text: str) -> Document:
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason, _, place = str(error).partition(" (at ")
+        if found := re.match(r"line (\d+)", place):
+            line = int(found[1])
+        elif place:  # the end of the document
+            line = _line(text.rstrip(), len(text))
+        else:
+            line = _line_of(type(error), text)
+            reason = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+        raise InputError(f"{path}:{line}: not TOML: {reason}") from error
+    document = Document(path, values, _toml_lines(text))
+    for key, value in values.items():
+        for one in (key, *(value if isinstance(value, list) else [value])):
+            if isinstance(one, str) and (wrong := _unfit(one)):
+                raise InputError(f"{document.where(key)}: {wrong}")
+    return document
+
+
+def _line_of(kind: type[Exception], text: str) -> int:
+    """The line in which an error arises that does not say: the last of the shortest start that has it."""
+    lines = text.split("\n")
+
+    def raises(count: int) -> bool:
+        try:
+            tomllib.loads("\n".join(lines[:count]))
+        except (ValueError, RecursionError) as error:
+            return type(error) is kind
+        return False
+
+    return bisect_left(range(len(lines) + 1), True, key=raises)
+
+
+def _toml_lines(text: str) -> dict[Keys, int]:
+    """The lines of the keys that stand outside of tables, and of the tables."""
+    lines: dict[Keys, int] = {(): 1}
+    first, statement = 1, ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        statement += line + "\n"
+        try:
+            found = tomllib.loads(statement)
+        except ValueError:  # a value that goes on in the next line
+            continue
+        for key in found:
+            lines.setdefault((key,), first)
+        first, statement = number + 1, ""
+    return lines
