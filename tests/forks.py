@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DISK = 32 * 2**20  # bytes
+# A process that forks may have no other; and who compares bytes needs one, for more add in another order.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 _MOUNT = (
     f'mount -t tmpfs -o size={DISK} tmpfs "$1" && mkdir "$1/sealed" && mount -t tmpfs -o ro tmpfs "$1/sealed" '
     '&& shift && exec "$@"'
@@ -67,7 +69,7 @@ class Forks:
         self.disk = disk if private else None
         self.process = subprocess.Popen(
             [*private, sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+            env=ONE_THREAD,
         )  # fmt: skip
 
     def seen(self, path: Path) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Soak
-from forks import Forks
+from forks import ONE_THREAD, Forks
 from tiny import run_files, run_words
 
 from deepthink_cli import load_model
@@ -73,7 +73,8 @@ def test_a_run_killed_at_any_moment_continues(forks: Forks, whole: Whole, soak: 
 
 def test_the_run_of_a_user_may_be_killed_too(forks: Forks, whole: Whole) -> None:
     shutil.rmtree(whole.out)
-    process = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *whole.words])
+    command = [sys.executable, "-m", "deepthink_cli", *whole.words]
+    process = subprocess.Popen(command, env=ONE_THREAD)
     path = whole.out / FILE
     while process.poll() is None and (not path.exists() or not path.stat().st_size):
         time.sleep(0.005)
