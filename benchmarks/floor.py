@@ -93,6 +93,7 @@ class Products:
 def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) -> Products:
     """The products of `run`, which scores with the model and the memory."""
     engine_of(model)  # what a model is tried with on first use is no part of scoring
+    model.check_memory(memory)
     text: Any = model.network.config.get_text_config(decoder=True)
     found = Products(memory, text.num_attention_heads)
     head = model.network.get_output_embeddings()  # type: ignore[no-untyped-call]

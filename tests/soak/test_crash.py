@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Soak, write_rows
 from families import write_model
-from forks import ONE_THREAD, Forks, leave
+from forks import Forks, leave
 from tiny import GOOD, run_files, run_words
 
 from deepthink_cli.results import FILE

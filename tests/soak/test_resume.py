@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import Soak
 from forks import ONE_THREAD, Forks
 from tiny import run_files, run_words
@@ -93,6 +94,16 @@ def test_wherever_the_last_row_is_cut_the_rows_before_it_are_kept(whole: Whole, 
             assert len(journal.done) == content.count(b"\n") - 1
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As many as the uninterrupted run had."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
     whole: Whole, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, soak: Soak
 ) -> None:
