@@ -1,6 +1,7 @@
 """A corpus of malformed files: each gets its line, exit 2, no traceback, and nothing is written.
 
 `corpus/expected.tsv` says of every file which lines must be named (`-`: the file alone) and what must be said.
+`corpus/generate.py` wrote the Parquet files, and those too large to type.
 """
 
 from __future__ import annotations
