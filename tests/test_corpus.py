@@ -1,6 +1,7 @@
 """A corpus of malformed files: each gets its line, exit 2, no traceback, and nothing is written.
 
 `corpus/expected.tsv` says of every file which lines must be named (`-`: the file alone) and what must be said.
+`corpus/generate.py` wrote the Parquet files, and those too large to type.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
 from conftest import REVIEWS, write_rows
 
-from deepthink_cli.cli.main import run
+from deepthink_cli.cli import main
 
 CORPUS = Path(__file__).parent / "corpus"
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"
 BEFORE = "what was there before"
+PARSER = typer.main.get_command(main.app)  # otherwise built anew for every file, which takes longest
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def given(tmp_path_factory: pytest.TempPathFactory, models: Callable[[str], Path
     folder = tmp_path_factory.mktemp("corpus")
     demos = write_rows(folder / DEMOS, [{"review": text, "sentiment": label} for text, label in REVIEWS])
     memory = ["-m", str(models("llama")), "-T", "1", "-o", str(folder / MEMORY), "-q"]
-    assert run(["think", str(demos), *memory]) == 0
+    assert main.run(["think", str(demos), *memory]) == 0
     for name in (OUT, "memory.safetensors"):
         (folder / name).write_text(BEFORE)
     return folder
@@ -75,10 +78,11 @@ def test_a_malformed_file_is_refused_by_its_line(
     case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(given)
+    monkeypatch.setattr(main, "app", PARSER)
     shutil.copyfile(CORPUS / case.file, Path(case.file).name)
     before = contents(given)
     try:
-        code = run(command(case))
+        code = main.run(command(case))
         out, err = capsys.readouterr()
         assert (code, out) == (2, ""), err
         assert contents(given) == before

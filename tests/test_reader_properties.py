@@ -194,8 +194,9 @@ def test_no_bytes_of_a_document_bring_more_than_an_input_error(folder: Path, kin
 
 
 def refused_by_line(path: Path, read: Callable[[], object]) -> None:
-    """Read; what is refused is refused by file:line."""
-    assert all(re.match(rf"{re.escape(str(path))}:[1-9]", message) for message in refusals(read))
+    """Read; what is refused is refused by file:line, but for the count of those beyond twenty."""
+    said = [message for message in refusals(read) if not message.startswith("... and ")]
+    assert all(re.match(rf"{re.escape(str(path))}:[1-9]", message) for message in said)
 
 
 WRONG = VALUE | st.sampled_from(
