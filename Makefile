@@ -14,9 +14,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
 
-# The harnesses of tests/soak in their long form: an hour or two. `make soak SEED=7` draws other kills and mutations.
+# The harnesses of tests/soak and the properties, for long: an hour or two. `make soak SEED=7` draws other ones.
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest tests/soak --soak --seed $(SEED) -v --durations=0
+	$(BIN)/python -m pytest tests/soak tests/test_*_properties.py --soak --seed $(SEED) -v --durations=0
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
