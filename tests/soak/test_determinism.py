@@ -17,7 +17,7 @@ import torch
 from conftest import Soak, write_rows
 from families import FAMILIES
 
-from deepthink_cli import DemonstrationSet, Example, Memory, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Memory, Query, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.model import LanguageModel
 
 LABELS = ("positive", "negative", "neither of the two")
@@ -36,9 +36,9 @@ sys.exit(code or run(["predict", memory, inputs, "--iteration", "all", "-q", "-o
 
 
 def texts(draw: Random, count: int) -> list[str]:
-    """Made-up texts of one to eight words, not all of them English."""
+    """Made-up texts of one to six words, not all of them English."""
     words = ("warm", "dull", "film", "a", "the", "schön", "naïve", "映画", "far", "too", "long", '"so"', "so.")
-    return [" ".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(count)]
+    return [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(count)]
 
 
 @dataclass
@@ -73,8 +73,8 @@ def desk(request: pytest.FixtureRequest, models: Models, tmp_path: Path, soak: S
         pytest.skip("long form only: every one of its processes starts anew")
     draw = soak.draw(f"desk {request.param}")
     made = [{"text": text, "kind": draw.choice(LABELS)} for text in texts(draw, 40)]
-    write_rows(tmp_path / "demos.jsonl", [*made[:3], *({"text": label, "kind": label} for label in LABELS)])
-    write_rows(tmp_path / "inputs.jsonl", [{"text": row["text"]} for row in made[3:]])
+    write_rows(tmp_path / "demos.jsonl", [*made[:2], *({"text": label, "kind": label} for label in LABELS)])
+    write_rows(tmp_path / "inputs.jsonl", [{"text": row["text"]} for row in made[2:]])
     if request.param == "pocket":
         return Desk(tmp_path, ["pocket"])
     (tmp_path / "link").symlink_to(models(request.param))
@@ -104,21 +104,23 @@ def threads() -> Iterator[Callable[[int], None]]:
     torch.set_num_threads(before)
 
 
-def test_a_number_of_threads_changes_no_answer(models: Models, soak: Soak, threads: Callable[[int], None]) -> None:
+def test_a_number_of_threads_changes_no_answer(
+    models: Models, reviews: DemonstrationSet, soak: Soak, threads: Callable[[int], None]
+) -> None:
     for family in families(soak):
-        found = []
+        given, found = queries(soak.draw(family)), []
         for number in (1, 2, 3):
             threads(number)
             model = load(family, models)
-            found.append(answers(model, thought(model, soak.draw(family)), queries(soak.draw(family))))
+            found.append(answers(model, thought(model, reviews), given))
         for other in found[1:]:
             agree(other, found[0], family)
 
 
-def test_batches_chunks_and_order_change_no_answer(models: Models, soak: Soak) -> None:
+def test_batches_chunks_and_order_change_no_answer(models: Models, reviews: DemonstrationSet, soak: Soak) -> None:
     for family in families(soak):
         model, draw = load(family, models), soak.draw(family)
-        memory, given = thought(model, soak.draw(family)), queries(soak.draw(family))
+        memory, given = thought(model, reviews), queries(draw)
         expected = answers(model, memory, given)
         for tokens in (1, 50):
             agree(answers(replace(model, batch_tokens=tokens), memory, given), expected, f"{family}, {tokens} tokens")
@@ -140,11 +142,9 @@ def load(family: str, models: Models) -> LanguageModel:
     return load_model(family if family == "pocket" else str(models(family)))
 
 
-def thought(model: LanguageModel, draw: Random) -> Memory:
-    """The fifth iteration of a memory of made-up demonstrations."""
-    examples = [Example(text, LABELS[n % 3]) for n, text in enumerate(texts(draw, 4))]
-    given = DemonstrationSet.of(examples, "Review: {text}\nSentiment: {label}")
-    return list(think(model, tokenize_demonstrations(model.tokenizer, given), 5))[-1]
+def thought(model: LanguageModel, reviews: DemonstrationSet) -> Memory:
+    """The fifth iteration of a memory."""
+    return list(think(model, tokenize_demonstrations(model.tokenizer, reviews), 5))[-1]
 
 
 def queries(draw: Random) -> list[Query]:
