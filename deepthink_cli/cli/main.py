@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.console import note, printable
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
@@ -34,6 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+MESSAGE = 1_000  # characters; a value may be as long as a file
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,9 +81,10 @@ def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
+        if code == ExitCode.INTERRUPTED:  # the parser turns Ctrl-C into this instead of passing it on
+            return _interrupted()
         sys.stdout.flush()
-        # The parser turns Ctrl-C into this code instead of passing the interrupt on.
-        return _interrupted() if code == ExitCode.INTERRUPTED else int(code or ExitCode.DONE)
+        return int(code or ExitCode.DONE)
     except DeepThinkError as error:
         return _fail(error.exit_code, *error.messages)
     except Exit as stop:
@@ -105,14 +108,14 @@ def _interrupted() -> int:
 
 def _fail(code: ExitCode, *messages: str) -> int:
     for message in messages:
-        # A line break in a file name or a value must not look like another message.
-        sys.stderr.write(f"deepthink: {message}".replace("\r", "\\r").replace("\n", "\\n") + "\n")
+        note(printable(f"deepthink: {message}", MESSAGE))
     return int(code)
 
 
 def _bug(error: Exception, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            note(line)
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(place.filename)}:{place.lineno}"
     hint = (
