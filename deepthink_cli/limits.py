@@ -53,10 +53,14 @@ def limits_of(config: PretrainedConfig) -> Limits:
     _refuse_without_memory(config, text)
     relative = text.model_type in ("bloom", "mpt") or bool(getattr(text, "alibi", False))
     positions = getattr(text, "max_position_embeddings", None)
+    window = _window(text)
+    for bound in (positions, window):
+        if bound is not None and not isinstance(bound, int):
+            raise InputError(f"config.json: {bound!r} is no number of tokens; correct its positions and windows")
     neo = text.model_type == "gpt_neo"
     return Limits(
         positions=None if relative else positions,
-        window=_window(text),
+        window=window,
         keys=positions if neo else None,
         relative=relative,
     )

@@ -57,7 +57,7 @@ def _read(path: Path) -> dict[str, Any]:
 
             try:
                 values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            except yaml.YAMLError as error:
+            except (yaml.YAMLError, RecursionError) as error:
                 raise ValueError(" ".join(str(error).split())) from error
         else:
             raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")

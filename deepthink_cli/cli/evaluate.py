@@ -191,13 +191,12 @@ def _evaluate(
     header: Header, blueprint: Blueprint, inputs: _Inputs, iterations: list[int], samples: Path | None,
     quiet: bool, verbose: bool,
 ) -> Evaluation:  # fmt: skip
-    from deepthink_cli.cli.recall import say_loaded
+    from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
-    from deepthink_cli.model import load_model
     from deepthink_cli.store import check_fit, read_memories
 
     stored = read_memories(header, iterations)
-    model = load_model(blueprint)
+    model = load(blueprint, quiet)
     check_fit(header.metadata.origin(), model.identity, header.path)
     memories = with_first_reading(model, stored)
     say_loaded(model, verbose)

@@ -111,14 +111,13 @@ def _predictions(
     header: Header, blueprint: Blueprint, inputs: str, iterations: list[int], count: int | None,
     quiet: bool, verbose: bool,
 ) -> Iterator[list[Prediction]]:  # fmt: skip
-    from deepthink_cli.cli.recall import say_loaded
+    from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.examples import read_queries
-    from deepthink_cli.model import load_model
     from deepthink_cli.prediction import CHUNK, predict_chunks
     from deepthink_cli.store import check_fit, read_memories
 
     memories = read_memories(header, iterations)
-    model = load_model(blueprint)
+    model = load(blueprint, quiet)
     check_fit(header.metadata.origin(), model.identity, header.path)
     say_loaded(model, verbose)
     queries = read_queries(inputs, header.metadata.template, header.metadata.labels)

@@ -52,6 +52,19 @@ def open_memory(path: Path) -> Header:
     return header
 
 
+def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
+    """Load a model's weights; a note says so where they are a pickle."""
+    from deepthink_cli.model import load_model
+
+    model = load_model(blueprint)
+    if blueprint.pickled:
+        note(
+            f"{blueprint.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster",
+            quiet,
+        )
+    return model
+
+
 def say_loaded(model: LanguageModel, verbose: bool) -> None:
     """Say what was loaded, and how it will score: found by a probe, not from a list."""
     if not verbose:

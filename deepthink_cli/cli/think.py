@@ -177,11 +177,11 @@ def _think(
     blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
     named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    from deepthink_cli.model import load_model
+    from deepthink_cli.cli.recall import load
     from deepthink_cli.store import save_memory
 
     started = time.perf_counter()
-    model = load_model(blueprint)
+    model = load(blueprint, quiet)
     if verbose:
         where = f"{model.identity.dtype} on {model.device}"
         note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")
