@@ -159,12 +159,13 @@ def _prepare(
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
     from deepthink_cli.limits import check_demonstrations
-    from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.tokens import least_lengths_up_to, lengths_up_to, tokenize_demonstrations, tokenize_queries
 
     blueprint = find_model(chosen, quiet)
+    limits, fixed = blueprint.limits, (method.iterations, method.positions, blueprint.id)
+    check_demonstrations(limits, least_lengths_up_to(blueprint.tokenizer, given), *fixed, "at least ")
+    check_demonstrations(limits, lengths_up_to(blueprint.tokenizer, given), *fixed)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
-    lengths = lengths_up_to(blueprint.tokenizer, given)
-    check_demonstrations(blueprint.limits, lengths, method.iterations, method.positions, blueprint.id)
     if given.labels:
         from deepthink_cli.examples import Query
 
