@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import CRITICAL
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -98,7 +99,7 @@ def open_model(options: ModelOptions) -> Blueprint:
     Raises InputError for a directory or hub id that cannot be had, a model without keys and values, and
     one without tokenizer; each names the way out.
     """
-    logging.set_verbosity(logging.CRITICAL)  # what goes wrong is raised, and told once
+    logging.set_verbosity(CRITICAL)  # what goes wrong is raised, and told once
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     _check_extras(options)
     choose_device(options.device)

@@ -22,7 +22,7 @@ from deepthink_cli import load_model
 from deepthink_cli.blueprint import open_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.config import ModelOptions
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
 
 Captured = pytest.CaptureFixture[str]
 Models = Callable[[str], Path]
@@ -117,7 +117,14 @@ def test_the_bomb_of_these_tests_would_go_off(model: Path, ran: Path) -> None:
 
 
 def test_pickles_that_are_not_the_weights_are_left_alone(model: Path, ran: Path, demos: Path) -> None:
-    for name in ("training_args.bin", "pytorch_model.bin", "vocab.pkl", "tokenizer.pkl", ".metadata", "adapter_model.bin"):
+    for name in (
+        "training_args.bin",
+        "pytorch_model.bin",
+        "vocab.pkl",
+        "tokenizer.pkl",
+        ".metadata",
+        "adapter_model.bin",
+    ):
         (model / name).write_bytes(pickle.dumps(Bomb(ran)))
     assert run(think(model, demos)) == 0
     assert not ran.exists()
@@ -135,7 +142,9 @@ def test_no_thread_converts_pickled_weights_behind_ones_back() -> None:
 
 
 @pytest.mark.parametrize("weights", ["pytorch_model.bin", "model.safetensors"])
-@pytest.mark.parametrize("content", [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)])
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\x80\x04.", b"PK\x03\x04" + bytes(40), b"\xff" * 100, b"\x10" + bytes(30)]
+)
 def test_damaged_weights_are_one_line(
     weights: str, content: bytes, model: Path, demos: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -231,13 +240,17 @@ def test_odd_configurations_are_one_line_or_work(
     fields: dict[str, Any], more: list[str], model: Path, demos: Path, capsys: Captured
 ) -> None:
     code = run(think(changed(model, **fields), demos, "-q", *more))
-    out, err = capsys.readouterr()
+    err = capsys.readouterr().err
     assert code in (0, 1, 2)
     assert err.count("\n") == (code != 0)
 
 
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"])
-@pytest.mark.parametrize("content", ["", "[]", "5", '"x"', "{}", "null", "{" * 5000, '{"a": NaN}', "\udcff", '{"weight_map": 5}'])
+@pytest.mark.parametrize(
+    "file", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"]
+)
+@pytest.mark.parametrize(
+    "content", ["", "[]", "5", '"x"', "{}", "null", "{" * 5000, '{"a": NaN}', "\udcff", '{"weight_map": 5}']
+)
 def test_model_files_that_are_no_such_files_are_one_line(
     file: str, content: str, model: Path, demos: Path, capsys: Captured
 ) -> None:
@@ -245,7 +258,7 @@ def test_model_files_that_are_no_such_files_are_one_line(
     if "index" in file:
         (model / "model.safetensors").unlink()
     code = run(think(model, demos, "-q"))
-    out, err = capsys.readouterr()
+    err = capsys.readouterr().err
     assert code in (0, 1, 2)
     assert err.count("\n") == (code != 0)
 

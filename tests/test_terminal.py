@@ -87,7 +87,11 @@ def evil(models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_hostile_memory_and_its_rows_are_shown_safely(evil: str, capsys: Captured) -> None:
-    for arguments in (["inspect", evil, "--verify"], ["eval", evil, "rows.jsonl"], ["think", "rows.jsonl", "--dry-run"]):
+    for arguments in (
+        ["inspect", evil, "--verify"],
+        ["eval", evil, "rows.jsonl"],
+        ["think", "rows.jsonl", "--dry-run"],
+    ):
         assert run(arguments) == 0
         out, _ = safe(capsys)
         assert r"\u202e" in out

@@ -45,6 +45,7 @@ def json_line(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
+
 def write_json(value: Any) -> None:
     """Print one JSON object on stdout."""
     sys.stdout.write(json_line(value))

@@ -17,6 +17,7 @@ from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.inspect import inspect
+from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
@@ -70,6 +71,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    end_at_ctrl_c()
     code = run(sys.argv[1:])
     if code == ExitCode.INTERRUPTED or still_working():
         # Python's own way out takes a second, and tears threads down inside code that cannot bear it.
@@ -103,7 +105,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    return _fail(ExitCode.INTERRUPTED, "interrupted; every file is whole")
+    note(INTERRUPTED)
+    return int(ExitCode.INTERRUPTED)
 
 
 def _fail(code: ExitCode, *messages: str) -> int:
