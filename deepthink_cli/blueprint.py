@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import CRITICAL
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -42,9 +46,19 @@ class Blueprint:
     tokenizer_sha256: str
 
     @property
+    def weights(self) -> list[Path]:
+        """The weight files that lie here; raises as `weight_files` does."""
+        return weight_files(self.source, self.revision, self.config)
+
+    @property
+    def pickled(self) -> bool:
+        """Whether weights that lie here are a pickle, which only torch's safe loader may read."""
+        return any(file.suffix != ".safetensors" for file in self.weights)
+
+    @property
     def architecture(self) -> str:
         """The name of the model's class."""
-        return (self.config.architectures or [self.config.model_type])[0]
+        return str((self.config.architectures or [self.config.model_type])[0])
 
     @property
     def device(self) -> torch.device:
@@ -67,7 +81,7 @@ class Blueprint:
             revision=self.revision,
             architecture=self.architecture,
             config_sha256=self.config_sha256,
-            weights_sha256=weights_sha256(weight_files(self.source, self.revision)),
+            weights_sha256=weights_sha256(self.weights),
             tokenizer_sha256=self.tokenizer_sha256,
             dtype=str(self.dtype).removeprefix("torch."),
             quantize=self.options.quantize,
@@ -75,7 +89,8 @@ class Blueprint:
 
     def memory_bytes(self, length: int) -> int:
         """Size of one iteration's float32 memory of `length` tokens, from the configuration."""
-        return 4 * length * memory_width(self.config)
+        with _written_by_others(f"-m {self.id}", "correct its config.json"):
+            return 4 * length * memory_width(self.config)
 
 
 def open_model(options: ModelOptions) -> Blueprint:
@@ -84,19 +99,19 @@ def open_model(options: ModelOptions) -> Blueprint:
     Raises InputError for a directory or hub id that cannot be had, a model without keys and values, and
     one without tokenizer; each names the way out.
     """
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(CRITICAL)  # what goes wrong is raised, and told once
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     _check_extras(options)
     choose_device(options.device)
     name, source = _located(options.model)
-    config = _config(name, source, options)
-    limits = limits_of(config)
-    if type(config) not in AutoModelForCausalLM._model_mapping and not options.trust_remote_code:
-        raise InputError(f"-m {name}: {config.model_type} is not a causal language model; choose one that is")
+    with _written_by_others(f"-m {name}", _way_out(options)):
+        config: PretrainedConfig = AutoConfig.from_pretrained(source, **_hub(options))
+        limits, digest = limits_of(config), config_sha256(config)
+        _refuse_code(name, config, options)
     tokenizer = _tokenizer(name, source, options)
     revision = hub_commit(source, options.revision) or options.revision
-    return Blueprint(options, name, source, revision, config, tokenizer, limits,
-                     config_sha256(config), tokenizer_sha256(tokenizer))  # fmt: skip
+    weight_files(source, revision, config)  # refuses files that are not the model's own
+    return Blueprint(options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer))
 
 
 def needs_download(options: ModelOptions) -> bool:
@@ -133,12 +148,18 @@ def _located(model: str) -> tuple[str, str]:
     return model, model
 
 
-def _config(name: str, source: str, options: ModelOptions) -> PretrainedConfig:
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(source, **_hub(options))
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"-m {name}: {_reason(error)}; {_way_out(options)}") from error
-    return config
+def _refuse_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
+    """Raise InputError for a model that needs code which does not come with transformers, unless that is allowed."""
+    if options.trust_remote_code:
+        return
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        raise InputError(f"-m {name}: {config.model_type} is not a causal language model; choose one that is")
+    kernels = {str(one._attn_implementation) for one in (config, config.get_text_config(decoder=True))}
+    for kernel in kernels:
+        if "/" in kernel:
+            raise InputError(
+                f"-m {name}: its config.json asks for {kernel}, attention code from the hub; remove attn_implementation"
+            )
 
 
 def _tokenizer(name: str, source: str, options: ModelOptions) -> PreTrainedTokenizerBase:
@@ -149,11 +170,10 @@ def _tokenizer(name: str, source: str, options: ModelOptions) -> PreTrainedToken
         raise InputError(
             f"{missing}: none of {', '.join(files)} is in the directory; save the tokenizer beside the model"
         )
-    try:
+    with _written_by_others(missing, "save the tokenizer beside the model"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **_hub(options))
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise InputError(f"{missing}: {_reason(error)}; save the tokenizer beside the model") from error
-    if not len(tokenizer):
+        size = len(tokenizer)
+    if not size:
         raise InputError(f"{missing}: it has no vocabulary; save the tokenizer beside the model")
     return tokenizer
 
@@ -182,11 +202,29 @@ def _way_out(options: ModelOptions) -> str:
     return "check the name, --revision and the network, or give a local directory"
 
 
+@contextmanager
+def _written_by_others(what: str, way_out: str) -> Iterator[None]:
+    try:
+        yield
+    except DeepThinkError:
+        raise
+    except Exception as error:  # the libraries raise many kinds, and the reason is in their text
+        if "trust_remote_code" in str(error):
+            way_out = "read that code, and allow it with --trust-remote-code"
+        raise InputError(f"{what}: {_reason(error)}; {way_out}") from error
+
+
 def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")
+    # The first line of some messages only says that there is an error.
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(" .")
 
 
 def load_failure(name: str, error: Exception) -> DeepThinkError:
     """The error for weights that cannot be loaded."""
+    if isinstance(error, UnpicklingError):
+        return DeepThinkError(
+            f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "
+            "get them as safetensors"
+        )
     return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")

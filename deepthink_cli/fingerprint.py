@@ -5,16 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.origin import canonical_json
 
 SAMPLE = 256  # bytes taken at the start, the middle and the end of every tensor
 _BLOCKS = 256  # samples of a weights file that is not safetensors
+_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_DISTRIBUTED = "shard-{0}-model-{0}-of-{0}.safetensors".format("[0-9]" * 5)
 _VOLATILE = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "use_cache")
 
 
@@ -40,7 +48,7 @@ def weights_sha256(files: list[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and sampled bytes; shards and their order do not matter.
 
     A file that is not safetensors gives its name, size and bytes sampled over its length. No files,
-    no digest: an empty string.
+    no digest: an empty string. Raises DeepThinkError for a damaged file.
     """
     if not files:
         return ""
@@ -52,27 +60,42 @@ def weights_sha256(files: list[Path]) -> str:
             parts[file.name] = _sampled_file(file)
     total = hashlib.sha256()
     for name in sorted(parts):
-        total.update(canonical_json(name).encode() + parts[name])
+        total.update(canonical_json(name).encode(errors="surrogatepass") + parts[name])
     return total.hexdigest()
 
 
-def weight_files(source: str, revision: str | None) -> list[Path]:
-    """The weight files of a model that lie on this machine, as transformers would choose them."""
-    for name in (
-        "model.safetensors",
-        "model.safetensors.index.json",
-        "pytorch_model.bin",
-        "pytorch_model.bin.index.json",
-    ):
-        found = _local(source, name, revision)
+def weight_files(source: str, revision: str | None, config: PretrainedConfig | None = None) -> list[Path]:
+    """The weight files of a model that lie on this machine, as transformers would choose them.
+
+    Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
+    """
+    for file in Path(source).glob(_DISTRIBUTED):
+        raise InputError(f"{file}: part of a distributed checkpoint; save the model with save_pretrained")
+    named = getattr(config, "transformers_weights", None)
+    for name in (named,) if isinstance(named, str) else _WEIGHTS:
+        found = _local(source, _inside(name, f"{source}: config.json"), revision)
         if found is None:
             continue
         if not name.endswith(".index.json"):
             return [found]
-        shards = sorted(set(json.loads(found.read_text())["weight_map"].values()))
-        files = [_local(source, shard, revision) for shard in shards]
+        files = [_local(source, _inside(shard, str(found)), revision) for shard in _shards(found)]
         return [file for file in files if file is not None]
     return []
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names, in order."""
+    try:
+        return sorted({str(PurePath(shard)) for shard in json.loads(index.read_bytes())["weight_map"].values()})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{index}: not an index of weight files; get the whole checkpoint") from error
+
+
+def _inside(name: str, where: str) -> str:
+    """The name of a file in the model's folder."""
+    if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+        raise InputError(f"{where} names the weights {name!r}, which are outside the model's folder; use another model")
+    return name
 
 
 def hub_commit(source: str, revision: str | None) -> str | None:
@@ -87,19 +110,30 @@ def _local(source: str, name: str, revision: str | None) -> Path | None:
             source, name, revision=revision, local_files_only=True,
             _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
         )  # fmt: skip
-    except OSError:
+    except (OSError, ValueError):
         return None
     return Path(found) if found else None
 
 
 def _sampled_tensors(file: Path) -> dict[str, bytes]:
+    try:
+        return _samples(file)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:  # fmt: skip
+        raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
+
+
+def _samples(file: Path) -> dict[str, bytes]:
     samples = {}
     with open(file, "rb") as stream:
         length = struct.unpack("<Q", stream.read(8))[0]
+        if length > file.stat().st_size:
+            raise ValueError("the header is longer than the file")
         header = json.loads(stream.read(length))
         header.pop("__metadata__", None)
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
+            if not 0 <= begin <= end:
+                raise ValueError("a tensor ends before it begins")
             described = canonical_json([entry["dtype"], entry["shape"]]).encode()
             places = (begin, (begin + end - SAMPLE) // 2, end - SAMPLE)
             samples[name] = described + b"".join(

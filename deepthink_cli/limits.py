@@ -53,10 +53,14 @@ def limits_of(config: PretrainedConfig) -> Limits:
     _refuse_without_memory(config, text)
     relative = text.model_type in ("bloom", "mpt") or bool(getattr(text, "alibi", False))
     positions = getattr(text, "max_position_embeddings", None)
+    window = _window(text)
+    for bound in (positions, window):
+        if bound is not None and not isinstance(bound, int):
+            raise InputError(f"config.json: {bound!r} is no number of tokens; correct its positions and windows")
     neo = text.model_type == "gpt_neo"
     return Limits(
         positions=None if relative else positions,
-        window=_window(text),
+        window=window,
         keys=positions if neo else None,
         relative=relative,
     )
@@ -75,8 +79,13 @@ def memory_width(config: PretrainedConfig) -> int:
     return int(2 * text.num_hidden_layers * shared * size)
 
 
-def check_demonstrations(limits: Limits, lengths: Sequence[int], iterations: int, positions: str, model: str) -> None:
-    """Raise InputError unless T readings of the demonstrations fit; `lengths` [N] are tokens up to each one's end."""
+def check_demonstrations(
+    limits: Limits, lengths: Sequence[int], iterations: int, positions: str, model: str, bound: str = ""
+) -> None:
+    """Raise InputError unless T readings of the demonstrations fit; `lengths` [N] are tokens up to each one's end.
+
+    `bound` is said of the lengths where they are not exact.
+    """
     total = lengths[-1]
     if positions == "restarted" and limits.relative:
         raise InputError(f"--positions restarted: {model} has no positions to restart (ALiBi); use continued")
@@ -86,7 +95,7 @@ def check_demonstrations(limits: Limits, lengths: Sequence[int], iterations: int
     fit = sum(length <= largest for length in lengths)
     readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
     raise InputError(
-        f"demonstrations too long: L = {total} tokens, {model} holds {largest} ({readings}, {limits.reason()}); "
+        f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, {limits.reason()}); "
         f"the first {fit} of {len(lengths)} demonstrations would fit{_advice(limits, positions, iterations)}"
     )
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from inspect import signature
 from logging import ERROR, getLogger
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
@@ -187,16 +187,19 @@ def _network(model: Blueprint) -> PreTrainedModel:
     network: PreTrainedModel
     report: dict[str, Any]
     try:
-        network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
-            model.source,
-            revision=model.revision,
-            dtype=model.dtype,
-            local_files_only=options.offline,
-            trust_remote_code=options.trust_remote_code,
-            output_loading_info=True,
-            **placed,
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError, ImportError) as error:
+        with catch_warnings():
+            simplefilter("ignore")  # what a pickle is written in is no news to a person
+            network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+                model.source,
+                revision=model.revision,
+                dtype=model.dtype,
+                local_files_only=options.offline,
+                trust_remote_code=options.trust_remote_code,
+                weights_only=True,  # torch's safe loader, where they are a pickle
+                output_loading_info=True,
+                **placed,
+            )
+    except Exception as error:  # the libraries raise many kinds, and the reason is in their text
         raise load_failure(model.id, error) from error
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])

@@ -13,7 +13,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.passes import engine_of
-from deepthink_cli.scoring import Plan, Scores, check_length, prepare, score_each
+from deepthink_cli.scoring import Plan, Scores, check_length, check_text, prepare, score_each
 from deepthink_cli.store import check_fit
 from deepthink_cli.threads import ahead
 from deepthink_cli.tokens import tokenize_queries
@@ -89,9 +89,12 @@ def _planned(
     model: LanguageModel, read: Demonstrations, queries: Iterator[Query], chunk: int
 ) -> Iterator[tuple[list[Query], Plan]]:
     while part := list(islice(queries, chunk)):
+        length = len(read.token_ids)
+        for query in part:
+            check_text(model.limits, model.identity.id, length, model.tokenizer, read.template, query)
         tokenized = tokenize_queries(model.tokenizer, read.template, part)
         for ids in tokenized:
-            check_length(model.limits, model.identity.id, len(read.token_ids), ids)
+            check_length(model.limits, model.identity.id, length, ids)
         yield part, prepare(model, tokenized)
 
 

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.examples import Query
 from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row
 from deepthink_cli.passes import Past, engine_of, read_each, score_rows
 from deepthink_cli.reading import Reading
-from deepthink_cli.tokens import TokenizedQuery, common_length
+from deepthink_cli.template import Template
+from deepthink_cli.tokens import LONG, TokenizedQuery, common_length, encode, fewest_tokens
 
 
 @dataclass(frozen=True)
@@ -132,10 +135,26 @@ def _scores(sums: list[float], query: TokenizedQuery) -> Scores:
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
     """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
+    _check(limits, model, length, query.longest, query.where)
+
+
+def check_text(
+    limits: Limits, model: str, length: int, tokenizer: PreTrainedTokenizerBase, template: Template, query: Query
+) -> None:
+    """Raise InputError, where it can be told cheaply, for a text of megabytes that does not fit (see `check_length`).
+
+    Its bytes are counted first; where they do not decide, it is tokenised once, and not yet with every candidate.
+    """
+    text = template.query(query.text) + max(query.candidates, key=len)
+    if len(text) > LONG and limits.most_tokens() is not None:
+        _check(limits, model, length, fewest_tokens(tokenizer, text), query.where, "at least ")
+        _check(limits, model, length, len(encode(tokenizer, [text], special=False)[0]), query.where)
+
+
+def _check(limits: Limits, model: str, length: int, tokens: int, where: str, bound: str = "") -> None:
     most = limits.most_tokens()
-    needed = length + query.longest
-    if most is not None and needed > most:
+    if most is not None and length + tokens > most:
         raise InputError(
-            f"{query.where or 'a query'}: too long: {query.longest} tokens after {length} of memory, {model} holds {most} "
+            f"{where or 'a query'}: too long: {bound}{tokens} tokens after {length} of memory, {model} holds {most} "
             f"({limits.reason()}); shorten it or think about fewer demonstrations"
         )

@@ -6,15 +6,23 @@ tokenised together, without them; the ids are concatenated.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import DemonstrationSet, Query
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.template import Template
+
+LONG = 2**20  # characters that take seconds and gigabytes to tokenise with every candidate
+_KEEPING = {"ByteLevel", "Digits", "Metaspace", "Prepend", "Replace", "Split"}  # steps of tokenizers
+_BYTES = set(ByteLevel.alphabet()) - set(map(chr, (0xC0, 0xC1, *range(0xF5, 0x100))))  # those that UTF-8 has
+_SHORTENING = {"Lowercase", "NFC"}  # to a quarter of the bytes at most
 
 
 @dataclass(frozen=True)
@@ -44,9 +52,18 @@ def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: Demonstra
 
 def lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
     """Number of tokens up to the end of each demonstration, read alone."""
+    return [len(ids) for ids in encode(tokenizer, _texts_up_to(given), special=True)]
+
+
+def least_lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
+    """At least what `lengths_up_to` gives, without tokenising: told from bytes where there are megabytes, else 0."""
+    texts = _texts_up_to(given)
+    return [fewest_tokens(tokenizer, text) if len(text) > LONG else 0 for text in texts]
+
+
+def _texts_up_to(given: DemonstrationSet) -> list[str]:
     pairs = [(example.text, example.label) for example in given.examples]
-    texts = [given.template.demonstrations(pairs[: n + 1]) for n in range(len(pairs))]
-    return [len(ids) for ids in encode(tokenizer, texts, special=True)]
+    return [given.template.demonstrations(pairs[: n + 1]) for n in range(len(pairs))]
 
 
 def tokenize_queries(
@@ -78,6 +95,36 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
     )
     ids: list[list[int]] = encoded["input_ids"]
     return ids
+
+
+def fewest_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """How many tokens a text has at least, told from its bytes; 0 where a tokenizer may drop or join any number of them.
+
+    Certain for a BPE with a token for every byte, whose other steps keep what they read: no token then
+    stands for more bytes than the longest has, or for four times as many where characters become shorter ones.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules: Any = json.loads(backend.to_str()) if backend is not None else {"model": {"type": None}}
+    vocabulary, steps = tokenizer.get_vocab(), _steps(rules.get("normalizer")) | _steps(rules.get("pre_tokenizer"))
+    bytewise = "ByteLevel" in steps and vocabulary.keys() >= _BYTES
+    fallback = rules["model"].get("byte_fallback") and all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
+    joining = any(token["lstrip"] or token["rstrip"] for token in rules.get("added_tokens", []))
+    if rules["model"]["type"] != "BPE" or not (bytewise or fallback) or joining or not steps <= _KEEPING | _SHORTENING:
+        return 0
+    longest = max(len(token.encode()) for token in vocabulary)
+    return len(text.encode()) // (4 * longest if steps & _SHORTENING else longest)
+
+
+def _steps(rule: Any) -> set[str]:
+    """The kinds of the steps of a normalizer or a pre-tokenizer, marked where a step takes text away."""
+    if not rule:
+        return set()
+    if rule["type"] == "Sequence":
+        return {kind for one in rule.get("normalizers", []) + rule.get("pretokenizers", []) for kind in _steps(one)}
+    shorter = rule["type"] == "Replace" and len(rule["content"]) < len(
+        rule["pattern"].get("String", rule["content"] + "?")
+    )
+    return {rule["type"] + (" away" if shorter or rule.get("behavior") == "Removed" else "")}
 
 
 def _texts(start: str, query: Query) -> list[str]:

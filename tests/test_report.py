@@ -91,7 +91,7 @@ HOSTILE = Page("runs/50%_[a]", r"a_b & 5% of $x$ #1 {c} ~^ \d", ["task", "McNema
 def test_special_characters_are_escaped_in_latex() -> None:
     out = latex(HOSTILE)
     assert r"\caption{a\_b \& 5\% of \$x\$ \#1 \{c\} \textasciitilde{}\textasciicircum{} \textbackslash{}d.}" in out
-    assert r"{[}q]$|$* & $-$1.2 $\pm$ 3 \\" in out
+    assert r"{[}q]$|${*} & $-$1.2 $\pm$ 3 \\" in out
     assert r"\textit{$<$x$>$}" in out
 
 

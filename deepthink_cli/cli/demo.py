@@ -31,7 +31,8 @@ def demo(quiet: options.Quiet = False, debug: options.Debug = False) -> None:
         _step("3. Predict: label new inputs from it.", ["predict", str(memory), str(few), *common])
         _step("4. Eval: how right it is at every T; T = 1 is plain in-context learning.",
               ["eval", str(memory), str(labelled), *common])  # fmt: skip
-    note('\nNow with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:')
+    note("")
+    note('Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:')
     note("  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors")
     note("  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")
     note("  deepthink eval mem.safetensors labelled.jsonl")
@@ -41,7 +42,8 @@ def _step(title: str, arguments: list[str]) -> None:
     from deepthink_cli.cli.main import run
 
     sys.stdout.flush()
-    note(f"\n{title}\n$ deepthink {shlex.join(arguments)}")
+    for line in ("", title, f"$ deepthink {shlex.join(arguments)}"):
+        note(line)
     code = run(arguments)
     if code != ExitCode.DONE:
         raise DeepThinkError(f"the demo stopped: deepthink {arguments[0]} ended with {code}")

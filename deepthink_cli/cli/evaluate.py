@@ -194,7 +194,7 @@ def _evaluate(
     from deepthink_cli.cli.recall import load_both
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
 
-    model, stored = load_both(artifact, blueprint, verbose)
+    model, stored = load_both(artifact, blueprint, quiet, verbose)
     memories = with_first_reading(model, stored)
     evaluator = Evaluator([one.iteration for one in memories], artifact.header.metadata.labels)
     with ExitStack() as stack:

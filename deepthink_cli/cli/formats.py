@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepthink_cli.cli.console import printable
+
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "[": "{[}", "±": r"$\pm$",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "[": "{[}", "*": "{*}", "±": r"$\pm$",
 }  # fmt: skip
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def latex(page: Page) -> str:
     """A table* for booktabs: sections between rules, title and legend in the caption, footnotes below the rows."""
     count = len(page.columns)
     lines = [
-        rf"% From {' '.join(page.source.split())}; needs \usepackage{{booktabs}}.",
+        rf"% From {printable(page.source)}; needs \usepackage{{booktabs}}.",
         r"\begin{table*}",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
         rf"\begin{{tabular}}{{l{'r' * (count - 1)}}}",
@@ -76,7 +78,7 @@ def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     out = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     out.writeheader()
-    out.writerows(rows)
+    out.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
@@ -88,8 +90,12 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
+def _plain(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
+
+
 def _markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", text)
+    return _MARKDOWN.sub(r"\\\1", printable(text))
 
 
 def _latex_row(cells: Sequence[str]) -> str:
@@ -98,5 +104,5 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 def _latex(text: str) -> str:
     """Text with LaTeX's special characters escaped and a minus before a number in mathematics."""
-    escaped = "".join(_LATEX.get(character, character) for character in text)
+    escaped = "".join(_LATEX.get(character, character) for character in printable(text))
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)

@@ -49,7 +49,7 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
     Rows that were `checked` are not read again where none can be of that kind.
     """
     from deepthink_cli.examples import read_queries
-    from deepthink_cli.scoring import check_length
+    from deepthink_cli.scoring import check_length, check_text
     from deepthink_cli.tokens import tokenize_queries
 
     metadata, problems = header.metadata, Problems()
@@ -62,6 +62,7 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
         if _bytes(header, query) <= room and not _brings_candidates(query):
             continue
         with problems.collected():
+            check_text(blueprint.limits, blueprint.id, length, blueprint.tokenizer, metadata.template, query)
             (ids,) = tokenize_queries(blueprint.tokenizer, metadata.template, [query])
             check_length(blueprint.limits, blueprint.id, length, ids)
     problems.raise_any()

@@ -13,10 +13,12 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.console import note, printable
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.inspect import inspect
+from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
@@ -37,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+MESSAGE = 1_000  # characters; a value may be as long as a file
 
 
 def _show_version(wanted: bool) -> None:
@@ -71,6 +74,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    end_at_ctrl_c()
     code = run(sys.argv[1:])
     if code == ExitCode.INTERRUPTED or still_working():
         # Python's own way out takes a second, and tears threads down inside code that cannot bear it.
@@ -82,9 +86,10 @@ def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
+        if code == ExitCode.INTERRUPTED:  # the parser turns Ctrl-C into this instead of passing it on
+            return _interrupted()
         sys.stdout.flush()
-        # The parser turns Ctrl-C into this code instead of passing the interrupt on.
-        return _interrupted() if code == ExitCode.INTERRUPTED else int(code or ExitCode.DONE)
+        return int(code or ExitCode.DONE)
     except DeepThinkError as error:
         return _fail(error.exit_code, *error.messages)
     except Exit as stop:
@@ -106,23 +111,20 @@ def run(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    return _fail(ExitCode.INTERRUPTED, "interrupted; every file is whole")
+    note(INTERRUPTED)
+    return int(ExitCode.INTERRUPTED)
 
 
 def _fail(code: ExitCode, *messages: str) -> int:
     for message in messages:
-        sys.stderr.write(f"deepthink: {_shown(message)}\n")
+        note(printable(f"deepthink: {message}", MESSAGE))
     return int(code)
-
-
-def _shown(message: str) -> str:
-    """The message with what cannot be printed escaped: a value's line break is no new message, and commands no terminal."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in message)
 
 
 def _bug(error: Exception, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            note(line)
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(place.filename)}:{place.lineno}"
     hint = (

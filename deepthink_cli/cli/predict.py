@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from select import PIPE_BUF
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -94,16 +95,27 @@ def predict(
 
 
 class _Rows:
-    """Writes predictions as JSON lines, each whole."""
+    """Writes predictions as JSON lines, in blocks that a pipe takes whole or not at all: an interrupt tears none."""
 
     def __init__(self, out: TextIO, iterations: int) -> None:
         self.out, self.iterations, self.count = out, iterations, 0
 
     def write(self, predictions: list[Prediction]) -> None:
+        block, size = "", 0
         for prediction in predictions:
             row = output_row(self.count // self.iterations, prediction, several=self.iterations > 1)
-            self.out.write(json_line(row))
+            line = json_line(row)
+            length = len(line.encode(errors="backslashreplace"))
+            if size + length > PIPE_BUF:
+                self._pass_on(block)
+                block, size = "", 0
+            block, size = block + line, size + length
             self.count += 1
+        self._pass_on(block)
+
+    def _pass_on(self, block: str) -> None:
+        # The stream's own buffer is larger than a block, so that a flush is one system call.
+        self.out.write(block)
         self.out.flush()
 
 
@@ -115,7 +127,7 @@ def _predictions(
     from deepthink_cli.prediction import CHUNK, predict_chunks
 
     metadata = artifact.header.metadata
-    model, memories = load_both(artifact, blueprint, verbose)
+    model, memories = load_both(artifact, blueprint, quiet, verbose)
     queries = read_queries(inputs, metadata.template, metadata.labels)
     # At a terminal every line is answered at once; otherwise inputs go through the model together.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK

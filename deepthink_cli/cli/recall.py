@@ -52,14 +52,15 @@ def open_memory(path: Path, choice: str) -> Artifact:
     return read_artifact(header, chosen_iterations(header, choice))
 
 
-def load_both(artifact: Artifact, blueprint: Blueprint, verbose: bool) -> tuple[LanguageModel, list[Memory]]:
+def load_both(
+    artifact: Artifact, blueprint: Blueprint, quiet: bool, verbose: bool
+) -> tuple[LanguageModel, list[Memory]]:
     """The model with its weights and the memories, which fit it; numbers of another kind than the memory's are told."""
-    from deepthink_cli.model import load_model
     from deepthink_cli.store import check_fit, memories_of
 
     header = artifact.header
     memories = memories_of(artifact)
-    model = load_model(blueprint)
+    model = load(blueprint, quiet)
     check_fit(header.metadata.origin(), model.identity, header.path)
     for memory in memories:
         model.check_memory(memory, header.path)
@@ -70,6 +71,19 @@ def load_both(artifact: Artifact, blueprint: Blueprint, verbose: bool) -> tuple[
         )
     say_loaded(model, verbose)
     return model, memories
+
+
+def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
+    """Load a model's weights; a note says so where they are a pickle."""
+    from deepthink_cli.model import load_model
+
+    model = load_model(blueprint)
+    if blueprint.pickled:
+        note(
+            f"{blueprint.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster",
+            quiet,
+        )
+    return model
 
 
 def say_loaded(model: LanguageModel, verbose: bool) -> None:

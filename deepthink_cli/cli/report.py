@@ -236,13 +236,13 @@ def _parts(page: Page) -> list[Any]:
     parts: list[Any] = [f"{page.source}: {page.title}"]
     for heading, rows in page.sections:
         parts += ["", *([heading] if heading else []), table(*page.columns, rows=rows)]
-    parts += ["", *map(_wrapped, page.legend)]
+    parts += ["", *(line for text in page.legend for line in _wrapped(text))]
     if page.footnotes:
-        parts += ["", *(_wrapped(line, "* ") for line in page.footnotes)]
+        parts += ["", *(line for text in page.footnotes for line in _wrapped(text, "* "))]
     return parts
 
 
-def _wrapped(text: str, mark: str = "") -> str:
+def _wrapped(text: str, mark: str = "") -> list[str]:
     # A hyphen may stand in a name that someone will copy.
-    return textwrap.fill(text, TEXT_WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark),
+    return textwrap.wrap(text, TEXT_WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark),
                          break_on_hyphens=False, break_long_words=False)  # fmt: skip

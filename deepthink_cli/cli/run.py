@@ -200,13 +200,12 @@ def _run(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    from deepthink_cli.cli.recall import say_loaded
+    from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.journal import open_journal
-    from deepthink_cli.model import load_model
     from deepthink_cli.study import settings
 
     with open_journal(out) as journal:
-        model = load_model(blueprint)
+        model = load(blueprint, quiet)
         say_loaded(model, verbose)
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
         rows = sum(len(all_rows) for _, all_rows in asked)

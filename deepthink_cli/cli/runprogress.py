@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from deepthink_cli.cli.console import note
+from deepthink_cli.cli.console import note, printable, progress
 
 if TYPE_CHECKING:
     from deepthink_cli.results import Result
@@ -20,9 +20,6 @@ class RunProgress:
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
     def __init__(self, plan: Plan, work: Work, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
         from deepthink_cli.study import scorings
 
         self.quiet = quiet
@@ -31,14 +28,8 @@ class RunProgress:
         self.inputs_of: Counter[Job] = Counter()
         self.first: dict[Job, float] = {}
         self.last: dict[Job, Result] = {}
-        console = Console(stderr=True, highlight=False)
-        self.live = not quiet and console.is_terminal
-        self.bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
-            TextColumn("{task.fields[jobs]}", markup=False), TextColumn("{task.fields[speed]}", markup=False),
-            TimeRemainingColumn(), TextColumn("left"),
-            console=console, disable=not self.live, transient=True,
-        )  # fmt: skip
+        self.bar = progress(quiet, "jobs", "speed", left=True)
+        self.live = not self.bar.disable
         total = sum(scorings(plan, job, wanted) for job, wanted in work)
         self.task = self.bar.add_task("starting", total=total, jobs=f"job 1 of {self.jobs}", speed="")
 
@@ -83,7 +74,7 @@ class RunProgress:
             if not self.quiet and job in self.last:
                 line = f"{self._line(job, self.last[job])} ({speed:,.0f} inputs/s, job {self.done} of {self.jobs})"
                 if self.live:
-                    self.bar.console.print(line, markup=False)
+                    self.bar.console.print(printable(line), markup=False)
                 else:
                     note(line)
 

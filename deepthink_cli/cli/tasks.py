@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
+from deepthink_cli.cli.console import WIDTH, note, printable, report, table, write_json
 from deepthink_cli.cli.tasking import source_of
 from deepthink_cli.errors import InputError
 
@@ -125,9 +125,11 @@ def _print_yaml(found: list[Task]) -> None:
     import yaml
 
     for task in found:
-        yaml.safe_dump(
-            task.model_dump(exclude_defaults=True, exclude_none=True), sys.stdout, sort_keys=False, allow_unicode=True
-        )
+        says = task.model_dump(exclude_defaults=True, exclude_none=True)
+        text = yaml.safe_dump(says, sort_keys=False, allow_unicode=True)
+        if any(line != printable(line) for line in text.split("\n")):
+            text = yaml.safe_dump(says, sort_keys=False)
+        sys.stdout.write(text)
 
 
 def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
@@ -150,8 +152,8 @@ def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
         yield f"groups          {', '.join(task.groups)}"
     if task.note:
         yield f"note            {task.note}"
-    yield from ["", "A demonstration, from a made-up row:", "", textwrap.indent(demonstration.rstrip("\n"), "  ")]
-    yield from ["", "The query of the same row:", "", textwrap.indent(query, "  ") + "▁"]
+    yield from ["", "A demonstration, from a made-up row:", "", *_indented(demonstration.rstrip("\n"), "  ")]
+    yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
     for name, found in (counted or {}).get("counted", {}).items():
         yield from _counted(name, found)
 
@@ -164,8 +166,12 @@ def _counted(protocol: str, found: dict[str, Any]) -> Iterator[str]:
     ]
     for title, reasons in (("skipped", found["skipped"]), ("never demonstrations", found["left_out"])):
         yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
-    yield from ["  first query:", "", textwrap.indent(found["first_query"], "    ") + "▁"]
+    yield from ["  first query:", "", *_indented(found["first_query"] + "▁", "    ")]
     yield f"    candidates: {' | '.join(found['first_candidates'])}"
+
+
+def _indented(text: str, margin: str) -> list[str]:
+    return textwrap.indent(text, margin).split("\n")
 
 
 def _hub(task: Task) -> str:

@@ -159,12 +159,13 @@ def _prepare(
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
     from deepthink_cli.limits import check_demonstrations
-    from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.tokens import least_lengths_up_to, lengths_up_to, tokenize_demonstrations, tokenize_queries
 
     blueprint = find_model(chosen, quiet)
+    limits, fixed = blueprint.limits, (method.iterations, method.positions, blueprint.id)
+    check_demonstrations(limits, least_lengths_up_to(blueprint.tokenizer, given), *fixed, "at least ")
+    check_demonstrations(limits, lengths_up_to(blueprint.tokenizer, given), *fixed)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
-    lengths = lengths_up_to(blueprint.tokenizer, given)
-    check_demonstrations(blueprint.limits, lengths, method.iterations, method.positions, blueprint.id)
     if given.labels:
         from deepthink_cli.examples import Query
 
@@ -177,11 +178,11 @@ def _think(
     blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
     named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    from deepthink_cli.model import load_model
+    from deepthink_cli.cli.recall import load
     from deepthink_cli.store import save_memory
 
     started = time.perf_counter()
-    model = load_model(blueprint)
+    model = load(blueprint, quiet)
     if verbose:
         where = f"{model.identity.dtype} on {model.device}"
         note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")

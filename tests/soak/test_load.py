@@ -1,0 +1,157 @@
+"""A pipe of any number of inputs: constant memory, order kept, and every ending whole and quiet."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import termios
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+import pytest
+from conftest import Soak, write_rows
+from forked import Forks, Process
+
+from deepthink_cli.cli.interrupt import INTERRUPTED
+from deepthink_cli.cli.main import run
+
+LABELS = ("good", "bad")
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """What starts the processes."""
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A memory of the built-in model, with two labels."""
+    folder = tmp_path_factory.mktemp("load")
+    demos = write_rows(folder / "demos.jsonl", [{"text": "warm", "label": "good"}, {"text": "dull", "label": "bad"}])
+    path = str(folder / "mem.safetensors")
+    assert run(["think", str(demos), "-T", "1", "-o", path, "-q"]) == 0
+    return path
+
+
+def inputs(numbers: Iterable[int]) -> Iterator[bytes]:
+    for number in numbers:
+        yield b'{"n": %d, "text": "film %d"}\n' % (number, number % 977)
+
+
+@contextmanager
+def predicting(forks: Forks, memory: str, rows: Iterable[bytes], errors: Path) -> Iterator[Process]:
+    """`predict` with rows in its stdin as it takes them; killed at the end, if it has not ended."""
+
+    def feed() -> None:
+        with suppress(BrokenPipeError, ValueError), started.stdin:
+            for row in rows:
+                started.stdin.write(row)
+
+    with errors.open("wb") as file:
+        started = forks.start(["predict", memory, "-", "-q"], file)
+    feeder = Thread(target=feed, daemon=True)
+    feeder.start()
+    try:
+        yield started
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(started.pid, signal.SIGKILL)
+        feeder.join(5)
+        started.stdout.close()
+
+
+def check(line: bytes, number: int) -> None:
+    """A line of output is the row of input `number`, whole."""
+    row = json.loads(line)
+    assert (row["index"], row["input"]["n"]) == (number, number)
+    assert row["label"] in LABELS
+    assert tuple(row["scores"]) == LABELS
+    assert line.endswith(b"\n")
+
+
+def peak(forks: Forks, memory: str, rows: int, errors: Path) -> int:
+    """Label `rows` inputs through a pipe, checking each as it comes; returns the most memory that was held, in KiB."""
+    with predicting(forks, memory, inputs(range(rows)), errors) as started:
+        check(started.stdout.readline(), 0)
+        found, began = 1, time.monotonic()
+        for line in started.stdout:
+            check(line, found)
+            found += 1
+        print(f"\n{rows:,} inputs at {rows / (time.monotonic() - began):,.0f} a second")
+        ended = started.wait(60)
+    assert (found, ended.code, errors.read_bytes()) == (rows, 0, b"")
+    return ended.peak
+
+
+def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
+    forks: Forks, memory: str, soak: Soak, tmp_path: Path
+) -> None:
+    few, many = soak.count(500, 10_000), soak.count(2_000, 1_000_000)
+    small, large = peak(forks, memory, few, tmp_path / "few"), peak(forks, memory, many, tmp_path / "many")
+    print(f"peak at {few:,} inputs {small / 1024:.1f} MiB, at {many:,} {large / 1024:.1f} MiB")
+    assert large <= 1.1 * small
+
+
+def test_a_reader_that_closes_early_ends_it_quietly(forks: Forks, memory: str, soak: Soak, tmp_path: Path) -> None:
+    draw, errors = soak.draw("closing"), tmp_path / "errors"
+    for _ in range(soak.count(2, 50)):
+        with predicting(forks, memory, inputs(count()), errors) as started:
+            for number in range(draw.choice([0, 1, draw.randrange(2000)])):
+                check(started.stdout.readline(), number)
+            time.sleep(draw.choice([0.0, draw.random()]))
+            started.stdout.close()
+            assert started.wait(60).code == 1
+        assert errors.read_bytes() == b""
+
+
+def wait_until_full(pipe: IO[bytes]) -> None:
+    """Wait until nothing more is written to a pipe that nobody reads."""
+    waiting, before = bytearray(4), b""
+    while waiting != before:
+        before = bytes(waiting)
+        time.sleep(0.3)
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+
+
+def interrupted(forks: Forks, memory: str, draw: random.Random, when: str, errors: Path) -> float:
+    """Send Ctrl-C at a random moment of a process that is starting, is read, or is not; returns how long it then took."""
+    with predicting(forks, memory, inputs(count()), errors) as started:
+        lines = [] if when == "starting" else [started.stdout.readline()]
+        rest = Thread(target=lambda: lines.extend(started.stdout), daemon=True)
+        if when == "full":
+            wait_until_full(started.stdout)
+        else:
+            rest.start()
+        time.sleep(0.05 + draw.random())
+        sent = time.monotonic()
+        os.kill(started.pid, signal.SIGINT)
+        code = started.wait(30).code
+        took = time.monotonic() - sent
+        if when == "full":
+            rest.start()
+        rest.join(10)
+    assert (code, errors.read_text()) == (130, f"{INTERRUPTED}\n")
+    for number, line in enumerate(lines):
+        check(line, number)
+    return took
+
+
+@pytest.mark.parametrize("when", ["starting", "read", "full"])
+def test_ctrl_c_ends_it_within_a_second_with_whole_rows(
+    forks: Forks, memory: str, soak: Soak, when: str, tmp_path: Path
+) -> None:
+    draw = soak.draw(f"interrupt {when}")
+    took = [interrupted(forks, memory, draw, when, tmp_path / "errors") for _ in range(soak.count(1, 50))]
+    print(f"\nCtrl-C took at most {max(took):.2f} s")
+    assert max(took) < 1

@@ -1,0 +1,59 @@
+"""Ctrl-C is obeyed within a second, also by code that does not hear it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deepthink_cli.cli.interrupt import INTERRUPTED
+
+DEAF = """
+import hashlib, signal, sys, time
+from deepthink_cli.cli import main
+def run(arguments):
+    while arguments == ["swallowing"]:
+        try:
+            print("begun", flush=True)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+    print("begun", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000_000)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main.run = run
+main.main()
+"""
+
+
+def started(kind: str, stderr: int) -> subprocess.Popen[str]:
+    made = subprocess.Popen([sys.executable, "-c", DEAF, kind], stdout=subprocess.PIPE, stderr=stderr, text=True)
+    assert made.stdout is not None
+    assert made.stdout.readline() == "begun\n"
+    time.sleep(0.3)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["swallowing", "computing"])
+def test_code_that_does_not_hear_ctrl_c_is_ended(kind: str) -> None:
+    process = started(kind, subprocess.PIPE)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert time.monotonic() - sent < 1.5  # a second, and what a busy machine adds
+    assert process.stderr is not None
+    assert process.stderr.read() == INTERRUPTED + "\n"
+
+
+def test_the_cursor_of_a_terminal_comes_back() -> None:
+    screen, terminal = os.openpty()
+    process = started("swallowing", terminal)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert os.read(screen, 1000).decode().endswith(f"\x1b[?25h{INTERRUPTED}\r\n")
+    os.close(screen)
+    os.close(terminal)

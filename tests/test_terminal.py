@@ -1,0 +1,174 @@
+"""Nothing that people read can steer their terminal, whoever wrote the names and texts in it; data stay the same data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+from synthetic import curve, write
+from tiny import tiny_task
+
+from deepthink_cli.cli.console import json_line, note, printable, progress
+from deepthink_cli.cli.main import MESSAGE, run
+
+Captured = pytest.CaptureFixture[str]
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\x08\u202etxt.exe\u2066\u200f\u2028\x85\r\x0b|$&*`_"
+KIND = "é שלום مرحبا 日本 👩‍👩‍👧 e\u0301"
+
+
+def safe(capsys: Captured) -> tuple[str, str]:
+    """What was printed on stdout and stderr, which no terminal obeys."""
+    out, err = capsys.readouterr()
+    assert not STEERING.search(out + err)
+    return out, err
+
+
+def test_what_steers_a_terminal_becomes_a_visible_escape() -> None:
+    assert printable("a\x1b[31m\x9b\u202eb\n\x7f") == r"a\x1b[31m\x9b\u202eb\n\x7f"
+    assert printable(KIND) == KIND
+
+
+def test_every_character_of_json_comes_back() -> None:
+    every = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x30000)]))
+    line = json_line({every: every})
+    assert json.loads(line) == {every: every}
+    assert not STEERING.search(line)
+
+
+def test_a_note_is_one_line(capsys: Captured) -> None:
+    note(f"wrote {EVIL}")
+    _, err = safe(capsys)
+    assert err.count("\n") == 1
+
+
+def test_an_error_keeps_its_beginning_and_its_way_out(capsys: Captured) -> None:
+    assert run(["think", "x" * 10_000_000 + ".jsonl"]) == 2
+    _, err = safe(capsys)
+    assert err.startswith("deepthink: xxx")
+    assert err.endswith("no such file; check the path, or use - for standard input\n")
+    assert len(err) < MESSAGE + 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[EVIL], ["think", EVIL], ["think", f"--{EVIL}"], ["inspect", EVIL], ["predict", EVIL, EVIL], ["plot", EVIL],
+     ["tasks", EVIL], ["tasks", "validate", EVIL + ".yaml"], ["report", EVIL], ["run", "--task", EVIL, "--out", EVIL],
+     ["think", "demos.jsonl", "-m", EVIL, "--labels", EVIL, "--eta", EVIL, "--template", EVIL, "-o", f"{EVIL}/{EVIL}"],
+     ["think", "demos.jsonl", "--config", "evil.yaml"]],
+)  # fmt: skip
+def test_errors_do_not_steer(
+    arguments: list[str], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.yaml").write_text(json.dumps({EVIL: 1}))
+    assert run(arguments) == 2
+    _, err = safe(capsys)
+    assert err.startswith("deepthink: ")
+
+
+@pytest.fixture
+def evil(models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> str:
+    """The file name of a memory whose labels, texts and fields are all hostile, in a hostile folder."""
+    (tmp_path / EVIL.replace("/", "")).mkdir()
+    monkeypatch.chdir(tmp_path / EVIL)
+    rows: list[dict[str, object]] = [{"te\x1bxt": f"{word} {EVIL} {KIND}", "label": f"{word} {EVIL}"} for word in "ab"]
+    write_rows(Path("rows.jsonl"), rows)
+    name = f"{EVIL}.safetensors"
+    assert run(["think", "rows.jsonl", "-m", str(models("bloom")), "-T", "2", "-v", "-o", name]) == 0
+    assert "wrote" in safe(capsys)[1]
+    return name
+
+
+def test_a_hostile_memory_and_its_rows_are_shown_safely(evil: str, capsys: Captured) -> None:
+    for arguments in (
+        ["inspect", evil, "--verify"],
+        ["eval", evil, "rows.jsonl"],
+        ["think", "rows.jsonl", "--dry-run"],
+    ):
+        assert run(arguments) == 0
+        out, _ = safe(capsys)
+        assert r"\u202e" in out
+        assert r"\x9b31m" in out
+
+
+def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
+    given = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+    assert run(["predict", evil, "rows.jsonl"]) == 0
+    found = [json.loads(line) for line in safe(capsys)[0].splitlines()]
+    assert [row["input"] for row in found] == given
+    assert list(found[0]["scores"]) == [row["label"].strip() for row in given]
+    assert run(["inspect", evil, "--json"]) == 0
+    assert json.loads(safe(capsys)[0])["file"] == evil
+    assert run(["eval", evil, "rows.jsonl", "--samples", "samples.jsonl", "--json"]) == 0
+    assert json.loads(safe(capsys)[0])["memory"]["file"] == evil
+    assert len(Path("samples.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_hostile_task_is_shown_safely(tmp_path: Path, capsys: Captured) -> None:
+    words = {"title": EVIL, "note": EVIL, "source": EVIL, "labels": [f"no {EVIL}", "yes"], "groups": [EVIL]}
+    task, data = tiny_task(tmp_path, name=f"tiny {EVIL}", template=f"{EVIL} {{text}}\nIs: {{kind}}", **words)
+    for more in (["--data-dir", str(data)], ["--json"], ["--yaml"]):
+        assert run(["tasks", str(task), *more]) == 0
+        assert "tiny" in safe(capsys)[0]
+    assert run(["tasks", "validate", str(task)]) == 0
+    safe(capsys)
+
+
+def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, capsys: Captured) -> None:
+    from deepthink_cli.tasks.catalogue import read_tasks
+
+    task, _ = tiny_task(tmp_path, title=EVIL, note=KIND)
+    assert run(["tasks", str(task), "--yaml"]) == 0
+    (tmp_path / "copy.yaml").write_text(safe(capsys)[0])
+    assert read_tasks(tmp_path / "copy.yaml") == read_tasks(task)
+
+
+@pytest.mark.parametrize("format", ["terminal", "markdown", "latex", "csv", "json"])
+def test_a_hostile_run_is_reported_safely(format: str, tmp_path: Path, capsys: Captured) -> None:
+    folder = write(tmp_path / "run", [*curve([50, 60], task=EVIL, model=EVIL), *curve([50, 60], task="b", model=EVIL)])
+    assert run(["report", str(folder), "--format", format]) == 0
+    out, _ = safe(capsys)
+    assert "txt.exe" in out
+
+
+def test_no_name_breaks_out_of_a_table(tmp_path: Path, capsys: Captured) -> None:
+    folder = str(write(tmp_path / "run", curve([50, 60], task="*a | b\n| c\r\n\\end{x} $1 <b> `d` & ~")))
+    assert run(["report", folder, "--format", "markdown"]) == 0
+    head, rule, row = [line for line in safe(capsys)[0].splitlines() if line.startswith("|")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == head.count("|") == rule.count("|")
+    assert run(["report", folder, "--format", "latex"]) == 0
+    (row,) = [line for line in safe(capsys)[0].splitlines() if line.startswith("{*}a")]
+    assert row.endswith(r" \\")
+    assert r"\end{x}" not in row
+    assert run(["report", folder, "--format", "csv"]) == 0
+    assert len(list(csv.DictReader(io.StringIO(safe(capsys)[0])))) == 1
+
+
+def test_a_progress_bar_shows_hostile_names_safely() -> None:
+    from rich.console import Console
+
+    shown = progress(False, "more", left=True)
+    screen = io.StringIO()
+    shown.live.console = Console(file=screen, width=200, force_terminal=False)
+    shown.add_task(f"reading {EVIL}", total=2, more=EVIL)
+    shown.live.console.print(shown.get_renderable())
+    assert r"\x1b]0;owned\x07" in screen.getvalue()
+    assert not STEERING.search(screen.getvalue())
+
+
+def test_a_label_of_megabytes_does_not_fill_the_screen(
+    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+) -> None:
+    path = str(tmp_path / "mem.safetensors")
+    demos = write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "no"}, {"text": "y", "label": "yes"}])
+    labels = json.dumps(["no", "yes", "z" * 2_000_000])
+    assert run(["think", str(demos), "-m", str(models("llama")), "--labels", labels, "-T", "1", "-o", path, "-q"]) == 0
+    assert run(["inspect", path]) == 0
+    assert len(safe(capsys)[0]) < 200_000
