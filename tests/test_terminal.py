@@ -113,7 +113,7 @@ def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
 
 def test_a_hostile_task_is_shown_safely(tmp_path: Path, capsys: Captured) -> None:
     words = {"title": EVIL, "note": EVIL, "source": EVIL, "labels": [f"no {EVIL}", "yes"], "groups": [EVIL]}
-    task, data = tiny_task(tmp_path, name=f"tiny {EVIL}", template=f"{EVIL} {{text}}\nIs: {{kind}}", **words)
+    task, data = tiny_task(tmp_path, template=f"{EVIL} {{text}}\nIs: {{kind}}", **words)
     for more in (["--data-dir", str(data)], ["--json"], ["--yaml"]):
         assert run(["tasks", str(task), *more]) == 0
         assert "tiny" in safe(capsys)[0]
