@@ -32,8 +32,10 @@ def write_memory(folder: Path, iterations: int) -> Path:
     given = Demonstrations((), Template("{text} {label}"), (), ids)
     origin = Origin(model.identity, given, Method(iterations, 0.01))
     drift = Drift((0.5,) * 12, (0.5,) * 12)
-    first = replace(random_memory(model, LENGTH), origin=origin)
-    kept = [replace(first, iteration=t, drift=(drift,) * (t - 1)) for t in range(1, iterations + 1)]
+    kept = [
+        replace(random_memory(model, LENGTH), iteration=t, drift=(drift,) * (t - 1), origin=origin)
+        for t in range(1, iterations + 1)
+    ]
     save_memory(kept, folder / "mem.safetensors")
     return folder / "mem.safetensors"
 
