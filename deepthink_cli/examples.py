@@ -108,7 +108,7 @@ def read_queries(
 def text_value(value: Any, where: str, field: str) -> str:
     """A field's value as text: strings stripped, numbers and true/false written as in JSON.
 
-    Raises InputError where it is missing, empty, not finite, a list or object, or holds NUL or a lone surrogate.
+    Raises InputError where it is missing, empty, not finite, a list or object, or holds a lone surrogate.
     """
     if isinstance(value, bool):
         return json.dumps(value)
@@ -125,8 +125,6 @@ def text_value(value: Any, where: str, field: str) -> str:
     except UnicodeEncodeError as error:
         found = ascii(value[error.start])
         raise InputError(f"{where}: {field!r} holds the lone surrogate {found}; remove it") from error
-    if "\0" in value:
-        raise InputError(f"{where}: {field!r} holds a NUL character; remove it")
     if not value.strip():
         raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
     return value.strip()

@@ -15,7 +15,14 @@ from deepthink_cli.cli.interrupt import INTERRUPTED
 DEAF = """
 import hashlib, signal, sys, time
 from deepthink_cli.cli import main
+class Clearing:
+    def __del__(self):
+        print("begun", flush=True)
+        time.sleep(60)
 def run(arguments):
+    if arguments == ["clearing up"]:
+        Clearing()
+        time.sleep(60)
     while arguments == ["swallowing"]:
         try:
             print("begun", flush=True)
@@ -38,7 +45,7 @@ def started(kind: str, stderr: int) -> subprocess.Popen[str]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["swallowing", "computing"])
+@pytest.mark.parametrize("kind", ["swallowing", "computing", "clearing up"])
 def test_code_that_does_not_hear_ctrl_c_is_ended(kind: str) -> None:
     process = started(kind, subprocess.PIPE)
     sent = time.monotonic()

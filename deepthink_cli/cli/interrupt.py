@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from threading import Thread
+from typing import Any
 
 from deepthink_cli.errors import ExitCode
 
@@ -16,11 +18,18 @@ _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # a progress bar had hidden it
 
 def end_at_ctrl_c() -> None:
     """From now on, end the process soon after Ctrl-C also where a library swallows it, or computes and cannot hear it."""
+    sys.unraisablehook = _unraisable
     heard, told = os.pipe()
     os.set_blocking(told, False)
     # Written to by the signal itself: Python's own handler waits until the main thread is back from what it does.
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     Thread(target=_wait_and_end, args=(heard,), daemon=True).start()
+
+
+def _unraisable(found: Any) -> None:
+    """Leave untold an interrupt that came while Python cleared something up, and could not be raised there."""
+    if not isinstance(found.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def _wait_and_end(heard: int) -> None:

@@ -40,7 +40,6 @@ def demonstrations() -> None:
     for name, text in {
         "null": ["a warm and funny film", None],
         "empty-text": ["a warm and funny film", " "],
-        "nul": ["a warm and funny film", "far\0too long"],
         "nan": [0.5, math.nan],
         "infinity": [0.5, math.inf],
         "list": [["a", "warm", "film"], ["far", "too", "long"]],
