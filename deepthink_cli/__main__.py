@@ -1,6 +1,17 @@
-"""`python -m deepthink_cli` is the same program as `deepthink`."""
+"""The program: `deepthink`, or `python -m deepthink_cli`."""
 
-from deepthink_cli.cli.main import main
+from __future__ import annotations
+
+from deepthink_cli.cli.interrupt import leave_at_ctrl_c
+
+
+def main() -> None:
+    """Run the program; Ctrl-C is heard also while it is imported."""
+    leave_at_ctrl_c()
+    from deepthink_cli.cli.main import main as program
+
+    program()
+
 
 if __name__ == "__main__":
     main()

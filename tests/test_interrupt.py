@@ -56,6 +56,28 @@ def test_code_that_does_not_hear_ctrl_c_is_ended(kind: str) -> None:
     assert process.stderr.read() == INTERRUPTED + "\n"
 
 
+@pytest.mark.parametrize(("handler", "ended"), [("default_int_handler", True), ("SIG_IGN", False)])
+def test_ctrl_c_while_the_program_is_imported_is_heard_unless_it_was_to_be_ignored(handler: str, ended: bool) -> None:
+    program = f"""
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.{handler})
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "deepthink_cli.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from deepthink_cli.__main__ import main
+sys.argv = ["deepthink", "--version"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    if ended:
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{INTERRUPTED}\n")
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("deepthink ")
+
+
 def test_the_cursor_of_a_terminal_comes_back() -> None:
     screen, terminal = os.openpty()
     process = started("swallowing", terminal)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -16,14 +17,31 @@ _PATIENCE = 0.7  # seconds in which the program may tidy up by itself
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # a progress bar had hidden it
 
 
+def leave_at_ctrl_c() -> None:
+    """Until `end_at_ctrl_c`, end the process at Ctrl-C at once: it is still importing, and has written nothing."""
+
+    def leave(*_: object) -> None:
+        os.write(2, f"{INTERRUPTED}\n".encode())
+        os._exit(ExitCode.INTERRUPTED)
+
+    _handle(leave)
+
+
 def end_at_ctrl_c() -> None:
     """From now on, end the process soon after Ctrl-C also where a library swallows it, or computes and cannot hear it."""
     sys.unraisablehook = _unraisable
+    _handle(signal.default_int_handler)
     heard, told = os.pipe()
     os.set_blocking(told, False)
     # Written to by the signal itself: Python's own handler waits until the main thread is back from what it does.
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     Thread(target=_wait_and_end, args=(heard,), daemon=True).start()
+
+
+def _handle(handler: Callable[..., object]) -> None:
+    # What was started to ignore Ctrl-C, as a shell starts what runs beside it, goes on ignoring it.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _unraisable(found: Any) -> None:
