@@ -13,7 +13,7 @@ from typing import Any
 from deepthink_cli.errors import ExitCode
 
 INTERRUPTED = "deepthink: interrupted; every file is whole"
-_PATIENCE = 0.7  # seconds in which the program may tidy up by itself
+_PATIENCE = 0.5  # seconds in which the program may tidy up by itself
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # a progress bar had hidden it
 
 
