@@ -96,6 +96,17 @@ def read_header(path: str | Path) -> Header:
     return header
 
 
+def kept_iteration(header: Header, choice: int | str) -> int:
+    """The number of an iteration that the file keeps; raises InputError for any other choice."""
+    kept = list(map(str, header.metadata.kept))
+    if str(choice) not in kept:
+        raise InputError(
+            f"--iteration {choice}: {header.path} keeps {', '.join(kept)}; "
+            "name one of them, last or all, or think again with --keep"
+        )
+    return int(choice)
+
+
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
 
@@ -103,11 +114,7 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     DeepThinkError where the tensors do not fit into memory.
     """
     for iteration in iterations:
-        if iteration not in header.metadata.kept:
-            raise InputError(
-                f"--iteration {iteration}: {header.path} keeps {', '.join(map(str, header.metadata.kept))}; "
-                "use one of them or think again with --keep all"
-            )
+        kept_iteration(header, iteration)
     wanted = {name for name in header.tensors if int(name.split(".")[1]) in iterations}
     kept: dict[str, bytearray] = {}
     try:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact import Artifact, Header, read_artifact, read_header
+from deepthink_cli.artifact import Artifact, Header, kept_iteration, read_artifact, read_header
 from deepthink_cli.cli.console import note
 from deepthink_cli.config import ModelOptions
-from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
@@ -24,12 +23,7 @@ def chosen_iterations(header: Header, choice: str) -> Sequence[int]:
         return kept
     if choice == "last":
         return kept[-1:]
-    if not choice.isdecimal() or int(choice) not in kept:
-        names = ", ".join(map(str, kept))
-        raise InputError(
-            f"--iteration {choice}: {header.path} keeps {names}; name one of them, last or all, or think again with --keep"
-        )
-    return [int(choice)]
+    return [kept_iteration(header, choice)]
 
 
 def memory_options(header: Header, typed: ModelOptions, model: str | None) -> ModelOptions:
