@@ -129,13 +129,19 @@ def _attention(
         out, lse = _flash_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
         return out, lse
     if plain and query.device.type == "cuda" and mask is None and query.shape[-1] % 8 == 0:
-        if causal:  # grouped heads cannot be folded into one causal sequence
-            key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], 1) for tensor in (key, value))
-        folded = _folded(query, key.shape[1])
-        out, lse = _efficient_cuda(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
-        # The kernel pads the log-sum-exp to a multiple of its tile.
-        return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
+        return _by_efficient_kernel(query, key, value, causal, scale)
     return _by_products(query, key, value, mask, causal, scale, softcap)
+
+
+def _by_efficient_kernel(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    if causal:  # grouped heads cannot be folded into one causal sequence
+        key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], 1) for tensor in (key, value))
+    folded = _folded(query, key.shape[1])
+    out, lse = _efficient_cuda(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
+    # The kernel pads the log-sum-exp to a multiple of its tile.
+    return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
 
 
 def _by_products(

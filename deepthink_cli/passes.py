@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import Reach, over_memory
 from deepthink_cli.feedforward import last_feedforward_at
 from deepthink_cli.head import SLICE
@@ -109,8 +110,12 @@ class _Packed:
     @contextmanager
     def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
         start = sum(memory.length for memory in past)
-        network = self.model.network
-        with over_memory(network, [Reach(past, self.blocks, places)]), last_feedforward_at(places, network.base_model):
+        network, reaches = self.model.network, [Reach(past, self.blocks, places)]
+        with (
+            over_memory(network, reaches),
+            fused_activations(network.base_model),
+            last_feedforward_at(places, network.base_model),
+        ):
             yield {"input_ids": self.ids, "position_ids": self.depths + start, "use_cache": False}
 
 

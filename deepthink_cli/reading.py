@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import Kept, Reach, over_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
@@ -45,7 +46,7 @@ def read_packed(model: LanguageModel, readings: Sequence[Reading]) -> list[Memor
     ]
     kept: Kept = {}
     body: Any = model.network.base_model
-    with over_memory(model.network, reaches, kept):
+    with over_memory(model.network, reaches, kept), fused_activations(body):
         body(input_ids=given[:1], position_ids=given[1:], use_cache=False)
     return [model.checked_present(_part(kept, start, stop), stop - start) for start, stop in spans]
 

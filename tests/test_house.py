@@ -41,6 +41,7 @@ TENSORS = {
     "scoring",
     "store",
     "attention",
+    "activation",
     "feedforward",
     "packing",
     "reading",

@@ -12,12 +12,17 @@ import pytest
 import torch
 from families import FAMILIES, write_model
 from test_families import plain_scores
+from torch import Tensor
+from transformers.activations import NewGELUActivation
 
-from deepthink_cli import Memory, load_model, passes, score, scoring
+from deepthink_cli import Memory, attention, load_model, passes, score, scoring
+from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import over_memory
+from deepthink_cli.errors import InputError
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
 from deepthink_cli.passes import engine_of
+from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import prepare, score_each
 from deepthink_cli.tokens import TokenizedQuery
 
@@ -137,6 +142,49 @@ def test_the_last_feed_forward_block_runs_only_where_scores_are_read(
             module.register_forward_pre_hook(lambda _, given, name=name: fed.update({name: given[0].shape[-2]}))
     score(model, memory, QUERIES[:2])  # 8 + 2 tokens and 3 + 4, read at 1 + 2 and 1 + 4
     assert list(fed.values()) == [17, 8]
+
+
+def test_a_packed_model_computes_gelu_in_one_kernel_and_keeps_its_own_modules(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(models("gpt2")))
+    own = [module for module in model.network.modules() if isinstance(module, NewGELUActivation)]
+    memory = model.read(DEMOS)
+    expected = score(model, memory, QUERIES)
+    with monkeypatch.context() as broken:
+        broken.setattr(NewGELUActivation, "forward", None)
+        assert score(model, memory, QUERIES) == expected
+        assert passes.read_each(model, [Reading(DEMOS)])[0].length == len(DEMOS)
+        with pytest.raises(InputError, match="too long"), fused_activations(model.network):
+            raise InputError("too long")
+    assert [module for module in model.network.modules() if isinstance(module, NewGELUActivation)] == own
+    assert own
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: None,
+        with_lse: bool,
+        dropout: float,
+        causal: bool,
+        *,
+        scale: float,
+    ) -> tuple[Tensor | None, ...]:
+        assert query.shape[:2] == key.shape[:2] == value.shape[:2]
+        assert (bias, with_lse, dropout) == (None, True, 0.0)
+        out, lse = attention._flash_cpu(query, key, value, 0.0, causal, scale=scale)
+        return out, torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.nan), None, None
+
+    monkeypatch.setattr(attention, "_efficient_cuda", kernel)
+    query, key, value = torch.randn(2, 6, 7, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
+    found = attention._by_efficient_kernel(query, key, value, causal, 0.3)
+    expected = attention._by_products(query, key, value, None, causal, 0.3, None)
+    for one, two in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, two)
 
 
 @pytest.mark.parametrize(("free", "tokens"), [(2**40, 16384), (2**30, 4000), (0, 256)])
