@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 BOS = "<|begin|>"
@@ -62,16 +62,20 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS)
 
 
+def random_network(model_type: str, seed: int = 0, **fields: Any) -> PreTrainedModel:
+    """A random network of a model type in evaluation mode, its weights large enough to tell answers apart."""
+    torch.manual_seed(seed)
+    network: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **fields))
+    for parameter in network.parameters():
+        # The usual initialisation is so small that every answer would be nearly equally likely.
+        torch.nn.init.normal_(parameter, std=0.3) if parameter.dim() > 1 else None
+    return network.eval()
+
+
 def write_model(folder: Path, family: str, seed: int = 0, **changes: Any) -> Path:
     """Save a random model of a family with its tokenizer, in the hub's layout."""
     tokenizer = build_tokenizer()
     fields = {**FAMILIES[family], "vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 0, **changes}
-    config = AutoConfig.for_model(family.removesuffix("-alibi"), pad_token_id=None, **fields)
-    torch.manual_seed(seed)
-    network = AutoModelForCausalLM.from_config(config)
-    for parameter in network.parameters():
-        # The usual initialisation is so small that every answer would be nearly equally likely.
-        torch.nn.init.normal_(parameter, std=0.3) if parameter.dim() > 1 else None
-    network.save_pretrained(folder)
+    random_network(family.removesuffix("-alibi"), seed, pad_token_id=None, **fields).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -37,6 +37,7 @@ TENSORS = {
     "memory",
     "head",
     "model",
+    "agreement",
     "thinking",
     "scoring",
     "store",
