@@ -22,9 +22,9 @@ def fused_activations(network: nn.Module) -> Iterator[None]:
         if isinstance(child, NewGELUActivation)
     ]
     fused = nn.GELU(approximate="tanh")
-    for module, name, _ in own:
-        setattr(module, name, fused)
     try:
+        for module, name, _ in own:
+            setattr(module, name, fused)
         yield
     finally:
         for module, name, child in own:

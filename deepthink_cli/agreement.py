@@ -55,12 +55,12 @@ def _compared(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence
     query, pair = (torch.tensor([ids, ids[::-1]], device=model.device) for ids in (query_ids, whole))
     found = scored(model.inputs(query, model.read(text_ids).as_cache(model.dtype, rows=2), after), 0)
     expected = scored({"input_ids": pair[:1], "use_cache": False}, after)
-    with _off_by_one_rounding(model):
+    with off_by_one_rounding(model):
         return found, expected, scored({"input_ids": pair, "use_cache": False}, after)
 
 
 @contextmanager
-def _off_by_one_rounding(model: LanguageModel) -> Iterator[None]:
+def off_by_one_rounding(model: LanguageModel) -> Iterator[None]:
     leaves = (module for module in model.network.modules() if not any(module.children()))
     with ExitStack() as hooks:
         for number, leaf in enumerate(leaves, start=1):

@@ -6,7 +6,7 @@ tokens reach is not handed through the model, so that a network need not know of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,8 +20,23 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.packing import Block
 
 _NAME = "deepthink_over_memory"
-_flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_efficient_cuda = torch.ops.aten._scaled_dot_product_efficient_attention
+_KERNELS = {
+    "cpu": "_scaled_dot_product_flash_attention_for_cpu",
+    "cuda": "_scaled_dot_product_efficient_attention",
+}
+# Arguments of an attention function that change nothing here: the blocks of a pass say what every token sees, a
+# window is never narrower than what a model is given (limits.py), and nothing is dropped outside training.
+_IRRELEVANT = {
+    "dropout", "sliding_window", "position_ids", "use_cache", "output_attentions", "output_hidden_states",
+    "output_router_logits",
+}  # fmt: skip
+
+
+_OWN_CODE = "its attention is code of its own and does not go through the attention interface of transformers"
+
+
+class UnsupportedAttention(Exception):
+    """A network attends in a way that this function does not compute: use the padded engine. The text says why."""
 
 
 Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys and values (kv_heads, T, head_dim) in float32, by layer
@@ -50,6 +65,8 @@ class Reach:
             return key[:, :, :0], value[:, :, :0]
         keys = [memory.keys[number].to(key) for memory in self.past]
         values = [memory.values[number].to(value) for memory in self.past]
+        if (keys[0].shape[::2], values[0].shape[::2]) != (key.shape[1::2], value.shape[1::2]):
+            raise UnsupportedAttention("what it caches are not the keys and values that its attention reads")
         if len(self.past) == 1:
             return keys[0][None], values[0][None]
         return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
@@ -59,20 +76,42 @@ class Reach:
         return self.read if self.past and number == len(self.past[0].keys) - 1 else None
 
 
-_given: ContextVar[tuple[Sequence[Reach], Kept | None]] = ContextVar("given")
+@dataclass(frozen=True)
+class _Pass:
+    """What the tokens of a pass attend to, where their keys and values go, and the layers that asked so far."""
+
+    reaches: Sequence[Reach]
+    kept: Kept | None
+    layers: set[int]
+
+
+_current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 
 @contextmanager
 def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
-    """The network's tokens attend to `reaches` here, and to nothing else; their keys and values go to `kept`."""
+    """The network's tokens attend to `reaches` here, and to nothing else; their keys and values go to `kept`.
+
+    The caller holds the model's lock: the network's configuration is changed until the block ends. Raises
+    UnsupportedAttention where no layer of the network asks for this attention.
+    """
     config = network.config.get_text_config(decoder=True)
-    before, given = config._attn_implementation, _given.set((reaches, kept))
-    config._attn_implementation = _NAME
+    before, layers = config._attn_implementation, set[int]()
+    token = _current.set(_Pass(reaches, kept, layers))
     try:
+        config._attn_implementation = _NAME
         yield
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        if layers:
+            raise
+        raise UnsupportedAttention(_OWN_CODE) from error
     finally:
         config._attn_implementation = before
-        _given.reset(given)
+        _current.reset(token)
+    if not layers:
+        raise UnsupportedAttention(_OWN_CODE)
 
 
 def attend(
@@ -84,16 +123,22 @@ def attend(
     *,
     scaling: float | None = None,
     softcap: float | None = None,
-    **_: Any,
+    **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention (1, T, heads, d) of queries (1, heads, T, d) over what they reach (Eq. 3 and 6).
 
-    softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m).
+    softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m). Raises
+    UnsupportedAttention for arguments that ask for anything else, such as attention sinks.
     """
-    (reaches, kept), layer = _given.get(), cast(int, module.layer_idx)
-    if kept is not None:
+    current, layer = _current.get(), cast(int, module.layer_idx)
+    if current is None:
+        raise RuntimeError("another thread scores with this network; run it while holding LanguageModel.lock")
+    current.layers.add(layer)
+    _refuse_unknown(others)
+    reaches = current.reaches
+    if current.kept is not None:
         # A copy even in float32: these may be views of something larger.
-        kept[layer] = (key[0].to(torch.float32, copy=True), value[0].to(torch.float32, copy=True))
+        current.kept[layer] = (key[0].to(torch.float32, copy=True), value[0].to(torch.float32, copy=True))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     parts = [
         _over_past(reach.of(query), *reach.layer(layer, key, value), reach.places(layer), scale, softcap)
@@ -106,6 +151,14 @@ def attend(
         weight = torch.sigmoid(own_lse - block.of(lse))[..., None].to(own.dtype)
         block.of(out).lerp_(own, weight)
     return out.transpose(1, 2), None
+
+
+def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
+    for name, value in arguments.items():
+        if name == "is_causal" and value is False:
+            raise UnsupportedAttention("its attention is not causal")
+        if name not in _IRRELEVANT and name != "is_causal" and value is not None:
+            raise UnsupportedAttention(f"its attention takes {name}, which the packed engine does not compute")
 
 
 def _over_past(
@@ -124,22 +177,37 @@ def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
 ) -> tuple[Tensor, Tensor]:
     """Outputs (rows, heads, T, d) and their log-sum-exp (rows, heads, T), by the fastest kernel that gives both."""
-    plain = softcap is None and key.shape[2] > 0 and key.shape[-1] == value.shape[-1]
-    if plain and query.device.type == "cpu":
-        out, lse = _flash_cpu(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+    kernel = _kernel(query.device.type) if softcap is None and key.shape[-1] == value.shape[-1] else None
+    if kernel is None or key.shape[2] == 0:
+        return _by_products(query, key, value, mask, causal, scale, softcap)
+    if query.device.type == "cpu":
+        out, lse = kernel(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
         return out, lse
-    if plain and query.device.type == "cuda" and mask is None and query.shape[-1] % 8 == 0:
-        return _by_efficient_kernel(query, key, value, causal, scale)
+    if mask is None and query.shape[-1] % 8 == 0:
+        return _by_efficient_kernel(kernel, query, key, value, causal, scale)
     return _by_products(query, key, value, mask, causal, scale, softcap)
 
 
+def has_kernel(device: str) -> bool:
+    """Whether attention on this kind of device has a kernel, which holds no scores of all tokens and keys."""
+    return _kernel(device) is not None
+
+
+def _kernel(device: str) -> Callable[..., Any] | None:
+    """The kernel of a device that also gives the log-sum-exp; None where this build of torch has none.
+
+    These operations are not part of torch's public interface: a build without them is slower, not broken.
+    """
+    return getattr(torch.ops.aten, _KERNELS.get(device, ""), None)
+
+
 def _by_efficient_kernel(
-    query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
+    kernel: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     if causal:  # grouped heads cannot be folded into one causal sequence
         key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], 1) for tensor in (key, value))
     folded = _folded(query, key.shape[1])
-    out, lse = _efficient_cuda(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
+    out, lse = kernel(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
     # The kernel pads the log-sum-exp to a multiple of its tile.
     return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
+from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
-from deepthink_cli.passes import engine_of, read_each
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import Plan, check_length, prepare
@@ -94,7 +94,7 @@ def evaluated(
     """
     origin = memories[0].origin
     assert origin is not None
-    placed = [one.to(model.layer_devices) for one in memories]
+    placed = [one.to(model.layer_devices, model.dtype) for one in memories]
     engine_of(model)  # tries the network, which then only this thread does
     for chunk in ahead(fitting(model, origin.demonstrations, given, skipped)):
         for together in zip(*predict_plan(model, placed, chunk.queries, chunk.plan), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from deepthink_cli.origin import Drift, Origin
 class Memory:
     """K~_t and V~_t of every layer (Eq. 5): what a model remembers of its demonstrations.
 
-    `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device; keys are
-    stored as the model caches them, after rotary rotation. `drift` holds the change of each reading
+    `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, but for a copy that
+    attention reads (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the change of each reading
     after the first. `origin` is None for a reading that no artifact will be made of.
     """
 
@@ -40,23 +41,35 @@ class Memory:
 
     def gate(self, present: Memory, eta: float) -> Memory:
         """K~_t = eta K_t + (1 - eta) K~_(t-1), the same for V (Eq. 4): a step of eta toward the present."""
-        return self.moved(self.toward(present), eta)
+        return self.advanced(present.copy(), eta)[0]
 
-    def toward(self, present: Memory, momentum: float = 0.0, before: Memory | None = None) -> Memory:
-        """The step present - history, layer by layer, plus `momentum` times the step before it, if there was one."""
-        keys = [new - old for old, new in zip(self.keys, present.keys, strict=True)]
-        values = [new - old for old, new in zip(self.values, present.values, strict=True)]
-        if momentum and before is not None:
-            keys = [step + momentum * last for step, last in zip(keys, before.keys, strict=True)]
-            values = [step + momentum * last for step, last in zip(values, before.values, strict=True)]
-        return self._with(keys, values)
+    @torch.inference_mode()
+    def advanced(
+        self, present: Memory, eta: float, momentum: float = 0.0, before: Memory | None = None
+    ) -> tuple[Memory, Memory | None]:
+        """The next iteration, K~_t = K~_(t-1) + eta m_t with m_t = (K_t - K~_(t-1)) + momentum m_(t-1), and m_t.
 
-    def moved(self, step: Memory, eta: float) -> Memory:
-        """The memory after a step of size eta: the next iteration, with its drift noted."""
-        keys = [old + eta * by for old, by in zip(self.keys, step.keys, strict=True)]
-        values = [old + eta * by for old, by in zip(self.values, step.values, strict=True)]
-        drift = Drift(_changes(self.keys, keys), _changes(self.values, values))
-        return replace(self._with(keys, values), iteration=self.iteration + 1, drift=(*self.drift, drift))
+        `before` is m_(t-1), None where there was no step yet; without momentum no m_t is returned. The tensors of
+        `present` and `before` are overwritten with those of the result, so that at most three memories exist at once.
+        """
+        layers, momentums = len(self.keys), repeat(None) if before is None else (*before.keys, *before.values)
+        olds, news = (*self.keys, *self.values), (*present.keys, *present.values)
+        pairs = [_advanced(*tensors, eta, momentum) for tensors in zip(olds, news, momentums, strict=False)]
+        moved = [pair[0] for pair in pairs]
+        drift = _changes(olds, moved)
+        following = replace(
+            self._with(moved[:layers], moved[layers:]),
+            iteration=self.iteration + 1,
+            drift=(*self.drift, Drift(drift[:layers], drift[layers:])),
+        )
+        if not momentum:
+            return following, None
+        steps = [pair[1] for pair in pairs]
+        return following, Memory(tuple(steps[:layers]), tuple(steps[layers:]))
+
+    def copy(self) -> Memory:
+        """The same memory in tensors of its own."""
+        return self._with([tensor.clone() for tensor in self.keys], [tensor.clone() for tensor in self.values])
 
     def followed_by(self, present: Memory) -> Memory:
         """This memory with the tokens of another behind it: (kv_heads, L + S, head_dim)."""
@@ -65,11 +78,11 @@ class Memory:
             [torch.cat(pair, dim=1) for pair in zip(self.values, present.values, strict=True)],
         )
 
-    def to(self, devices: Sequence[torch.device]) -> Memory:
-        """The same memory with layer l on `devices[l]`."""
+    def to(self, devices: Sequence[torch.device], dtype: torch.dtype = torch.float32) -> Memory:
+        """The same memory with layer l on `devices[l]`; in the dtype that attention reads, it is converted once."""
         return self._with(
-            [tensor.to(device) for tensor, device in zip(self.keys, devices, strict=True)],
-            [tensor.to(device) for tensor, device in zip(self.values, devices, strict=True)],
+            [tensor.to(device, dtype) for tensor, device in zip(self.keys, devices, strict=True)],
+            [tensor.to(device, dtype) for tensor, device in zip(self.values, devices, strict=True)],
         )
 
     def as_cache(self, dtype: torch.dtype = torch.float32, rows: int = 1) -> DynamicCache:
@@ -89,11 +102,12 @@ class Memory:
 
     def not_finite(self) -> str | None:
         """The first place with NaN or infinite values, as in `layer 3's keys`; None where there is none."""
-        for layer, tensors in enumerate(zip(self.keys, self.values, strict=True)):
-            for part, tensor in zip(("keys", "values"), tensors, strict=True):
-                if not bool(tensor.isfinite().all()):
-                    return f"layer {layer}'s {part}"
-        return None
+        pairs = zip(self.keys, self.values, strict=True)
+        finite = _numbers([tensor.isfinite().all() for pair in pairs for tensor in pair])
+        if all(finite):
+            return None
+        layer, part = divmod(finite.index(False), 2)
+        return f"layer {layer}'s {('keys', 'values')[part]}"
 
     def _with(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Memory:
         return replace(self, keys=tuple(keys), values=tuple(values))
@@ -108,10 +122,26 @@ def from_cache(cache: DynamicCache, last: int) -> Memory:
     return Memory(keys, values)
 
 
+def _advanced(old: Tensor, new: Tensor, before: Tensor | None, eta: float, momentum: float) -> tuple[Tensor, Tensor]:
+    """One tensor's next value and its step m_t, in the storage of `new` and `before`."""
+    step = new.sub_(old)
+    if not momentum:
+        return step.mul_(eta).add_(old), step
+    if before is None:
+        return (step * eta).add_(old), step
+    step.add_(before.mul_(momentum))
+    return torch.mul(step, eta, out=before).add_(old), step
+
+
 def _changes(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, ...]:
-    return tuple(_change(old, new) for old, new in zip(before, after, strict=True))
+    """Relative change of each tensor: |after - before| / |before|."""
+    norms = [torch.linalg.vector_norm(new - old) for old, new in zip(before, after, strict=True)]
+    norms += [torch.linalg.vector_norm(old) for old in before]
+    numbers = _numbers(norms)
+    pairs = zip(numbers[: len(before)], numbers[len(before) :], strict=True)
+    return tuple(moved / size if moved else 0.0 for moved, size in pairs)
 
 
-def _change(old: Tensor, new: Tensor) -> float:
-    moved = float(torch.linalg.vector_norm(new - old))
-    return moved / float(torch.linalg.vector_norm(old)) if moved else 0.0
+def _numbers(scalars: Sequence[Tensor]) -> list[float]:
+    """The values of 0-d tensors, which a device is waited for once, not once each."""
+    return torch.stack([scalar.to(scalars[0].device) for scalar in scalars]).tolist()

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from logging import ERROR, getLogger
+from threading import Lock, RLock
 from typing import Any
 from warnings import catch_warnings, simplefilter
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -27,6 +29,9 @@ from deepthink_cli.head import Head, float32_head
 from deepthink_cli.limits import Limits, check_pass
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.origin import ModelIdentity
+
+_locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
+_making = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,15 @@ class LanguageModel:
     def dtype(self) -> torch.dtype:
         """What the network computes, and attention reads, in."""
         return self.network.dtype
+
+    @property
+    def lock(self) -> RLock:
+        """Held during every pass of the network, for all models that share it: one thread at a time reads or scores.
+
+        Hold it to run `network` yourself while other threads use this model.
+        """
+        with _making:
+            return _locks.setdefault(self.network, RLock())
 
     @torch.inference_mode()
     def read(self, token_ids: Sequence[int], history: Memory | None = None, start: int = 0) -> Memory:
@@ -106,7 +120,8 @@ class LanguageModel:
     def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
         """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
         body: Any = self.network.base_model
-        return body(**self.inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
+        with self.lock:
+            return body(**self.inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
 
     def inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
         """What the network is given for a pass over ids (rows, S) after `past`."""
@@ -121,12 +136,19 @@ class LanguageModel:
 
         `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
         """
-        if self._head is None:
-            logits: Tensor = self.network(**inputs).logits.flatten(0, 1)[places].float()
-            return logits[asked, tokens] - logits.logsumexp(-1)[asked]
-        body: Any = self.network.base_model
-        hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
-        return self._head.log_probabilities(hidden, asked, tokens)
+        with self.lock:
+            if self._head is None:
+                logits: Tensor = self.network(**inputs).logits.flatten(0, 1)[places].float()
+                return logits[asked, tokens] - logits.logsumexp(-1)[asked]
+            body: Any = self.network.base_model
+            hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
+            return self._head.log_probabilities(hidden, asked, tokens)
+
+    @property
+    def has_float32_head(self) -> bool:
+        """Whether logits are computed in float32 in parts; otherwise the network gives them for every token."""
+        with self.lock:
+            return self._head is not None
 
     @cached_property
     def _head(self) -> Head | None:
@@ -136,6 +158,11 @@ class LanguageModel:
     def layer_devices(self) -> tuple[torch.device, ...]:
         """The device of every layer's keys and values, found by reading one token."""
         return tuple(tensor.device for tensor in self._one_token.keys)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that one token takes in a float32 memory."""
+        return self._one_token.nbytes
 
     @cached_property
     def _one_token(self) -> Memory:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from deepthink_cli.engine import engine_of
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
-from deepthink_cli.passes import engine_of
 from deepthink_cli.scoring import Plan, Scores, check_length, check_text, prepare, score_each
 from deepthink_cli.store import check_fit
 from deepthink_cli.threads import ahead
@@ -63,7 +63,7 @@ def predict_chunks(
 ) -> Iterator[list[Prediction]]:
     """Yield what `predict` does, as a list for every chunk of inputs."""
     memories = [memory] if isinstance(memory, Memory) else list(memory)
-    memories = [one.to(model.layer_devices) for one in memories]
+    memories = [one.to(model.layer_devices, model.dtype) for one in memories]
     origin = memories[0].origin
     if origin is None:
         raise InputError("this memory has no template; give one that think() or load_memory() made")

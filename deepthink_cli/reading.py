@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import Kept, Reach, over_memory
@@ -46,12 +47,17 @@ def read_packed(model: LanguageModel, readings: Sequence[Reading]) -> list[Memor
     ]
     kept: Kept = {}
     body: Any = model.network.base_model
-    with over_memory(model.network, reaches, kept), fused_activations(body):
+    with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
         body(input_ids=given[:1], position_ids=given[1:], use_cache=False)
-    return [model.checked_present(_part(kept, start, stop), stop - start) for start, stop in spans]
+    return [model.checked_present(part, len(one)) for part, one in zip(_parts(kept, spans), readings, strict=True)]
 
 
-def _part(kept: Kept, start: int, stop: int) -> Memory:
-    layers = [kept[number] for number in sorted(kept)]
-    keys = tuple(key[:, start:stop].contiguous() for key, _ in layers)
-    return Memory(keys, tuple(value[:, start:stop].contiguous() for _, value in layers))
+def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
+    """Each span's part of what a pass kept, in tensors of its own; layer by layer, so that no second copy of all exists."""
+    parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
+    for layer in sorted(kept):
+        key, value = kept.pop(layer)
+        for (start, stop), (keys, values) in zip(spans, parts, strict=True):
+            keys.append(key[:, start:stop].contiguous())
+            values.append(value[:, start:stop].contiguous())
+    return [Memory(tuple(keys), tuple(values)) for keys, values in parts]

@@ -9,18 +9,20 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.engine import Engine, engine_of, read_each
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row
-from deepthink_cli.passes import Past, engine_of, read_each, score_rows
+from deepthink_cli.passes import Past, score_rows
 from deepthink_cli.reading import Reading
 from deepthink_cli.template import Template
 from deepthink_cli.tokens import LONG, TokenizedQuery, common_length, encode, fewest_tokens
@@ -73,14 +75,15 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
         model.check_memory(memory)
         for query in plan.queries:
             check_length(model.limits, model.identity.id, memory.length, query)
-    pasts = [_read_on(model, memory, plan.shared) for memory in memories]
-    sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
     engine = engine_of(model)
-    most = min(engine.most_rows(memory, model.dtype.itemsize) for memory in memories)
+    pasts = [_past(model, engine, memory, plan.shared) for memory in memories]
+    bounds = [engine.bounds(model, memory, len(plan.rows[0])) for memory in memories] if plan.rows else []
+    sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
     fed = list(accumulate(map(len, plan.rows)))
     start = 0
     while start < len(plan.rows):
-        stop = _stop(fed, start, engine.batch_tokens, most)
+        tokens, most = map(min, zip(*bounds, (engine.batch_tokens, len(plan.rows)), strict=True))
+        stop = _stop(fed, start, tokens, most)
         try:
             found = list(score_rows(model, pasts, plan.rows[start:stop], engine.packed))
         except torch.OutOfMemoryError:
@@ -123,9 +126,11 @@ def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return low[: min(common_length(low, high), most)]
 
 
-def _read_on(model: LanguageModel, memory: Memory, ids: tuple[int, ...]) -> Past:
-    """The memory and, read after it, tokens that then need not stand in every row."""
-    return (memory, *read_each(model, [Reading(ids, memory, memory.length)])) if ids else (memory,)
+def _past(model: LanguageModel, engine: Engine, memory: Memory, ids: tuple[int, ...]) -> Past:
+    """The memory and, read after it, the tokens that all queries begin with, in the dtype that attention reads."""
+    parts = (memory, *read_each(model, [Reading(ids, memory, memory.length)])) if ids else (memory,)
+    past = tuple(part.to(model.layer_devices, model.dtype) for part in parts)
+    return past if engine.packed else (reduce(Memory.followed_by, past),)
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deepthink_cli.config import Positions
+from deepthink_cli.engine import read_each
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations, Method, Origin
-from deepthink_cli.passes import read_each
 from deepthink_cli.reading import Reading
 
 
@@ -39,12 +39,11 @@ def think_each(model: LanguageModel, given: Sequence[tuple[Demonstrations, Metho
     once = list(dict.fromkeys(ids))
     first = dict(zip(once, read_each(model, [Reading(one) for one in once]), strict=True))
     history = [replace(first[read.token_ids], origin=Origin(model.identity, read, method)) for read, method in given]
+    del first
     yield list(history)  # (kv_heads, L, head_dim) a layer
     step: list[Memory | None] = [None] * len(given)
     for _ in range(2, min(method.iterations for _, method in given) + 1):
         present = read_each(model, list(map(Reading, ids, history, starts)))  # Eq. 2 and 3
         for n, (_, method) in enumerate(given):
-            moved = history[n].toward(present[n], method.momentum, step[n])
-            step[n] = moved if method.momentum else None
-            history[n] = history[n].moved(moved, method.eta)  # Eq. 4
+            history[n], step[n] = history[n].advanced(present[n], method.eta, method.momentum, step[n])  # Eq. 4
         yield list(history)  # Eq. 5

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import torch
+
+from deepthink_cli.engine import engine_of
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation import Evaluator, Fitting, fitting
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Method
-from deepthink_cli.passes import engine_of
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.results import Part, Result, Setting, bits
 from deepthink_cli.study import Job, Plan
@@ -30,15 +32,31 @@ class Step:
 
 
 Work = Sequence[tuple[Job, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
+_COPIES = 3  # float32 memories that a lane holds at most: history, present and the step of the momentum
+
+
+@dataclass(frozen=True, eq=False)
+class _Lane:
+    """One memory that is made: a trial with one gate, and the rows that are wanted of it."""
+
+    trial: _Trial
+    method: Method
+    wanted: Sequence[Setting]
+
+    def of(self, iteration: int) -> list[Setting]:
+        """The wanted rows of one iteration."""
+        asked = (self.method.eta, self.method.momentum, iteration)
+        return [one for one in self.wanted if (one.eta, one.momentum, one.iteration) == asked]
 
 
 def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
     """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass: reading them at once pays.
 
-    Jobs of which nothing is wanted are grouped with the others, so that a run that is continued reads as
-    one that was never stopped.
+    Jobs of which nothing is wanted are grouped with the others, so that a resumed run is identical to one that was
+    never stopped.
     """
-    gates, most = len(plan.etas) * len(plan.momentums), engine_of(model).batch_tokens
+    gates, engine = len(plan.etas) * len(plan.momentums), engine_of(model)
+    most = min(engine.batch_tokens, engine.free // _token_bytes(model))
     for _, jobs in groupby(work, key=lambda one: one[0].task.name):
         group, tokens = list[tuple[Job, Sequence[Setting]]](), 0
         for job, wanted in jobs:
@@ -54,17 +72,46 @@ def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
 def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
     """Think once for every job and gate, in step, and score the wanted iterations as they come.
 
-    Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once.
+    Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once. As many memories are
+    made in step as the free memory of the device holds.
     """
     last = max(one.iteration for _, wanted in work for one in wanted)
     trials = [(_Trial(plan, job, model), wanted) for job, wanted in work]
     gates = [Method(last, eta, momentum, plan.positions) for eta in plan.etas for momentum in plan.momentums]
-    lanes = [(*one, gate) for one in trials for gate in gates]
-    for memories in think_each(model, [(trial.job.demonstrations, gate) for trial, _, gate in lanes]):
-        for (trial, wanted, gate), memory in zip(lanes, memories, strict=True):
-            for one in wanted:
-                if (one.eta, one.momentum, one.iteration) == (gate.eta, gate.momentum, memory.iteration):
-                    yield from trial.score(memory, one)
+    lanes = [_Lane(trial, gate, wanted) for trial, wanted in trials for gate in gates]
+    longest = max(len(job.demonstrations.token_ids) for job, _ in work)
+    most = max(1, engine_of(model).free // (_token_bytes(model) * longest))
+    for start in range(0, len(lanes), most):
+        yield from _in_step(model, lanes[start : start + most], set())
+
+
+def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[tuple[_Lane, int]]) -> Iterator[Step]:
+    """Think in every lane at once; where that runs out of memory, in one half of the lanes after the other.
+
+    `scored` holds the iterations of each lane that are done.
+    """
+    try:
+        for memories in think_each(model, [(lane.trial.job.demonstrations, lane.method) for lane in lanes]):
+            for lane, memory in zip(lanes, memories, strict=True):
+                if (lane, memory.iteration) not in scored:
+                    for setting in lane.of(memory.iteration):
+                        yield from lane.trial.score(memory, setting)
+                    scored.add((lane, memory.iteration))
+            del memory
+            memories.clear()  # the next reading needs the room
+        return
+    except torch.OutOfMemoryError:
+        if len(lanes) == 1:
+            raise
+    # Outside the handler, which holds on to the tensors of what failed.
+    half = len(lanes) // 2
+    yield from _in_step(model, lanes[:half], scored)
+    yield from _in_step(model, lanes[half:], scored)
+
+
+def _token_bytes(model: LanguageModel) -> int:
+    """Bytes that one token of demonstrations takes in a lane."""
+    return _COPIES * model.token_bytes
 
 
 class _Trial:
@@ -80,6 +127,7 @@ class _Trial:
         if setting.iteration == 1 and part in self.first:
             yield self._again(self.first[part], setting)
             return
+        memory = memory.to(self.model.layer_devices, self.model.dtype)
         evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
         found: list[Prediction] = []
         for chunk in self._queries(part):

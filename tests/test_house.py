@@ -47,6 +47,10 @@ TENSORS = {
     "packing",
     "reading",
     "passes",
+    "agreement",
+    "budget",
+    "probe",
+    "engine",
 }
 STUDIES = {
     "prediction",

@@ -15,13 +15,13 @@ from test_families import plain_scores
 from torch import Tensor
 from transformers.activations import NewGELUActivation
 
-from deepthink_cli import Memory, attention, load_model, passes, score, scoring
+from deepthink_cli import Memory, attention, budget, load_model, passes, score, scoring
 from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import over_memory
 from deepthink_cli.errors import InputError
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
-from deepthink_cli.passes import engine_of
+from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import prepare, score_each
 from deepthink_cli.tokens import TokenizedQuery
@@ -57,7 +57,7 @@ def test_every_family_scores_as_whole_prompts_do(family: str, models: Callable[[
 def test_the_path_of_a_family_is_found_by_trying_it(family: str, models: Callable[[str], Path]) -> None:
     engine = engine_of(load_model(str(models(family))))
     assert engine.packed is (family not in ONE_A_ROW)
-    assert not engine.packed or (engine.difference is not None and engine.difference < 1e-4)
+    assert not engine.packed or (engine.verdict.difference is not None and engine.verdict.difference < 1e-4)
 
 
 def test_many_inputs_score_as_each_alone(llama: LanguageModel) -> None:
@@ -154,7 +154,7 @@ def test_a_packed_model_computes_gelu_in_one_kernel_and_keeps_its_own_modules(
     with monkeypatch.context() as broken:
         broken.setattr(NewGELUActivation, "forward", None)
         assert score(model, memory, QUERIES) == expected
-        assert passes.read_each(model, [Reading(DEMOS)])[0].length == len(DEMOS)
+        assert read_each(model, [Reading(DEMOS)])[0].length == len(DEMOS)
         with pytest.raises(InputError, match="too long"), fused_activations(model.network):
             raise InputError("too long")
     assert [module for module in model.network.modules() if isinstance(module, NewGELUActivation)] == own
@@ -162,7 +162,7 @@ def test_a_packed_model_computes_gelu_in_one_kernel_and_keeps_its_own_modules(
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool) -> None:
     def kernel(
         query: Tensor,
         key: Tensor,
@@ -176,12 +176,13 @@ def test_what_the_cuda_kernel_is_given_and_gives_fits_around_it(causal: bool, mo
     ) -> tuple[Tensor | None, ...]:
         assert query.shape[:2] == key.shape[:2] == value.shape[:2]
         assert (bias, with_lse, dropout) == (None, True, 0.0)
-        out, lse = attention._flash_cpu(query, key, value, 0.0, causal, scale=scale)
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, causal, scale=scale
+        )
         return out, torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.nan), None, None
 
-    monkeypatch.setattr(attention, "_efficient_cuda", kernel)
     query, key, value = torch.randn(2, 6, 7, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    found = attention._by_efficient_kernel(query, key, value, causal, 0.3)
+    found = attention._by_efficient_kernel(kernel, query, key, value, causal, 0.3)
     expected = attention._by_products(query, key, value, None, causal, 0.3, None)
     for one, two in zip(found, expected, strict=True):
         torch.testing.assert_close(one, two)
@@ -194,14 +195,16 @@ def test_on_cuda_the_tokens_of_a_pass_are_what_half_the_free_memory_holds(
     model = load_model(str(models("llama")))
     monkeypatch.setattr(LanguageModel, "device", torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
-    assert passes._found_tokens(model) == pytest.approx(tokens, rel=0.05)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
+    assert budget.found_tokens(model) == pytest.approx(tokens, rel=0.05)
 
 
 def test_on_a_processor_a_wide_model_takes_fewer_tokens_a_pass(models: Callable[[str], Path]) -> None:
     model = load_model(str(models("llama")))
     assert engine_of(model).batch_tokens == 1024
     model.network.base_model.add_module("wide", torch.nn.Linear(1, 11_008, device="meta"))
-    assert 700 < passes._found_tokens(model) < 800
+    assert 700 < budget.found_tokens(model) < 800
 
 
 def test_a_network_that_ignores_the_memory_is_not_packed(
@@ -210,8 +213,8 @@ def test_a_network_that_ignores_the_memory_is_not_packed(
     monkeypatch.setattr(passes, "over_memory", lambda *_: nullcontext())
     engine = engine_of(load_model(str(models("llama"))))
     assert not engine.packed
-    assert engine.difference is not None
-    assert engine.difference > 0.1
+    assert engine.verdict.difference is not None
+    assert engine.verdict.difference > 0.1
 
 
 def test_the_models_own_attention_comes_back_after_an_error(llama: LanguageModel) -> None:

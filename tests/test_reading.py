@@ -10,11 +10,11 @@ import pytest
 import torch
 from families import FAMILIES
 
-from deepthink_cli import DemonstrationSet, Memory, load_model, passes, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Memory, engine, load_model, think, tokenize_demonstrations
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Method
-from deepthink_cli.passes import read_each
+from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.reading import Reading, read_packed
 from deepthink_cli.thinking import think_each
 
@@ -58,7 +58,7 @@ def test_gates_share_the_first_reading_and_every_pass(
         passed.append([len(one) for one in readings])
         return read_packed(model, readings)
 
-    monkeypatch.setattr(passes, "read_packed", counted)
+    monkeypatch.setattr(engine, "read_packed", counted)
     read = tokenize_demonstrations(llama.tokenizer, reviews)
     length = len(read.token_ids)
     list(think_each(llama, [(read, Method(3, eta)) for eta in (0.001, 0.01, 0.1)]))
@@ -78,8 +78,8 @@ def test_a_reading_that_does_not_fit_the_device_is_split(llama: LanguageModel, m
             raise torch.OutOfMemoryError
         return read_packed(model, readings)
 
-    passes.engine_of(model)
-    monkeypatch.setattr(passes, "read_packed", small)
+    engine_of(model)
+    monkeypatch.setattr(engine, "read_packed", small)
     with pytest.raises(torch.OutOfMemoryError):
         read_each(model, [Reading(SHORT)])
     most = 1

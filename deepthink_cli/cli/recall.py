@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from warnings import catch_warnings, simplefilter
 
 from deepthink_cli.artifact import Artifact, Header, kept_iteration, read_artifact, read_header
 from deepthink_cli.cli.console import note
@@ -63,7 +64,7 @@ def load_both(
         note(
             f"warning: {header.path} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
         )
-    say_loaded(model, verbose)
+    say_loaded(model, quiet, verbose)
     return model, memories
 
 
@@ -80,17 +81,19 @@ def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
     return model
 
 
-def say_loaded(model: LanguageModel, verbose: bool) -> None:
-    """Say what was loaded, and how it will score: found by a probe, not from a list."""
-    if not verbose:
-        return
-    from deepthink_cli.passes import engine_of
+def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = False) -> None:
+    """Say what was loaded and which engine it scores with: if asked for, if rows are padded, or `always`."""
+    from deepthink_cli.engine import engine_of
 
-    engine = engine_of(model)
-    way = "packed over one memory" if engine.packed else "one sequence a row, each with a copy of the memory"
-    probe = "cannot run packed" if engine.difference is None else f"differs by {engine.difference:.1e} nats when packed"
-    note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
-    note(f"scoring {way}, {engine.batch_tokens} tokens a pass; a probe {probe}")
+    if verbose:
+        note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
+    with catch_warnings():
+        simplefilter("ignore", RuntimeWarning)  # an error that keeps a model from being packed is told here
+        engine = engine_of(model)
+    if engine.verdict.failure:
+        note(f"warning: {engine.description}")
+    elif verbose or always or not engine.packed:
+        note(engine.description, quiet and not verbose)
 
 
 def find_model(options: ModelOptions, quiet: bool) -> Blueprint:

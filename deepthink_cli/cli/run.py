@@ -206,7 +206,7 @@ def _run(
 
     with open_journal(out) as journal:
         model = load(blueprint, quiet)
-        say_loaded(model, verbose)
+        say_loaded(model, quiet, verbose, always=True)
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
         rows = sum(len(all_rows) for _, all_rows in asked)
         missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in asked]

@@ -178,14 +178,11 @@ def _think(
     blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
     named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    from deepthink_cli.cli.recall import load
+    from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.store import save_memory
 
-    started = time.perf_counter()
     model = load(blueprint, quiet)
-    if verbose:
-        where = f"{model.identity.dtype} on {model.device}"
-        note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")
+    say_loaded(model, quiet, verbose)
     started = time.perf_counter()
     memories = [_named(memory, named) for memory in _read(model, demonstrations, method, kept, quiet or json)]
     seconds = time.perf_counter() - started

@@ -1,0 +1,117 @@
+"""How a model reads and scores: packed where a probe finds the same scores both ways, else padded."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from threading import Lock
+from warnings import warn
+from weakref import WeakKeyDictionary
+
+import torch
+
+from deepthink_cli.budget import KEPT, found_tokens, room, rows_over, tokens_over
+from deepthink_cli.memory import Memory
+from deepthink_cli.model import LanguageModel
+from deepthink_cli.packing import Row, lines, tree
+from deepthink_cli.probe import Verdict, try_packed
+from deepthink_cli.reading import Reading, read_packed
+from deepthink_cli.tokens import TokenizedQuery
+
+PADDED_COST = "each candidate is a row with a copy of the memory, at several times the time of packed scoring"
+
+
+@dataclass
+class Engine:
+    """A model's way of reading and scoring: the path it takes, and what a pass may hold.
+
+    `verdict` is the probe's. `batch_tokens` bounds the tokens of a pass, except that one row always runs; it halves
+    whenever a pass does not fit the device. `free` are the bytes that a pass may take.
+    """
+
+    verdict: Verdict
+    batch_tokens: int
+    free: int
+
+    @property
+    def packed(self) -> bool:
+        """Whether rows stand side by side over one memory; otherwise each has a copy of it."""
+        return self.verdict.reason is None
+
+    @property
+    def description(self) -> str:
+        """The engine in one line; for the padded one, why it is used and what it costs."""
+        if not self.packed:
+            return f"padded engine: {self.verdict.reason}; {PADDED_COST}"
+        apart, own = self.verdict.difference, self.verdict.rounding
+        return (
+            f"packed engine, {self.batch_tokens} tokens a pass; on a probe its scores are {apart:.1e} nats from padded ones, "
+            f"whose own rounding is {own:.1e}"
+        )
+
+    def rows(self, queries: Sequence[TokenizedQuery]) -> list[Row]:
+        """What must be fed to score the queries, longest first."""
+        found = (
+            row
+            for number, query in enumerate(queries)
+            for row in ([tree(number, query)] if self.packed else lines(number, query))
+        )
+        return sorted(found, key=len, reverse=True)
+
+    def bounds(self, model: LanguageModel, memory: Memory, width: int) -> tuple[int, int]:
+        """The most tokens and the most rows, none longer than `width`, of a pass over this memory."""
+        if self.packed:
+            return min(self.batch_tokens, tokens_over(model, memory, self.free)), 2**20
+        return self.batch_tokens, rows_over(model, memory, width, self.free)
+
+
+_engines: WeakKeyDictionary[LanguageModel, Engine] = WeakKeyDictionary()
+_finding = Lock()
+
+
+def engine_of(model: LanguageModel) -> Engine:
+    """The model's engine, found by a probe on first use; warns where an error keeps it from being packed."""
+    with model.lock:
+        with _finding:
+            engine = _engines.get(model)
+        if engine is None:
+            engine = _found(model)
+            with _finding:
+                _engines[model] = engine
+        return engine
+
+
+def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]:
+    """The present of every reading, in order; those that fit into the tokens of a pass together share one.
+
+    Raises as `LanguageModel.read` does.
+    """
+    engine, found = engine_of(model), list[Memory]()
+    while len(found) < len(readings):
+        one = readings[len(found)]
+        if not engine.packed:
+            found.append(model.read(one.token_ids, one.history, one.start))
+            continue
+        fed = list(accumulate(map(len, readings[len(found) :])))
+        together = max(1, bisect_right(fed, engine.batch_tokens))
+        try:
+            found += read_packed(model, readings[len(found) : len(found) + together])
+        except torch.OutOfMemoryError:
+            if together == 1:
+                raise
+            engine.batch_tokens = fed[together - 1] // 2
+    return found
+
+
+def _found(model: LanguageModel) -> Engine:
+    # glibc keeps freed blocks up to the largest it has seen: without this, every tensor as large as the largest
+    # of a pass is mapped anew each time, a page fault for every 4 KiB of it (docs/performance.md).
+    torch.empty(KEPT, dtype=torch.uint8)
+    verdict = try_packed(model)
+    if verdict.failure is not None:
+        warn(
+            f"packed scoring failed, so rows are padded: {verdict.failure}; {PADDED_COST}", RuntimeWarning, stacklevel=3
+        )
+    return Engine(verdict, model.batch_tokens or found_tokens(model), room(model.device))
