@@ -56,8 +56,9 @@ def open_journal(folder: Path) -> Iterator[Journal]:
 
 
 def found_in(folder: Path) -> list[Result]:
-    """The rows of a run that may be there, which is neither claimed nor changed."""
-    return read_results(folder) if (folder / FILE).is_file() else []
+    """The rows of a run that may be there, which is neither claimed nor changed; raises as `open_journal` does."""
+    with _refusals(folder):
+        return read_results(folder) if (folder / FILE).is_file() else []
 
 
 def check_folder(folder: Path) -> None:

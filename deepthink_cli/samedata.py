@@ -87,5 +87,8 @@ def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
     row, _ = job[0]
     differing = {digest for _, other in job for digest in other}
     words = " and ".join(OTHER[digest] for digest in OTHER if digest in differing)
-    count = "this row has" if len(job) == 1 else f"this row and {len(job) - 1} more have"
-    return f"{row.where}: {_job(row)}: {count} {words} than this command; name a new --out, or remove these rows"
+    count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
+    return (
+        f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new --out, or remove "
+        "these rows"
+    )

@@ -113,8 +113,8 @@ def test_other_test_rows_are_refused_before_weights_are_loaded_and_nothing_is_wr
     monkeypatch.setattr("deepthink_cli.model.load_model", lambda _: pytest.fail("weights were loaded"))
     code, said = folder.again()
     assert code == 2
-    assert f"{folder.out / FILE}:1: tiny, seed 0, test: this row and 1 more have other evaluated" in said
-    assert said.endswith("than this command; name a new --out, or remove these rows\n")
+    assert f"{folder.out / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other evaluated" in said
+    assert said.endswith("than this command uses; name a new --out, or remove these rows\n")
     assert run_files(folder.out) == before
 
 
@@ -124,15 +124,15 @@ def test_other_dev_rows_are_refused(folder: Folder) -> None:
     folder.write("train", pool)
     code, said = folder.again()
     assert (code, said.count("\n")) == (2, 1)
-    assert "tiny, seed 0, dev: this row and 1 more have other evaluated rows than" in said
+    assert "tiny, seed 0, dev: this row and 1 more were made with other evaluated rows than" in said
 
 
 def test_other_training_rows_that_are_drawn_are_refused(folder: Folder) -> None:
     folder.write("train", flip(folder.rows("train")))
     code, said = folder.again()
     assert (code, said.count("\n")) == (2, 2)
-    assert "seed 0, test: this row and 1 more have other demonstrations than" in said
-    assert "seed 0, dev: this row and 1 more have other demonstrations and other evaluated rows" in said
+    assert "seed 0, test: this row and 1 more were made with other demonstrations than" in said
+    assert "seed 0, dev: this row and 1 more were made with other demonstrations and other evaluated rows" in said
 
 
 def test_training_rows_that_no_result_depends_on_may_change(folder: Folder) -> None:
@@ -157,7 +157,7 @@ def test_another_definition_of_the_task_is_refused(folder: Folder) -> None:
     task.write_text(task.read_text().replace("Sentiment:", "Mood:"))
     code, said = folder.again("--eta", "0.5")
     assert (code, said.count("\n")) == (2, 2)
-    assert "this row and 1 more have another definition of the task than this command" in said
+    assert "this row and 1 more were made with another definition of the task than this command" in said
 
 
 def test_other_demonstrations_of_a_file_are_refused(folder: Folder) -> None:
@@ -170,7 +170,9 @@ def test_other_demonstrations_of_a_file_are_refused(folder: Folder) -> None:
     write_rows(demos, rows[::-1])
     code, said = folder.again(*words)
     assert (code, said.count("\n")) == (2, 2)
-    assert f"{folder.path / 'given' / FILE}:1: tiny, seed 0, test: this row and 1 more have other demon" in said
+    assert (
+        f"{folder.path / 'given' / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other demon" in said
+    )
     assert run_files(folder.path / "given") == before
 
 
@@ -238,7 +240,7 @@ def test_a_folder_of_an_older_version_is_refused_where_its_demonstrations_were_o
     folder.write("train", flip(folder.rows("train")))
     code, said = folder.again()
     assert (code, said.count("\n")) == (2, 2)
-    assert "seed 0, dev: this row and 1 more have other demonstrations than" in said
+    assert "seed 0, dev: this row and 1 more were made with other demonstrations than" in said
     assert run_files(folder.out) == before
 
 
