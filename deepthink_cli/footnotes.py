@@ -11,7 +11,7 @@ from deepthink_cli.results import Result
 
 def footnotes(jobs: Sequence[Job]) -> list[str]:
     """One line for each kind of thing that is missing."""
-    return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs)]
+    return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs), *_unchecked(jobs)]
 
 
 def _incomplete(jobs: Sequence[Job]) -> list[str]:
@@ -100,6 +100,16 @@ def _fewer_shots(jobs: Sequence[Job]) -> list[str]:
             used.setdefault((name, row.setting.shots), set()).add(row.shots_used)
     listed = "; ".join(f"{name} {_range(values)} of {asked}" for (name, asked), values in used.items())
     return [f"Fewer demonstrations used than asked: {listed}"] if used else []
+
+
+def _unchecked(jobs: Sequence[Job]) -> list[str]:
+    """How many results do not say which inputs they are of."""
+    rows = [row for job in jobs for row in (*job.test.values(), *job.dev.values())]
+    without = sum(row.setting.rows_sha256 is None for row in rows)
+    said = (
+        f"Results without a digest of their inputs: {without} of {len(rows)}, written by an older version; whether the"
+    )
+    return [f"{said} inputs of a task were always the same could not be checked"] if without else []
 
 
 def _named_rows(jobs: Sequence[Job]) -> Iterator[tuple[str, Result]]:

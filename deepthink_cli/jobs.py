@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.results import Result, Setting
+from deepthink_cli.samedata import check_agree
 
 Seed = tuple[int, int | None]  # (seed, order_seed)
 
@@ -56,10 +57,12 @@ class Job:
 def jobs_of(results: Iterable[Result]) -> list[Job]:
     """Jobs in the order of their first rows.
 
-    Raises InputError where a setting has two different results, or where one arm's rows for a task
-    differ in what may not be averaged over.
+    Raises InputError where results of the same name are of different data, where a setting has two
+    different results, or where one arm's rows for a task differ in what may not be averaged over.
     """
-    rows = _unique(results)
+    given = list(results)
+    check_agree(given)
+    rows = _unique(given)
     splitting = _splitting(rows)
     jobs: dict[tuple[Arm, str, Seed], Job] = {}
     for row in rows:
@@ -108,12 +111,16 @@ def name_of(seed: Seed) -> str:
 
 
 def _unique(results: Iterable[Result]) -> list[Result]:
-    found: dict[str, Result] = {}
+    """Every result once; a row of an older version, without digests, is the same as one with them."""
+    found: dict[Setting, Result] = {}
     for row in results:
-        if found.setdefault(row.key, row) != row:
-            own = row.setting
+        own = row.setting.without_digests
+        seen = found.setdefault(own, row)
+        if replace(seen, key="", setting=own) != replace(row, key="", setting=own):
             where = f"{own.model}, {own.task}, seed {own.seed}, T = {own.iteration}"
             raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
+        if seen.setting.rows_sha256 is None:
+            found[own] = row
     return list(found.values())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.results import FILE, Result, read_results
+from deepthink_cli.results import FILE, Result, Setting, read_results
 
 LOCK = ".lock"
 
@@ -20,7 +20,15 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.done = {row.key for row in read_results(folder)}
+        self.found = read_results(folder)
+        self.done = {row.key for row in self.found}
+
+    def has(self, setting: Setting) -> bool:
+        """Whether a setting's row is there, also where an older version wrote it without digests of its data.
+
+        Whether the data of those rows are the same is for `check_continues` to say.
+        """
+        return setting.key in self.done or setting.without_digests.key in self.done
 
     def append(self, row: Result) -> None:
         """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
@@ -45,6 +53,12 @@ def open_journal(folder: Path) -> Iterator[Journal]:
             _claim(lock, folder)
             _cut_torn_row(folder / FILE)
         yield Journal(folder)
+
+
+def found_in(folder: Path) -> list[Result]:
+    """The rows of a run that may be there, which is neither claimed nor changed; raises as `open_journal` does."""
+    with _refusals(folder):
+        return read_results(folder) if (folder / FILE).is_file() else []
 
 
 def check_folder(folder: Path) -> None:

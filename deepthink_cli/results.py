@@ -1,7 +1,8 @@
 """The rows of a run: one for each (model, task, seed, eta, momentum, positions, protocol, iteration).
 
 A row holds nothing that changes from one run to the next, such as times: a run that was killed and
-continued writes the same bytes as one that was not.
+continued writes the same bytes as one that was not. Rows of other demonstrations or other evaluated rows
+have other keys.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.origin import canonical_json
 
 FILE = "results.jsonl"
+DIGESTS = ("demonstrations_sha256", "rows_sha256")
 Part = Literal["test", "dev"]
 
 
@@ -29,7 +31,8 @@ class Setting:
 
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
-    rows asked for.
+    rows asked for. The last two are the digests of the demonstrations as the model read them, and of the
+    evaluated rows in order; rows of older versions have neither, and keep the keys that they had.
     """
 
     model: str
@@ -50,11 +53,19 @@ class Setting:
     momentum: float
     positions: str
     iteration: int
+    demonstrations_sha256: str | None = None
+    rows_sha256: str | None = None
 
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that name this setting and no other."""
-        return hashlib.sha256(canonical_json(asdict(self)).encode()).hexdigest()[:16]
+        known = {name: value for name, value in asdict(self).items() if name not in DIGESTS or value is not None}
+        return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+
+    @property
+    def without_digests(self) -> Setting:
+        """The same setting as older versions wrote it, whatever its demonstrations and rows are."""
+        return replace(self, demonstrations_sha256=None, rows_sha256=None)
 
 
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -66,7 +77,8 @@ class Result:
     that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
     accuracy of always giving the commonest label (None where candidates differ); `correct` has one bit an
-    input, in the order of the split (see `bits`).
+    input, in the order of the split (see `bits`). `where` is the line that it was read from
+    (`run/results.jsonl:3`), and is not written.
     """
 
     key: str
@@ -86,10 +98,13 @@ class Result:
     correct: str
     skipped: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    where: str = field(default="", compare=False)
 
     def line(self) -> str:
         """The row as one line of canonical JSON."""
-        return canonical_json(asdict(self)) + "\n"
+        values = asdict(self)
+        del values["where"]
+        return canonical_json(values) + "\n"
 
     def was_right(self) -> list[bool]:
         """For every scored input, in order, whether it was labelled rightly."""
@@ -136,4 +151,6 @@ def _row(line: bytes, where: str) -> Result:
         raise InputError(f"{where}: not a row of a run: {place}: {first['msg']}; remove the line") from error
     if row.key != row.setting.key:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
-    return row  # type: ignore[no-any-return]
+    if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):
+        raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
+    return replace(row, where=where)  # type: ignore[no-any-return]

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
 from deepthink_cli.blueprint import Blueprint
 from deepthink_cli.config import Positions
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.examples import DemonstrationSet, Query
 from deepthink_cli.origin import Demonstrations, ModelIdentity, canonical_json
 from deepthink_cli.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Sampling, Task
-from deepthink_cli.tasks.sampling import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
+from deepthink_cli.tasks.sampling import (
+    Drawn,
+    EvaluationSet,
+    dev_set,
+    draw_demonstrations,
+    evaluation_set,
+    row_digest,
+    rows_digest,
+)
 from deepthink_cli.tasks.source import Source
 from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations
 
@@ -52,17 +60,33 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One task with one seed: its demonstrations, as many as the model holds, and its queries."""
+    """One task with one seed: its demonstrations, as many as the model holds, and its queries.
+
+    `rows_sha256` has the digest of the queries of every part that is scored.
+    """
 
     task: Task
     seed: int
     evaluated: EvaluationSet
     drawn: Drawn
     demonstrations: Demonstrations
+    rows_sha256: Mapping[Part, str]
 
-    def queries(self, plan: Plan, part: Part) -> Iterable[Query]:
-        """The queries of the test, or those that choose T and eta."""
-        return self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+    def queries(self, plan: Plan, part: Part) -> Iterator[Query]:
+        """The queries of the test, or those that choose T and eta, read again.
+
+        Raises DeepThinkError after the last one where they are no longer those of `rows_sha256`.
+        """
+        given = self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        found = []
+        for query in given:
+            found.append(row_digest(query))
+            yield query
+        if rows_digest(found) != self.rows_sha256[part]:
+            raise DeepThinkError(
+                f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
+                "put them back, or run into a new folder"
+            )
 
 
 def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
@@ -75,7 +99,10 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
     for seed in plan.seeds:
         drawn = _drawn(plan, evaluated, seed)
         read = _fitted(plan, blueprint, f"task {task.name}, seed {seed}", drawn.demonstrations)
-        yield Job(task, seed, evaluated, drawn, read)
+        rows: dict[Part, str] = {"test": evaluated.rows_sha256}
+        if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
+            rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
+        yield Job(task, seed, evaluated, drawn, read, rows)
     evaluated.pools.clear()
 
 
@@ -90,10 +117,12 @@ def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
         split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
         shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, eta=plan.etas[0],
         momentum=plan.momentums[0], positions=plan.positions, iteration=1,
+        demonstrations_sha256=job.demonstrations.sha256,
     )  # fmt: skip
+    dev = replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size)
     return [
-        replace(one, eta=eta, momentum=momentum, iteration=iteration)
-        for one in (base, replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size))
+        replace(one, eta=eta, momentum=momentum, iteration=iteration, rows_sha256=job.rows_sha256[one.part])
+        for one in (base, dev)
         if one.part in plan.parts
         for eta in plan.etas
         for momentum in plan.momentums
@@ -111,10 +140,7 @@ def scorings(plan: Plan, job: Job, wanted: Iterable[Setting]) -> int:
 def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
     if plan.given is not None:
         return Drawn(plan.given, Counter(), frozenset())
-    drawn = draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
-    if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
-        dev_set(evaluated.task, evaluated, drawn, plan.dev_size)
-    return drawn
+    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
 
 
 def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:

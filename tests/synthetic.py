@@ -21,14 +21,14 @@ def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setti
         "model": MODEL, "model_sha256": "m", "dtype": "float32", "quantize": None, "task": "sst2",
         "task_sha256": "t", "protocol": "paper", "part": "test", "split": "validation", "limit": None,
         "sampling": "balanced", "shots": 8, "seed": 0, "order_seed": None, "eta": 0.01, "momentum": 0.0,
-        "positions": "continued", "iteration": 1, **setting,
+        "positions": "continued", "iteration": 1, "demonstrations_sha256": "d", "rows_sha256": "r", **setting,
     }  # fmt: skip
     own = Setting(**values)
     share = sum(answers) / len(answers)
     measured: dict[str, Any] = {
-        "groups": ["classic"], "shots_used": own.shots, "length": 64, "demonstrations_sha256": "d", "n": len(answers),
-        "right": sum(answers), "accuracy": share, "accuracy_mean_per_token": share, "macro_f1": share, "ties": 0,
-        "majority": 0.5, "chance": 0.5, "correct": bits(answers), **(more or {}),
+        "groups": ["classic"], "shots_used": own.shots, "length": 64, "n": len(answers), "right": sum(answers),
+        "demonstrations_sha256": own.demonstrations_sha256 or "d", "accuracy": share, "accuracy_mean_per_token": share,
+        "macro_f1": share, "ties": 0, "majority": 0.5, "chance": 0.5, "correct": bits(answers), **(more or {}),
     }  # fmt: skip
     return Result(key=own.key, setting=own, **measured)
 

@@ -24,6 +24,7 @@ WORDS = {
     "atomic",
     "artifact",
     "results",
+    "samedata",
     "journal",
     "tasks",
     "significance",

@@ -126,6 +126,7 @@ def run(
     plan = _plan(found, repeated, protocol, source, demos)
     announce(source, len(found), quiet)
     jobs = _jobs(plan, blueprint, quiet)
+    _check_folder_continues(plan, jobs, blueprint, out)
     if dry_run:
         _show_plan(_described(plan, jobs, blueprint, out), json)
         return
@@ -166,10 +167,30 @@ def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
     return jobs
 
 
+def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> None:
+    """Raise InputError where the folder's rows are of other data; where that cannot be known, say so, quiet or not."""
+    from deepthink_cli.journal import found_in
+    from deepthink_cli.samedata import check_continues, unchecked
+    from deepthink_cli.study import settings
+
+    found = found_in(out)
+    if not found:
+        return
+    identity = blueprint.identity
+    planned = [one for job in jobs for one in settings(plan, job, identity)]
+    check_continues(found, planned)
+    if count := unchecked(found, planned):
+        note(
+            f"warning: {out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
+            "whether the evaluated rows have changed since could not be checked"
+        )
+
+
 def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> dict[str, Any]:
     from deepthink_cli.study import scorings, settings
 
-    rows = [(job, settings(plan, job, blueprint.identity)) for job in jobs]
+    identity = blueprint.identity
+    rows = [(job, settings(plan, job, identity)) for job in jobs]
     return {"model": blueprint.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
             "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
             "rows": sum(len(wanted) for _, wanted in rows),
@@ -202,14 +223,17 @@ def _run(
 ) -> None:
     from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.journal import open_journal
+    from deepthink_cli.samedata import check_continues
     from deepthink_cli.study import settings
 
     with open_journal(out) as journal:
         model = load(blueprint, quiet)
         say_loaded(model, quiet, verbose, always=True)
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
+        # Again: weights that had to be fetched are known now, and another process may have written in between.
+        check_continues(journal.found, [one for _, all_rows in asked for one in all_rows])
         rows = sum(len(all_rows) for _, all_rows in asked)
-        missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in asked]
+        missing = [(job, [one for one in all_rows if not journal.has(one)]) for job, all_rows in asked]
         left = sum(len(wanted) for _, wanted in missing)
         if left < rows:
             note(f"{out}: {rows - left} of {rows} rows are there already", quiet)

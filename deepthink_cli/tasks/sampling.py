@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.origin import canonical_json
 from deepthink_cli.tasks.catalogue import PROTOCOLS
 from deepthink_cli.tasks.format import Protocol, Sampling, Task
 from deepthink_cli.tasks.items import DoesNotFit, example, item
@@ -22,8 +23,8 @@ FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol s
 class EvaluationSet:
     """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
 
-    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated; `pools`
-    keep training rows between seeds.
+    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated;
+    `rows_sha256` for the evaluated rows (see `rows_digest`); `pools` keep training rows between seeds.
     """
 
     task: Task
@@ -32,6 +33,7 @@ class EvaluationSet:
     source: Source
     places: frozenset[int]
     keys: frozenset[bytes]
+    rows_sha256: str
     skipped: Counter[str] = field(default_factory=Counter)
     pools: dict[str, tuple[list[Query], Counter[str]]] = field(default_factory=dict, compare=False)
 
@@ -63,17 +65,18 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
     """
     name, says = _protocol(task, protocol)
     skipped: Counter[str] = Counter()
-    fitting, keys = [], set()
+    fitting, keys = dict[int, bytes](), set[bytes]()
     for place, query in enumerate(_queries(task, says.split, source)):
         if isinstance(query, Query):
-            fitting.append(place)
+            fitting[place] = row_digest(query)
             keys.add(key(query))
         else:
             skipped[query] += 1
     if not fitting:
         raise InputError(f"task {task.name}: no row of split {says.split} fits: {dict(skipped)}")
-    places = sampled(sampled(fitting, says.sample), limit)
-    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(keys), skipped)
+    places = sampled(sampled(list(fitting), says.sample), limit)
+    rows = rows_digest(fitting[place] for place in places)
+    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(keys), rows, skipped)
 
 
 def sampled(places: Sequence[int], most: int | None) -> Sequence[int]:
@@ -131,6 +134,16 @@ def key(query: Query) -> bytes:
     """Eight bytes that stand for an input: its text and its candidates, without which a text may be a mere heading."""
     texts = [query.text] if isinstance(query.text, str) else query.text.values()
     return blake2b("\x1f".join([*texts, *sorted(query.candidates)]).encode(), digest_size=8).digest()
+
+
+def row_digest(query: Query) -> bytes:
+    """Sixteen bytes that stand for all that a row's result depends on: its text, candidates and true label."""
+    return blake2b(canonical_json([query.text, query.candidates, query.gold]).encode(), digest_size=16).digest()
+
+
+def rows_digest(rows: Iterable[bytes]) -> str:
+    """SHA-256 of rows in their order, given the `row_digest` of each."""
+    return sha256(b"".join(rows)).hexdigest()
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
