@@ -25,6 +25,7 @@ WORDS = {
     "artifact",
     "results",
     "journal",
+    "outputs",
     "tasks",
     "significance",
     "published",

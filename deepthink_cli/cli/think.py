@@ -12,6 +12,7 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, progress, size, write_json
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.tasking import draw, given_demonstrations, only_with_task, source_of, task_options
 from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
@@ -85,12 +86,12 @@ def think(
     config: options.Config = None,
 ) -> None:
     """Read solved examples T times and store what the model remembers of them as a file."""
-    from deepthink_cli.atomic import check_output
     from deepthink_cli.config import MethodOptions
+    from deepthink_cli.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
-        check_output(output)
+        check_apart(output, read_by(demos, model=model, template=template, task=task, data_dir=data_dir, config=config))
     with problems.collected():
         chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
     with problems.collected():
