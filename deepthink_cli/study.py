@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from hashlib import sha256
 
 from deepthink_cli.blueprint import Blueprint
 from deepthink_cli.config import Positions
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.fitting import count_tokens, most_that_fit
 from deepthink_cli.origin import Demonstrations, ModelIdentity, canonical_json
 from deepthink_cli.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Sampling, Task
 from deepthink_cli.tasks.sampling import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.tasks.source import Source
-from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations
+from deepthink_cli.tokens import tokenize_demonstrations
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,12 @@ def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet)
     most = blueprint.limits.most_tokens()
     bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
     largest = min((bound for bound in bounds if bound is not None), default=None)
-    for first in range(len(given.examples)):
-        kept = replace(given, examples=given.examples[first:])
-        read = tokenize_demonstrations(blueprint.tokenizer, kept)
-        if largest is None or len(read.token_ids) <= largest:
-            return read
+    if largest is None:
+        return tokenize_demonstrations(blueprint.tokenizer, given)
+    tokens = cache(lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], largest))
+    if fit := most_that_fit(tokens, len(given.examples), largest):
+        return tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
     raise InputError(
-        f"{job}: not one of its demonstrations fits: {lengths_up_to(blueprint.tokenizer, kept)[0]} tokens, {blueprint.id} "
+        f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} "
         f"holds {largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
     )

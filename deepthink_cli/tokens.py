@@ -46,24 +46,12 @@ class TokenizedQuery:
 def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> Demonstrations:
     """Tokenise solved examples as one text that ends with the separator."""
     text = given.template.demonstrations((example.text, example.label) for example in given.examples)
-    ids = encode(tokenizer, [text], special=True)[0]
-    return Demonstrations(given.examples, given.template, given.labels, tuple(ids))
+    return Demonstrations(given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text)))
 
 
-def lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
-    """Number of tokens up to the end of each demonstration, read alone."""
-    return [len(ids) for ids in encode(tokenizer, _texts_up_to(given), special=True)]
-
-
-def least_lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
-    """At least what `lengths_up_to` gives, without tokenising: told from bytes where there are megabytes, else 0."""
-    texts = _texts_up_to(given)
-    return [fewest_tokens(tokenizer, text) if len(text) > LONG else 0 for text in texts]
-
-
-def _texts_up_to(given: DemonstrationSet) -> list[str]:
-    pairs = [(example.text, example.label) for example in given.examples]
-    return [given.template.demonstrations(pairs[: n + 1]) for n in range(len(pairs))]
+def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of the demonstrations' text, with the tokenizer's special tokens."""
+    return encode(tokenizer, [text], special=True)[0]
 
 
 def tokenize_queries(

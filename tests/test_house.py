@@ -35,6 +35,7 @@ TENSORS = {
     "fingerprint",
     "blueprint",
     "tokens",
+    "fitting",
     "memory",
     "head",
     "model",

@@ -159,13 +159,11 @@ def _prepare(
 ) -> tuple[Blueprint, Demonstrations]:
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
-    from deepthink_cli.limits import check_demonstrations
-    from deepthink_cli.tokens import least_lengths_up_to, lengths_up_to, tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.fitting import check_fit
+    from deepthink_cli.tokens import tokenize_demonstrations, tokenize_queries
 
     blueprint = find_model(chosen, quiet)
-    limits, fixed = blueprint.limits, (method.iterations, method.positions, blueprint.id)
-    check_demonstrations(limits, least_lengths_up_to(blueprint.tokenizer, given), *fixed, "at least ")
-    check_demonstrations(limits, lengths_up_to(blueprint.tokenizer, given), *fixed)
+    check_fit(blueprint.limits, blueprint.tokenizer, given, method.iterations, method.positions, blueprint.id)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
     if given.labels:
         from deepthink_cli.examples import Query
