@@ -20,7 +20,8 @@ from transformers.utils import logging
 from deepthink_cli.config import POCKET, ModelOptions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
-from deepthink_cli.limits import Limits, limits_of, memory_width
+from deepthink_cli.footprint import memory_width
+from deepthink_cli.limits import Limits, limits_of
 from deepthink_cli.origin import ModelIdentity
 
 # Without this, a pickled checkpoint makes transformers ask the hub for a converted one in the background.

@@ -36,6 +36,7 @@ TENSORS = {
     "blueprint",
     "tokens",
     "fitting",
+    "footprint",
     "memory",
     "head",
     "model",
