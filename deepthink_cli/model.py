@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -27,6 +27,7 @@ from deepthink_cli.head import Head, float32_head
 from deepthink_cli.limits import Limits, check_pass
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.origin import ModelIdentity
+from deepthink_cli.tokens import check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +59,11 @@ class LanguageModel:
 
         With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
         and causally to the present, which stands at positions `start` onward. The vocabulary projection
-        is not computed. Raises InputError where the pass is longer than the model holds, and DeepThinkError
-        for values that are not finite.
+        is not computed. Raises InputError where the pass is longer than the model holds and for tokens that it
+        does not know, and DeepThinkError for values that are not finite.
         """
         self.check_reading(len(token_ids), history, start)
+        self.check_ids(token_ids, "a reading")
         ids = torch.tensor([token_ids], device=self.device)  # (1, L)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
         self.run(ids, past, start)
@@ -97,7 +99,7 @@ class LanguageModel:
                 f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
             )
         ids = memory.origin.demonstrations.token_ids if memory.origin else ()
-        known = len(self.network.get_input_embeddings().get_parameter("weight"))
+        known = self.known_tokens
         if ids and not 0 <= min(ids) <= max(ids) < known:
             raise InputError(
                 f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
@@ -127,6 +129,15 @@ class LanguageModel:
         body: Any = self.network.base_model
         hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
         return self._head.log_probabilities(hidden, asked, tokens)
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError, which says `where`, for a token id beyond the model's embedding."""
+        check_known(self.tokenizer, ids, self.known_tokens, self.identity.id, where)
+
+    @cached_property
+    def known_tokens(self) -> int:
+        """How many tokens the model's embedding has."""
+        return len(self.network.get_input_embeddings().get_parameter("weight"))
 
     @cached_property
     def _head(self) -> Head | None:

@@ -124,12 +124,17 @@ def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet)
     most = blueprint.limits.most_tokens()
     bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
     largest = min((bound for bound in bounds if bound is not None), default=None)
-    if largest is None:
-        return tokenize_demonstrations(blueprint.tokenizer, given)
-    tokens = cache(lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], largest))
-    if fit := most_that_fit(tokens, len(given.examples), largest):
-        return tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
-    raise InputError(
-        f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} "
-        f"holds {largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
-    )
+    fit = len(given.examples)
+    if largest is not None:
+        tokens = cache(
+            lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], largest)
+        )
+        fit = most_that_fit(tokens, fit, largest)
+        if not fit:
+            raise InputError(
+                f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+                f"{largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
+            )
+    read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
+    blueprint.check_ids(read.token_ids, f"{job}: demonstrations")
+    return read

@@ -208,6 +208,8 @@ def _run(
     with open_journal(out) as journal:
         model = load(blueprint, quiet)
         say_loaded(model, verbose)
+        for job in jobs:
+            model.check_ids(job.demonstrations.token_ids, f"task {job.task.name}, seed {job.seed}: demonstrations")
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
         rows = sum(len(all_rows) for _, all_rows in asked)
         missing = [(job, [one for one in all_rows if one.key not in journal.done]) for job, all_rows in asked]

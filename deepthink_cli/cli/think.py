@@ -165,11 +165,13 @@ def _prepare(
     blueprint = find_model(chosen, quiet)
     check_fit(blueprint.limits, blueprint.tokenizer, given, method.iterations, method.positions, blueprint.id)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
+    blueprint.check_ids(demonstrations.token_ids, "demonstrations")
     if given.labels:
         from deepthink_cli.examples import Query
 
         probe = Query(given.examples[0].text, given.labels, where="--labels")
-        tokenize_queries(blueprint.tokenizer, given.template, [probe])
+        (labelled,) = tokenize_queries(blueprint.tokenizer, given.template, [probe])
+        blueprint.check_ids(labelled.ids, probe.where)
     return blueprint, demonstrations
 
 
@@ -185,6 +187,7 @@ def _think(
     if verbose:
         where = f"{model.identity.dtype} on {model.device}"
         note(f"loaded {model.identity.id}, {where}, in {time.perf_counter() - started:.1f} s")
+    model.check_ids(demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()
     memories = [_named(memory, named) for memory in _read(model, demonstrations, method, kept, quiet or json)]
     seconds = time.perf_counter() - started
