@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from deepthink_cli import score, think
+from deepthink_cli.engine import engine_of
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Demonstrations
-from deepthink_cli.engine import engine_of
 from deepthink_cli.template import Template
 from deepthink_cli.tokens import TokenizedQuery
 from floor import products_of

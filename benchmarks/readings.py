@@ -14,8 +14,8 @@ import time
 import torch
 
 from deepthink_cli import load_model
-from deepthink_cli.model import LanguageModel
 from deepthink_cli.engine import engine_of, read_each
+from deepthink_cli.model import LanguageModel
 from deepthink_cli.reading import Reading, read_packed
 from shapes import build_model, memory_ids
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from logging import CRITICAL
@@ -20,8 +20,10 @@ from transformers.utils import logging
 from deepthink_cli.config import POCKET, ModelOptions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
-from deepthink_cli.limits import Limits, limits_of, memory_width
+from deepthink_cli.footprint import memory_width
+from deepthink_cli.limits import Limits, limits_of
 from deepthink_cli.origin import ModelIdentity
+from deepthink_cli.tokens import check_known
 
 # Without this, a pickled checkpoint makes transformers ask the hub for a converted one in the background.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
@@ -86,6 +88,15 @@ class Blueprint:
             dtype=str(self.dtype).removeprefix("torch."),
             quantize=self.options.quantize,
         )
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError for a token id that the configuration's vocabulary has not.
+
+        A model with code of its own may have another vocabulary than it says: it is asked when it is loaded.
+        """
+        known = getattr(self.config.get_text_config(decoder=True), "vocab_size", None)
+        if isinstance(known, int) and not self.options.trust_remote_code:
+            check_known(self.tokenizer, ids, known, self.id, where)
 
     def memory_bytes(self, length: int) -> int:
         """Size of one iteration's float32 memory of `length` tokens, from the configuration."""

@@ -51,8 +51,10 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     with open(folder / LOCK, "r+b", buffering=0) as lock:
         with _refusals(folder):
             _claim(lock, folder)
+        journal = Journal(folder)  # refuses what is not a run's before anything of it is cut
+        with _refusals(folder):
             _cut_torn_row(folder / FILE)
-        yield Journal(folder)
+        yield journal
 
 
 def found_in(folder: Path) -> list[Result]:

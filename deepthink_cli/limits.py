@@ -66,19 +66,6 @@ def limits_of(config: PretrainedConfig) -> Limits:
     )
 
 
-def memory_width(config: PretrainedConfig) -> int:
-    """Numbers that one token adds to the memory: keys and values of every layer and head."""
-    text: Any = config.get_text_config(decoder=True)
-    heads = text.num_attention_heads
-    size = getattr(text, "head_dim", None) or text.hidden_size // heads
-    if getattr(text, "kv_lora_rank", None):  # DeepSeek caches what keys and values are made of
-        return int(text.num_hidden_layers * (text.kv_lora_rank + text.qk_rope_head_dim))
-    shared = getattr(text, "num_key_value_heads", None) or getattr(text, "num_kv_heads", None) or heads
-    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
-        shared = 1  # Falcon 7B, StarCoder
-    return int(2 * text.num_hidden_layers * shared * size)
-
-
 def check_demonstrations(
     limits: Limits, lengths: Sequence[int], iterations: int, positions: str, model: str, bound: str = ""
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -29,6 +29,7 @@ from deepthink_cli.head import Head, float32_head
 from deepthink_cli.limits import Limits, check_pass
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.origin import ModelIdentity
+from deepthink_cli.tokens import check_known
 
 _locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
 _making = Lock()
@@ -72,18 +73,19 @@ class LanguageModel:
 
         With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
         and causally to the present, which stands at positions `start` onward. The vocabulary projection
-        is not computed. Raises InputError where the pass is longer than the model holds, and DeepThinkError
-        for values that are not finite.
+        is not computed. Raises InputError where the pass is longer than the model holds and for tokens that it
+        does not know, and DeepThinkError for values that are not finite.
         """
-        self.check_reading(len(token_ids), history, start)
+        self.check_reading(token_ids, history, start)
         ids = torch.tensor([token_ids], device=self.device)  # (1, L)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
         self.run(ids, past, start)
         return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
 
-    def check_reading(self, tokens: int, history: Memory | None, start: int) -> None:
-        """Raise InputError where a reading of `tokens` at positions `start` onward is longer than the model holds."""
-        check_pass(self.limits, tokens, history.length if history else 0, start, self.identity.id)
+    def check_reading(self, token_ids: Sequence[int], history: Memory | None, start: int) -> None:
+        """Raise InputError where a reading at positions `start` onward is longer than the model holds, or has unknown ids."""
+        check_pass(self.limits, len(token_ids), history.length if history else 0, start, self.identity.id)
+        self.check_ids(token_ids, "a reading")
 
     def checked_present(self, present: Memory, tokens: int) -> Memory:
         """The present, if it holds finite keys and values of every token; raises as `read` does."""
@@ -111,7 +113,7 @@ class LanguageModel:
                 f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
             )
         ids = memory.origin.demonstrations.token_ids if memory.origin else ()
-        known = len(self.network.get_input_embeddings().get_parameter("weight"))
+        known = self.known_tokens
         if ids and not 0 <= min(ids) <= max(ids) < known:
             raise InputError(
                 f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
@@ -149,6 +151,15 @@ class LanguageModel:
         """Whether logits are computed in float32 in parts; otherwise the network gives them for every token."""
         with self.lock:
             return self._head is not None
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError, which says `where`, for a token id beyond the model's embedding."""
+        check_known(self.tokenizer, ids, self.known_tokens, self.identity.id, where)
+
+    @cached_property
+    def known_tokens(self) -> int:
+        """How many tokens the model's embedding has."""
+        return len(self.network.get_input_embeddings().get_parameter("weight"))
 
     @cached_property
     def _head(self) -> Head | None:

@@ -36,7 +36,7 @@ def read_packed(model: LanguageModel, readings: Sequence[Reading]) -> list[Memor
     Only for a model that is known to give the same when packed. Raises as `LanguageModel.read` does.
     """
     for one in readings:
-        model.check_reading(len(one), one.history, one.start)
+        model.check_reading(one.token_ids, one.history, one.start)
     spans = list(pairwise([0, *accumulate(map(len, readings))]))
     ids = [token for one in readings for token in one.token_ids]
     positions = [one.start + place for one in readings for place in range(len(one))]

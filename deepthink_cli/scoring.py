@@ -59,7 +59,9 @@ def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery
 
 
 def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> Plan:
-    """Everything about scoring the queries that no memory changes."""
+    """Everything about scoring the queries that no memory changes; raises InputError for tokens unknown to the model."""
+    for query in queries:
+        model.check_ids(query.ids, query.where or "a query")
     shared = _shared([query.prefix for query in queries])
     rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
     return Plan(tuple(queries), shared, tuple(engine_of(model).rows(rest)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from hashlib import sha256
 
 from deepthink_cli.blueprint import Blueprint
 from deepthink_cli.config import Positions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.examples import DemonstrationSet, Query
+from deepthink_cli.fitting import count_tokens, most_that_fit
 from deepthink_cli.origin import Demonstrations, ModelIdentity, canonical_json
 from deepthink_cli.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -25,7 +27,7 @@ from deepthink_cli.tasks.sampling import (
     rows_digest,
 )
 from deepthink_cli.tasks.source import Source
-from deepthink_cli.tokens import lengths_up_to, tokenize_demonstrations
+from deepthink_cli.tokens import tokenize_demonstrations
 
 
 @dataclass(frozen=True)
@@ -148,12 +150,17 @@ def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet)
     most = blueprint.limits.most_tokens()
     bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
     largest = min((bound for bound in bounds if bound is not None), default=None)
-    for first in range(len(given.examples)):
-        kept = replace(given, examples=given.examples[first:])
-        read = tokenize_demonstrations(blueprint.tokenizer, kept)
-        if largest is None or len(read.token_ids) <= largest:
-            return read
-    raise InputError(
-        f"{job}: not one of its demonstrations fits: {lengths_up_to(blueprint.tokenizer, kept)[0]} tokens, {blueprint.id} "
-        f"holds {largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
-    )
+    fit = len(given.examples)
+    if largest is not None:
+        tokens = cache(
+            lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], largest)
+        )
+        fit = most_that_fit(tokens, fit, largest)
+        if not fit:
+            raise InputError(
+                f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+                f"{largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
+            )
+    read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
+    blueprint.check_ids(read.token_ids, f"{job}: demonstrations")
+    return read

@@ -1,14 +1,15 @@
 """From text to token ids: one convention for every stage (DESIGN section 3).
 
-The demonstrations are one string with the tokenizer's special tokens; a query and its candidate are
-tokenised together, without them; the ids are concatenated.
+The demonstrations are one string after the special tokens with which the tokenizer begins a text; a query and its
+candidate are tokenised together, without any; the ids are concatenated.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tokenizers.pre_tokenizers import ByteLevel
@@ -19,6 +20,7 @@ from deepthink_cli.examples import DemonstrationSet, Query
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.template import Template
 
+_PROBE = 100  # characters that show the tokenizer's rule
 LONG = 2**20  # characters that take seconds and gigabytes to tokenise with every candidate
 _KEEPING = {"ByteLevel", "Digits", "Metaspace", "Prepend", "Replace", "Split"}  # steps of tokenizers
 _BYTES = set(ByteLevel.alphabet()) - set(map(chr, (0xC0, 0xC1, *range(0xF5, 0x100))))  # those that UTF-8 has
@@ -38,6 +40,11 @@ class TokenizedQuery:
     where: str = ""
 
     @property
+    def ids(self) -> Iterator[int]:
+        """Every token of the query and its candidates."""
+        return chain(self.prefix, *self.answers)
+
+    @property
     def longest(self) -> int:
         """Tokens of the query with its longest candidate."""
         return len(self.prefix) + max(map(len, self.answers))
@@ -46,24 +53,33 @@ class TokenizedQuery:
 def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> Demonstrations:
     """Tokenise solved examples as one text that ends with the separator."""
     text = given.template.demonstrations((example.text, example.label) for example in given.examples)
+    return Demonstrations(given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text)))
+
+
+def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of the demonstrations' text, after the special tokens that the tokenizer's own rule begins with.
+
+    What the rule appends, such as EOS, is left out: the text goes on with the query.
+    """
     ids = encode(tokenizer, [text], special=True)[0]
-    return Demonstrations(given.examples, given.template, given.labels, tuple(ids))
+    return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
 
 
-def lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
-    """Number of tokens up to the end of each demonstration, read alone."""
-    return [len(ids) for ids in encode(tokenizer, _texts_up_to(given), special=True)]
+def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """How many special tokens the tokenizer's rule appends, told from where in the whole the text's own tokens stand."""
+    whole, (own,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
+    after = range(len(whole) - len(own) + 1)  # candidates for the number; the text itself may end like the rule
+    return next((count for count in after if whole[len(whole) - count - len(own) : len(whole) - count] == own), 0)
 
 
-def least_lengths_up_to(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> list[int]:
-    """At least what `lengths_up_to` gives, without tokenising: told from bytes where there are megabytes, else 0."""
-    texts = _texts_up_to(given)
-    return [fewest_tokens(tokenizer, text) if len(text) > LONG else 0 for text in texts]
-
-
-def _texts_up_to(given: DemonstrationSet) -> list[str]:
-    pairs = [(example.text, example.label) for example in given.examples]
-    return [given.template.demonstrations(pairs[: n + 1]) for n in range(len(pairs))]
+def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
+    """Raise InputError, which says `where`, for a token id beyond the `known` rows of a model's embedding."""
+    largest = max(ids, default=0)
+    if largest >= known:
+        raise InputError(
+            f"{where}: {tokenizer.decode([largest])!r} is token {largest} of the tokenizer, and {model} knows {known} tokens; "
+            "change the text, or save the model with its embedding resized to the tokenizer (resize_token_embeddings)"
+        )
 
 
 def tokenize_queries(

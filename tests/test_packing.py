@@ -15,13 +15,14 @@ from test_families import plain_scores
 from torch import Tensor
 from transformers.activations import NewGELUActivation
 
-from deepthink_cli import Memory, attention, budget, load_model, passes, score, scoring
+from deepthink_cli import Memory, attention, load_model, passes, score, scoring
 from deepthink_cli.activation import fused_activations
 from deepthink_cli.attention import over_memory
+from deepthink_cli.budget import found_tokens
+from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.errors import InputError
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
-from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.reading import Reading
 from deepthink_cli.scoring import prepare, score_each
 from deepthink_cli.tokens import TokenizedQuery
@@ -197,14 +198,14 @@ def test_on_cuda_the_tokens_of_a_pass_are_what_half_the_free_memory_holds(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
-    assert budget.found_tokens(model) == pytest.approx(tokens, rel=0.05)
+    assert found_tokens(model) == pytest.approx(tokens, rel=0.05)
 
 
 def test_on_a_processor_a_wide_model_takes_fewer_tokens_a_pass(models: Callable[[str], Path]) -> None:
     model = load_model(str(models("llama")))
     assert engine_of(model).batch_tokens == 1024
     model.network.base_model.add_module("wide", torch.nn.Linear(1, 11_008, device="meta"))
-    assert 700 < budget.found_tokens(model) < 800
+    assert 700 < found_tokens(model) < 800
 
 
 def test_a_network_that_ignores_the_memory_is_not_packed(

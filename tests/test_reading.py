@@ -11,10 +11,10 @@ import torch
 from families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Memory, engine, load_model, think, tokenize_demonstrations
+from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import Method
-from deepthink_cli.engine import engine_of, read_each
 from deepthink_cli.reading import Reading, read_packed
 from deepthink_cli.thinking import think_each
 

@@ -15,7 +15,7 @@ from deepthink_cli import DemonstrationSet, Example
 from deepthink_cli.errors import InputError
 from deepthink_cli.examples import Query
 from deepthink_cli.template import Template
-from deepthink_cli.tokens import encode, lengths_up_to, tokenize_demonstrations, tokenize_queries
+from deepthink_cli.tokens import encode, tokenize_demonstrations, tokenize_queries
 
 TOKENIZERS = ("gpt2", "llama2", "pythia")
 # Special tokens, and what tokenizers join, split, strip or normalise: spaces, line breaks, marks, parts of emoji.
@@ -105,5 +105,3 @@ def test_demonstrations_are_the_tokenizers_own_start_and_their_text(
     start = tokenizer("")["input_ids"]
     assert token_ids == start + ids(tokenizer, text)
     assert not set(ids(tokenizer, text)) & set(tokenizer.all_special_ids)
-    lengths = lengths_up_to(tokenizer, given)
-    assert (len(lengths), lengths[-1]) == (len(examples), len(token_ids))

@@ -17,6 +17,7 @@ from deepthink_cli.cli.accuracy import Rows, show
 from deepthink_cli.cli.console import json_line, progress
 from deepthink_cli.cli.inputs import Checked, check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
@@ -91,8 +92,8 @@ def evaluate(
     config: options.Config = None,
 ) -> None:
     """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
-    from deepthink_cli.atomic import check_output
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
+    from deepthink_cli.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
@@ -101,7 +102,8 @@ def evaluate(
         )
     with problems.collected():
         if samples is not None:
-            check_output(samples, "--samples")
+            read = read_by(memory, labelled, model=model, task=task, data_dir=data_dir, config=config)
+            check_apart(samples, read, "--samples")
     with problems.collected():
         threshold = _share(fail_under)
     with problems.collected():
@@ -118,12 +120,11 @@ def evaluate(
         _raise_all(problems, header, None if task else labelled)
     assert artifact is not None
     assert header is not None
-    inputs = (
-        _from_task(header, str(task), protocol, source, most, quiet)
-        if task
-        else _from_file(header, str(labelled), most)
-    )
-    blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
+    chosen = memory_options(header, typed, model)
+    if samples is not None:
+        check_apart(samples, read_by(model=chosen.model), "--samples")
+    inputs = _inputs(header, labelled, task, protocol, source, most, quiet)
+    blueprint = open_its_model(header, chosen, quiet)
     check_tokens(header, blueprint, str(labelled), inputs.checked)
     started = time.perf_counter()
     evaluation = _evaluate(artifact, blueprint, inputs, samples, quiet or json, verbose)
@@ -147,6 +148,20 @@ def _raise_all(problems: Problems, header: Header | None, labelled: str | None) 
     if header is not None and labelled not in (None, "-"):
         check_inputs(header, str(labelled), problems, labelled=True)
     problems.raise_any()
+
+
+def _inputs(
+    header: Header,
+    labelled: str | None,
+    task: str | None,
+    protocol: str,
+    source: Source,
+    limit: int | None,
+    quiet: bool,
+) -> _Inputs:
+    if task:
+        return _from_task(header, task, protocol, source, limit, quiet)
+    return _from_file(header, str(labelled), limit)
 
 
 def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:

@@ -10,6 +10,7 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks, read_jobs
 from deepthink_cli.errors import InputError, Problems
 
@@ -31,20 +32,23 @@ def plot(
     config: options.Config = None,
 ) -> None:
     """Accuracy over T: a panel for each task or mean, bands over seeds, plain in-context learning as a dotted line."""
-    from deepthink_cli.atomic import check_output, replacing
+    from deepthink_cli.atomic import replacing
     from deepthink_cli.curves import panels
     from deepthink_cli.footnotes import footnotes
-    from deepthink_cli.plots import check_suffix, draw
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.plots import METADATA, check_suffix, draw
+    from deepthink_cli.results import FILE
 
     problems = Problems()
+    read = read_by(*(run / FILE for run in runs), config=config)
     for file in output or []:
         with problems.collected():
             check_suffix(file)
-            check_output(file)
+            check_apart(file, read, runs=runs, figures=METADATA)
     jobs = read_jobs(runs, problems)
     files = output or [runs[0] / name for name in FILES]
     for file in files:
-        check_output(file)
+        check_apart(file, read, runs=runs, figures=METADATA)
     shown = panels(jobs, tasks)
     if not shown:
         raise InputError(f"RUN {runs[0]}: no seed has rows at every T", *footnotes(jobs))

@@ -14,6 +14,7 @@ import typer
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import json_line, note, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import Problems
 
@@ -61,8 +62,9 @@ def predict(
 
     The model, the template and the labels come from the memory.
     """
-    from deepthink_cli.atomic import check_output, writing
+    from deepthink_cli.atomic import writing
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.threads import behind
 
     if output is not None and str(output) == "-":
@@ -74,7 +76,7 @@ def predict(
         )
     with problems.collected():
         if output is not None:
-            check_output(output)
+            check_apart(output, read_by(memory, inputs, model=model, config=config))
     artifact = None
     with problems.collected():
         artifact = open_memory(memory, iteration)
@@ -82,7 +84,10 @@ def predict(
     problems.raise_any()
     assert artifact is not None
     header = artifact.header
-    blueprint = open_its_model(header, memory_options(header, typed, model), quiet)
+    chosen = memory_options(header, typed, model)
+    if output is not None:
+        check_apart(output, read_by(model=chosen.model))
+    blueprint = open_its_model(header, chosen, quiet)
     check_tokens(header, blueprint, inputs, checked)
     count = None if checked is None else checked.count
     with nullcontext(sys.stdout) if output is None else writing(output) as out:

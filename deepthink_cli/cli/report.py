@@ -16,6 +16,7 @@ from deepthink_cli.cli.cells import Line, texts, values
 from deepthink_cli.cli.console import json_line, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.formats import Page, comma_separated, latex, markdown
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def report(
     config: options.Config = None,
 ) -> None:
     """Tables of one or several runs: thinking against plain in-context learning, over seeds."""
-    from deepthink_cli.atomic import check_output, writing
+    from deepthink_cli.atomic import writing
     from deepthink_cli.footnotes import footnotes
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.summary import summarize
 
     problems = Problems()
@@ -84,7 +86,7 @@ def report(
         number = _number(iteration)
     with problems.collected():
         if output is not None:
-            check_output(output)
+            check_apart(output, read_by(config=config), runs=runs)
     jobs = read_jobs(runs, problems)
     rows = [row for row in summarize(jobs, number) if tasks or not row.is_detail]
     notes = footnotes(jobs)

@@ -11,6 +11,7 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.tasking import announce, given_demonstrations, source_of
 from deepthink_cli.cli.values import model_options
@@ -99,7 +100,7 @@ def run(
     """Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped."""
     from deepthink_cli.cli.recall import find_model
     from deepthink_cli.config import RunOptions
-    from deepthink_cli.journal import check_folder
+    from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.tasks.catalogue import find_tasks
 
     problems = Problems()
@@ -115,7 +116,7 @@ def run(
     with problems.collected():
         source = source_of(data_dir, offline)
     with problems.collected():
-        check_folder(out)
+        check_run_apart(out, read_by(demos, model=model, task=task, data_dir=data_dir, config=config))
     found: list[Task] = []
     with problems.collected():
         if not task:
@@ -229,6 +230,8 @@ def _run(
     with open_journal(out) as journal:
         model = load(blueprint, quiet)
         say_loaded(model, quiet, verbose, always=True)
+        for job in jobs:
+            model.check_ids(job.demonstrations.token_ids, f"task {job.task.name}, seed {job.seed}: demonstrations")
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
         # Again: weights that had to be fetched are known now, and another process may have written in between.
         check_continues(journal.found, [one for _, all_rows in asked for one in all_rows])

@@ -12,6 +12,7 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, progress, size, write_json
+from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.tasking import draw, given_demonstrations, only_with_task, source_of, task_options
 from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
@@ -85,12 +86,12 @@ def think(
     config: options.Config = None,
 ) -> None:
     """Read solved examples T times and store what the model remembers of them as a file."""
-    from deepthink_cli.atomic import check_output
     from deepthink_cli.config import MethodOptions
+    from deepthink_cli.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
-        check_output(output)
+        check_apart(output, read_by(demos, model=model, template=template, task=task, data_dir=data_dir, config=config))
     with problems.collected():
         chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
     with problems.collected():
@@ -158,19 +159,19 @@ def _prepare(
 ) -> tuple[Blueprint, Demonstrations]:
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
-    from deepthink_cli.limits import check_demonstrations
-    from deepthink_cli.tokens import least_lengths_up_to, lengths_up_to, tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.fitting import check_fit
+    from deepthink_cli.tokens import tokenize_demonstrations, tokenize_queries
 
     blueprint = find_model(chosen, quiet)
-    limits, fixed = blueprint.limits, (method.iterations, method.positions, blueprint.id)
-    check_demonstrations(limits, least_lengths_up_to(blueprint.tokenizer, given), *fixed, "at least ")
-    check_demonstrations(limits, lengths_up_to(blueprint.tokenizer, given), *fixed)
+    check_fit(blueprint.limits, blueprint.tokenizer, given, method.iterations, method.positions, blueprint.id)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
+    blueprint.check_ids(demonstrations.token_ids, "demonstrations")
     if given.labels:
         from deepthink_cli.examples import Query
 
         probe = Query(given.examples[0].text, given.labels, where="--labels")
-        tokenize_queries(blueprint.tokenizer, given.template, [probe])
+        (labelled,) = tokenize_queries(blueprint.tokenizer, given.template, [probe])
+        blueprint.check_ids(labelled.ids, probe.where)
     return blueprint, demonstrations
 
 
@@ -183,6 +184,7 @@ def _think(
 
     model = load(blueprint, quiet)
     say_loaded(model, quiet, verbose)
+    model.check_ids(demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()
     memories = [_named(memory, named) for memory in _read(model, demonstrations, method, kept, quiet or json)]
     seconds = time.perf_counter() - started

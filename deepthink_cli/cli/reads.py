@@ -1,0 +1,34 @@
+"""The files and folders that a command reads, from its options: nothing is written over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def read_by(
+    *rows: str | Path | None,
+    model: str | None = None,
+    template: str | None = None,
+    task: str | Sequence[str] | None = None,
+    data_dir: Path | None = None,
+    config: Path | None = None,
+) -> list[str | Path]:
+    """What these options make a command read, with the files of this package; `rows` may be `-`.
+
+    Raises InputError for a task that there is not, where its rows come from `data_dir`.
+    """
+    from deepthink_cli.tasks.catalogue import find_tasks
+
+    tasks = [task] if isinstance(task, str) else task or ()
+    files = [*rows, template if template is not None and "{" not in template else None, config]
+    files += [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    folders: list[str | Path] = [PACKAGE]
+    if model is not None:
+        folders.append(os.path.expanduser(model))
+    if data_dir is not None:
+        folders += dict.fromkeys(data_dir / one.folder for one in find_tasks(tasks))
+    return [one for one in files if one is not None] + folders

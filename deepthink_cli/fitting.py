@@ -1,0 +1,72 @@
+"""How many demonstrations a model holds, found without tokenising many more than these."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.examples import DemonstrationSet, Example
+from deepthink_cli.limits import Limits, check_demonstrations
+from deepthink_cli.template import Template
+from deepthink_cli.tokens import LONG, demonstration_ids, fewest_tokens
+
+JOINED = 16  # tokens, far more than a text can lose where one more demonstration is joined to it
+
+
+def check_fit(
+    limits: Limits,
+    tokenizer: PreTrainedTokenizerBase,
+    given: DemonstrationSet,
+    iterations: int,
+    positions: str,
+    model: str,
+) -> None:
+    """Raise InputError unless T readings of the demonstrations fit, with the number of the first ones that would.
+
+    The tokens L are counted exactly up to `LONG` characters, and given as a least number beyond.
+    """
+    count, bound = len(given.examples), ""
+    lengths = [0] * count  # what is asked of them is which fit, and how long the last is
+    largest = limits.largest(positions, iterations)
+    if largest is not None:
+        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], largest))
+        text = _text(given.template, given.examples)
+        short = len(text) <= LONG
+        fit = count if short and tokens(count) <= largest else most_that_fit(tokens, count, largest)
+        if fit < count:
+            total = tokens(count) if short else max(tokens(fit + 1), fewest_tokens(tokenizer, text))
+            lengths[fit:] = [total] * (count - fit)
+            bound = "" if short else "at least "
+    check_demonstrations(limits, lengths, iterations, positions, model, bound)
+
+
+def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int:
+    """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 where none is.
+
+    At most about twice the demonstrations that fit are tokenised at once.
+    """
+    tried = 1
+    while tried < count and tokens(tried) <= largest:
+        tried = min(2 * tried, count)
+    fit = bisect_left(range(1, tried + 1), True, key=lambda number: tokens(number) > largest)
+    for number in range(fit + 1, count + 1):  # where a token joins two demonstrations, one more can be a token less
+        if tokens(number) > largest + JOINED:
+            break
+        fit = number if tokens(number) <= largest else fit
+    return fit
+
+
+def count_tokens(
+    tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int
+) -> int:
+    """Tokens of demonstrations; of more than `LONG` characters a least number, where that is more than `largest`."""
+    text = _text(template, examples)
+    least = fewest_tokens(tokenizer, text) if len(text) > LONG else 0
+    return least if least > largest else len(demonstration_ids(tokenizer, text))
+
+
+def _text(template: Template, examples: Sequence[Example]) -> str:
+    return template.demonstrations((one.text, one.label) for one in examples)
