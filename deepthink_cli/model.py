@@ -166,7 +166,7 @@ def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageMod
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
     network = _network(model)
-    identity = replace(model.identity, dtype=str(network.dtype).removeprefix("torch."))
+    identity = replace(model.identify(), dtype=str(network.dtype).removeprefix("torch."))
     return LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
 
 

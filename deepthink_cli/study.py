@@ -81,7 +81,8 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
 
 def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
-    same = {"dtype": "", "id": "", "revision": ""}  # neither a path nor a name makes it another model
+    # Neither a path nor a name makes it another model; the samples alone name a row as earlier versions did.
+    same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
     dev_size = plan.dev_size or len(job.evaluated)
     base = Setting(
