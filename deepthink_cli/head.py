@@ -70,12 +70,12 @@ def float32_head(network: PreTrainedModel) -> Head | None:
     """The float32 head of a model, or None where it would not give the model's own logits on a short probe."""
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
-    if not isinstance(embedding, torch.nn.Linear):
+    if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
     head = Head(embedding, network.config.get_text_config(decoder=True))
     ids = torch.arange(1, 1 + _PROBE, device=network.device)[None]
     ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
-    own = network(input_ids=ids).logits[0].float()
+    own = network(input_ids=ids).logits[0].to(ours)  # on the head's device, where the network is spread over several
     # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
     floor = own.amax(-1, keepdim=True) - _MASKED
     ours, own = ours.maximum(floor), own.maximum(floor)

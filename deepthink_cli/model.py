@@ -120,13 +120,14 @@ class LanguageModel:
         """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
 
         `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
+        They may be on any device, and so may what is returned: a network can be spread over several.
         """
         if self._head is None:
-            logits: Tensor = self.network(**inputs).logits.flatten(0, 1)[places].float()
+            logits = _read_off(self.network(**inputs).logits, places).float()
+            asked, tokens = asked.to(logits.device), tokens.to(logits.device)
             return logits[asked, tokens] - logits.logsumexp(-1)[asked]
         body: Any = self.network.base_model
-        hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
-        return self._head.log_probabilities(hidden, asked, tokens)
+        return self._head.log_probabilities(_read_off(body(**inputs).last_hidden_state, places), asked, tokens)
 
     @cached_property
     def _head(self) -> Head | None:
@@ -144,6 +145,11 @@ class LanguageModel:
     @cached_property
     def _takes_positions(self) -> bool:
         return "position_ids" in signature(self.network.base_model.forward).parameters
+
+
+def _read_off(made: Tensor, places: Tensor) -> Tensor:
+    """What a pass made (rows, S, n) of the tokens at `places` (M,): (M, n)."""
+    return made.flatten(0, 1)[places.to(made.device)]
 
 
 def _sizes(memory: Memory) -> list[tuple[int, int]]:
