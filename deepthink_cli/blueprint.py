@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from logging import CRITICAL
 from pathlib import Path
 from pickle import UnpicklingError
@@ -75,9 +76,13 @@ class Blueprint:
         stored = getattr(self.config, "dtype", None)
         return torch.float32 if self.device.type == "cpu" or not isinstance(stored, torch.dtype) else stored
 
-    @property
+    @cached_property
     def identity(self) -> ModelIdentity:
-        """What a memory of this model records; reads sampled bytes of the weight files that lie here."""
+        """What a memory of this model records, as `identify` first found it."""
+        return self.identify()
+
+    def identify(self) -> ModelIdentity:
+        """What a memory of this model records; reads the weight files that lie here now."""
         return ModelIdentity(
             id=self.id,
             revision=self.revision,

@@ -63,8 +63,7 @@ def _head_bytes(model: LanguageModel) -> int:
     """Bytes that one token takes between the last layer and its log-probabilities."""
     if model.has_float32_head:
         return 4 * SLICE * 4  # the vocabulary is gone through in slices
-    vocabulary = len(model.network.get_input_embeddings().get_parameter("weight"))
-    return vocabulary * (model.dtype.itemsize + 2 * 4)
+    return model.known_tokens * (model.dtype.itemsize + 2 * 4)
 
 
 def _free(device: torch.device) -> int:

@@ -1,17 +1,17 @@
-"""Digests that tell one model from another without reading 14 GB."""
+"""Digests that tell one model from another."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from pathlib import Path, PurePath
 from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.contents import Stored, contents_sha256, stored_tensors
+from deepthink_cli.errors import InputError
 from deepthink_cli.origin import canonical_json
 
 SAMPLE = 256  # bytes taken at the start, the middle and the end of every tensor
@@ -45,13 +45,19 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def weights_sha256(files: list[Path]) -> str:
-    """Digest of every tensor's name, dtype, shape and sampled bytes; shards and their order do not matter.
+    """What tells these weights from all others: the digest of samples, a colon, and that of every byte.
 
-    A file that is not safetensors gives its name, size and bytes sampled over its length. No files,
-    no digest: an empty string. Raises DeepThinkError for a damaged file.
+    The first alone is what memories of earlier versions hold and what names the rows of a run. Neither depends on
+    how tensors are spread over files. No files, no digest: an empty string. Raises DeepThinkError for a damaged file.
     """
-    if not files:
-        return ""
+    return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
+
+
+def samples_sha256(files: list[Path]) -> str:
+    """Digest of every tensor's name, dtype, shape and sampled bytes.
+
+    A file that is not safetensors gives its name, size and bytes sampled over its length. Raises as `weights_sha256`.
+    """
     parts: dict[str, bytes] = {}
     for file in files:
         if file.suffix == ".safetensors":
@@ -116,30 +122,16 @@ def _local(source: str, name: str, revision: str | None) -> Path | None:
 
 
 def _sampled_tensors(file: Path) -> dict[str, bytes]:
-    try:
-        return _samples(file)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:  # fmt: skip
-        raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
-
-
-def _samples(file: Path) -> dict[str, bytes]:
-    samples = {}
     with open(file, "rb") as stream:
-        length = struct.unpack("<Q", stream.read(8))[0]
-        if length > file.stat().st_size:
-            raise ValueError("the header is longer than the file")
-        header = json.loads(stream.read(length))
-        header.pop("__metadata__", None)
-        for name, entry in header.items():
-            begin, end = entry["data_offsets"]
-            if not 0 <= begin <= end:
-                raise ValueError("a tensor ends before it begins")
-            described = canonical_json([entry["dtype"], entry["shape"]]).encode()
-            places = (begin, (begin + end - SAMPLE) // 2, end - SAMPLE)
-            samples[name] = described + b"".join(
-                _at(stream, 8 + length + max(begin, place), min(SAMPLE, end - begin)) for place in places
-            )
-    return samples
+        return {
+            one.name: one.described.encode()
+            + b"".join(_at(stream, place, min(SAMPLE, one.end - one.begin)) for place in _places(one))
+            for one in stored_tensors(file)
+        }
+
+
+def _places(one: Stored) -> tuple[int, ...]:
+    return tuple(max(one.begin, place) for place in (one.begin, (one.begin + one.end - SAMPLE) // 2, one.end - SAMPLE))
 
 
 def _sampled_file(file: Path) -> bytes:

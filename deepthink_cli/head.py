@@ -12,6 +12,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 SLICE = 8192  # vocabulary rows brought to float32 at a time
 _PROBE = 8  # tokens of the first-use comparison
+_MASKED = 100.0  # nats below the largest logit at which that comparison ends
 
 
 class Head:
@@ -34,9 +35,7 @@ class Head:
         hidden, asked, tokens = hidden.to(weight.device), asked.to(weight.device), tokens.to(weight.device)
         chosen = (hidden[asked].float() * weight[tokens].float()).sum(-1)
         chosen = self._scaled(chosen if bias is None else chosen + bias[tokens].float())
-        # One kernel goes through the vocabulary once, where logsumexp goes three times.
-        parts = [logits[:, 0] - logits.log_softmax(-1)[:, 0] for logits in self._slices(hidden)]
-        total = torch.stack(parts).logsumexp(0)  # (M,)
+        total = torch.stack([_log_sum_exp(logits) for logits in self._slices(hidden)]).logsumexp(0)  # (M,)
         return chosen - total[asked]
 
     def _slices(self, hidden: Tensor) -> Iterator[Tensor]:
@@ -56,16 +55,29 @@ class Head:
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
+def _log_sum_exp(logits: Tensor) -> Tensor:
+    """logsumexp (M,) of logits (M, V) in half its time: log_softmax is one kernel, logsumexp several.
+
+    Taken at the largest logit, where it holds to rounding; at a masked one (-1e9, -inf) the sum would be lost.
+    """
+    largest = logits.amax(-1)
+    total = largest - logits.log_softmax(-1).amax(-1)
+    return torch.where(largest == -torch.inf, largest, total)  # all masked: log_softmax is NaN there
+
+
 @torch.inference_mode()
 def float32_head(network: PreTrainedModel) -> Head | None:
     """The float32 head of a model, or None where it would not give the model's own logits on a short probe."""
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
-    if not isinstance(embedding, torch.nn.Linear):
+    if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
     head = Head(embedding, network.config.get_text_config(decoder=True))
     ids = torch.arange(1, 1 + _PROBE, device=network.device)[None]
     ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
-    own = network(input_ids=ids).logits[0].float()
+    own = network(input_ids=ids).logits[0].to(ours)  # on the head's device, where the network is spread over several
+    # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
+    floor = own.amax(-1, keepdim=True) - _MASKED
+    ours, own = ours.maximum(floor), own.maximum(floor)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
     return head if torch.linalg.vector_norm(ours - own) <= rounding * torch.linalg.vector_norm(own) else None

@@ -137,14 +137,15 @@ class LanguageModel:
         """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
 
         `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
+        They may be on any device, and so may what is returned: a network can be spread over several.
         """
         with self.lock:
             if self._head is None:
-                logits: Tensor = self.network(**inputs).logits.flatten(0, 1)[places].float()
+                logits = _read_off(self.network(**inputs).logits, places).float()
+                asked, tokens = asked.to(logits.device), tokens.to(logits.device)
                 return logits[asked, tokens] - logits.logsumexp(-1)[asked]
             body: Any = self.network.base_model
-            hidden = body(**inputs).last_hidden_state.flatten(0, 1)[places]
-            return self._head.log_probabilities(hidden, asked, tokens)
+            return self._head.log_probabilities(_read_off(body(**inputs).last_hidden_state, places), asked, tokens)
 
     @property
     def has_float32_head(self) -> bool:
@@ -159,7 +160,8 @@ class LanguageModel:
     @cached_property
     def known_tokens(self) -> int:
         """How many tokens the model's embedding has."""
-        return len(self.network.get_input_embeddings().get_parameter("weight"))
+        embedding: Any = self.network.get_input_embeddings()
+        return len(embedding.weight)  # not always a parameter: accelerate exchanges it
 
     @cached_property
     def _head(self) -> Head | None:
@@ -184,6 +186,11 @@ class LanguageModel:
         return "position_ids" in signature(self.network.base_model.forward).parameters
 
 
+def _read_off(made: Tensor, places: Tensor) -> Tensor:
+    """What a pass made (rows, S, n) of the tokens at `places` (M,): (M, n)."""
+    return made.flatten(0, 1)[places.to(made.device)]
+
+
 def _sizes(memory: Memory) -> list[tuple[int, int]]:
     """Heads and head_dim of every layer's keys and values."""
     return [(tensor.shape[0], tensor.shape[2]) for tensor in (*memory.keys, *memory.values)]
@@ -204,7 +211,7 @@ def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageMod
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
     network = _network(model)
-    identity = replace(model.identity, dtype=str(network.dtype).removeprefix("torch."))
+    identity = replace(model.identify(), dtype=str(network.dtype).removeprefix("torch."))
     return LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
 
 

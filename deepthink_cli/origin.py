@@ -27,8 +27,9 @@ class ModelIdentity:
     """What makes a model this model and no other.
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
-    The digests are of the configuration, of the weight files' headers and sampled bytes, and of the
-    tokenizer; the weights' is empty while they are not on this machine. `dtype` and `quantize` say how it computed; they may differ where the memory is used.
+    The digests are of the configuration, of the weights and of the tokenizer. The weights' is two with a colon between
+    them, of sampled bytes and of all; the first alone in memories of earlier versions, and empty while the
+    weights are not on this machine. `dtype` and `quantize` say how it computed; they may differ where the memory is used.
     """
 
     id: str
@@ -40,10 +41,16 @@ class ModelIdentity:
     dtype: str
     quantize: str | None = None
 
+    @property
+    def sampled_weights(self) -> str:
+        """The digest of the weights' sampled bytes, which every version computes alike."""
+        return self.weights_sha256.partition(":")[0]
+
     def differences(self, other: ModelIdentity) -> list[str]:
         """Names of the parts in which two models differ; empty where a memory of one fits the other.
 
-        Two revisions of one hub id differ, even where the sampled bytes of their weights do not.
+        Two revisions of one hub id differ, even where their weights do not. Weights are compared by every byte,
+        but by samples alone where one of the two has no more.
         """
         revisions = (self.revision, other.revision)
         named = self.id == other.id and None not in revisions
@@ -51,11 +58,16 @@ class ModelIdentity:
             "revision": revisions if named else (None, None),
             "architecture": (self.architecture, other.architecture),
             "configuration": (self.config_sha256, other.config_sha256),
-            "weights": (self.weights_sha256, other.weights_sha256 or self.weights_sha256),
+            "weights": _comparable(self.weights_sha256, other.weights_sha256 or self.weights_sha256),
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
         }
         return [name for name, (one, two) in parts.items() if one != two]
+
+
+def _comparable(one: str, two: str) -> tuple[str, str]:
+    """As much of two digests of weights as both have."""
+    return (one, two) if ":" in one and ":" in two else (one.partition(":")[0], two.partition(":")[0])
 
 
 @with_config(STRICT)

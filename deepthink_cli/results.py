@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.origin import canonical_json
 
 FILE = "results.jsonl"
-DIGESTS = ("demonstrations_sha256", "rows_sha256")
+DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 Part = Literal["test", "dev"]
 
 
@@ -31,8 +31,8 @@ class Setting:
 
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
-    rows asked for. The last two are the digests of the demonstrations as the model read them, and of the
-    evaluated rows in order; rows of older versions have neither, and keep the keys that they had.
+    rows asked for. The last three are the digests of the demonstrations as the model read them, of the
+    evaluated rows in order, and of every byte of the weights; rows of older versions have none, and keep their keys.
     """
 
     model: str
@@ -55,6 +55,7 @@ class Setting:
     iteration: int
     demonstrations_sha256: str | None = None
     rows_sha256: str | None = None
+    weights_sha256: str | None = None
 
     @property
     def key(self) -> str:
@@ -65,7 +66,7 @@ class Setting:
     @property
     def without_digests(self) -> Setting:
         """The same setting as older versions wrote it, whatever its demonstrations and rows are."""
-        return replace(self, demonstrations_sha256=None, rows_sha256=None)
+        return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
 
 
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))

@@ -11,8 +11,13 @@ from collections.abc import Iterable, Sequence
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.results import Result, Setting
 
-TASK, DEMONSTRATIONS, ROWS = "task_sha256", "demonstrations_sha256", "rows_sha256"
-OTHER = {TASK: "another definition of the task", DEMONSTRATIONS: "other demonstrations", ROWS: "other evaluated rows"}
+TASK, DEMONSTRATIONS, ROWS, WEIGHTS = "task_sha256", "demonstrations_sha256", "rows_sha256", "weights_sha256"
+OTHER = {
+    TASK: "another definition of the task",
+    DEMONSTRATIONS: "other demonstrations",
+    ROWS: "other evaluated rows",
+    WEIGHTS: "other weights",
+}
 
 Name = tuple[object, ...]
 
@@ -40,7 +45,7 @@ def check_agree(rows: Iterable[Result]) -> None:
     found: dict[Name, str] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
-        for digest in (DEMONSTRATIONS, ROWS):
+        for digest in (DEMONSTRATIONS, ROWS, WEIGHTS):
             if digests[digest] is None:
                 continue
             seen = first.setdefault(names[digest], row)
@@ -70,11 +75,18 @@ def _names(setting: Setting) -> dict[str, Name]:
         TASK: (TASK, setting.task),
         DEMONSTRATIONS: (DEMONSTRATIONS, *task, setting.model_sha256, setting.positions, *drawn),
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
+        WEIGHTS: (WEIGHTS, setting.model_sha256),  # which covers samples of them
     }
 
 
 def _digests(row: Result) -> dict[str, str | None]:
-    return {TASK: row.setting.task_sha256, DEMONSTRATIONS: row.demonstrations_sha256, ROWS: row.setting.rows_sha256}
+    own = row.setting
+    return {
+        TASK: own.task_sha256,
+        DEMONSTRATIONS: row.demonstrations_sha256,
+        ROWS: own.rows_sha256,
+        WEIGHTS: own.weights_sha256,
+    }
 
 
 def _job(row: Result) -> str:

@@ -110,7 +110,8 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
 
 def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
-    same = {"dtype": "", "id": "", "revision": ""}  # neither a path nor a name makes it another model
+    # Neither a path nor a name makes it another model; the samples alone name a row as earlier versions did.
+    same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
     dev_size = plan.dev_size or len(job.evaluated)
     base = Setting(
@@ -119,7 +120,7 @@ def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
         split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
         shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, eta=plan.etas[0],
         momentum=plan.momentums[0], positions=plan.positions, iteration=1,
-        demonstrations_sha256=job.demonstrations.sha256,
+        demonstrations_sha256=job.demonstrations.sha256, weights_sha256=identity.weights_sha256 or None,
     )  # fmt: skip
     dev = replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size)
     return [

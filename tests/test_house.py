@@ -23,6 +23,7 @@ WORDS = {
     "origin",
     "atomic",
     "artifact",
+    "contents",
     "results",
     "samedata",
     "journal",

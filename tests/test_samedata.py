@@ -21,7 +21,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.footnotes import footnotes
 from deepthink_cli.jobs import jobs_of
-from deepthink_cli.results import FILE, Result, read_results
+from deepthink_cli.results import DIGESTS, FILE, Result, read_results
 
 Models = Callable[[str], Path]
 OLD_RUN = Path(__file__).parent / "old_run"  # written before rows had digests of what they evaluated
@@ -58,7 +58,8 @@ class Folder:
         old = [replace(one, key=own.key, setting=own) for one, own in found]
         lines = [json.loads(one.line()) for one in old]
         for line in lines:
-            del line["setting"]["demonstrations_sha256"], line["setting"]["rows_sha256"]
+            for digest in DIGESTS:
+                del line["setting"][digest]
         write_rows(self.out / FILE, lines)
         return old
 
