@@ -119,14 +119,15 @@ def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
 
 def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
-    most = blueprint.limits.most_tokens()
-    bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
-    largest = min((bound for bound in bounds if bound is not None), default=None)
+    limits = blueprint.limits
     for first in range(len(given.examples)):
         kept = replace(given, examples=given.examples[first:])
         read = tokenize_demonstrations(blueprint.tokenizer, kept)
-        if largest is None or len(read.token_ids) <= largest:
+        length, most = len(read.token_ids), limits.most_tokens(len(read.token_ids))
+        if limits.holds(length, plan.positions, plan.iterations) and (most is None or length <= most * 3 // 4):
             return read
+    bounds = [limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
+    largest = min(bound for bound in bounds if bound is not None)
     raise InputError(
         f"{job}: not one of its demonstrations fits: {lengths_up_to(blueprint.tokenizer, kept)[0]} tokens, {blueprint.id} "
         f"holds {largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"

@@ -30,6 +30,7 @@ WORDS = {
     "published",
 }
 TENSORS = {
+    "architectures",
     "limits",
     "fingerprint",
     "blueprint",
