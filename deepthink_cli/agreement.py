@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.model import LanguageModel
 
 _ASKED = 64  # tokens of the vocabulary whose log-probabilities are compared
@@ -26,9 +26,9 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     name, way_out = model.identity.architecture, "choose a model of another architecture"
     try:
         found, expected, rounded = _compared(model, text_ids, query_ids)
-    except (DeepThinkError, MemoryError, torch.OutOfMemoryError):
-        raise
     except Exception as error:  # whatever a network does with a past that it does not know
+        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
+            raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
     least = 0.1 if model.identity.quantize else 1e-3  # 8 bits round a token by what stands beside it
@@ -43,7 +43,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
 def _compared(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> tuple[Tensor, ...]:
     """Log-probabilities (S, N) of N tokens after each of S of the query: after a memory, plain, and plain but rounded."""
     whole, after = [*text_ids, *query_ids], len(text_ids)
-    known = len(model.network.get_input_embeddings().get_parameter("weight"))
+    known = model.known_tokens
     tokens = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
     asked = torch.arange(len(query_ids), device=model.device)
 

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.utils import logging
 
 from deepthink_cli.config import POCKET, ModelOptions
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
 from deepthink_cli.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
 from deepthink_cli.footprint import memory_width
 from deepthink_cli.limits import Limits, limits_of
@@ -238,6 +238,8 @@ def _reason(error: Exception) -> str:
 
 def load_failure(name: str, error: Exception) -> DeepThinkError:
     """The error for weights that cannot be loaded."""
+    if ran_out_of_memory(error):
+        return DeepThinkError(f"-m {name}: {out_of_memory(error)}")
     if isinstance(error, UnpicklingError):
         return DeepThinkError(
             f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from threading import Lock
 from warnings import warn
 from weakref import WeakKeyDictionary
@@ -94,7 +94,7 @@ def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]
         if not engine.packed:
             found.append(model.read(one.token_ids, one.history, one.start))
             continue
-        fed = list(accumulate(map(len, readings[len(found) :])))
+        fed = list(accumulate(map(len, _on_one_side(model, readings[len(found) :]))))
         together = max(1, bisect_right(fed, engine.batch_tokens))
         try:
             found += read_packed(model, readings[len(found) : len(found) + together])
@@ -103,6 +103,12 @@ def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]
                 raise
             engine.batch_tokens = fed[together - 1] // 2
     return found
+
+
+def _on_one_side(model: LanguageModel, readings: Sequence[Reading]) -> Iterator[Reading]:
+    """The first readings, as many as use the same rotary factors: those of a pass follow its largest position."""
+    sides = [model.limits.side(one.start + len(one)) for one in readings]
+    return (one for one, side in takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True)))
 
 
 def _found(model: LanguageModel) -> Engine:

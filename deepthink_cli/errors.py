@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -38,6 +40,26 @@ class BelowThreshold(DeepThinkError):
     """A result is below the threshold that the caller set."""
 
     exit_code = ExitCode.BELOW_THRESHOLD
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether a library's error says that memory could not be had, on a device or in this machine."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {"MemoryError", "OutOfMemoryError"} or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    # torch has no class of its own for a processor, and for MPS or a library of CUDA.
+    said = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return "RuntimeError" in kinds and any(words in str(error) for words in said)
+
+
+def out_of_memory(error: BaseException) -> str:
+    """What did not fit, as far as the error of `ran_out_of_memory` says it, and the way out; one line."""
+    asked = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    device = " of the GPU" if "CUDA" in str(error) else ""
+    return (
+        f"out of memory{device}: {asked[1] if asked else 'what was needed'} could not be allocated; use a smaller "
+        "--batch-tokens (not for think), --dtype bfloat16, --quantize 4bit, --device-map auto, or fewer demonstrations"
+    )
 
 
 class Problems:

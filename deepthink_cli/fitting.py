@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -28,19 +29,44 @@ def check_fit(
 
     The tokens L are counted exactly up to `LONG` characters, and given as a least number beyond.
     """
-    count, bound = len(given.examples), ""
+    count, bound, method = len(given.examples), "", (positions, iterations)
     lengths = [0] * count  # what is asked of them is which fit, and how long the last is
-    largest = limits.largest(positions, iterations)
-    if largest is not None:
-        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], largest))
+    far = limits.largest(*method, sys.maxsize)
+    if far is not None:
+        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], far))
         text = _text(given.template, given.examples)
         short = len(text) <= LONG
-        fit = count if short and tokens(count) <= largest else most_that_fit(tokens, count, largest)
+        whole = short and limits.holds(tokens(count), *method)
+        fit = count if whole else most_held(limits, *method, tokens, count)
         if fit < count:
-            total = tokens(count) if short else max(tokens(fit + 1), fewest_tokens(tokenizer, text))
+            least = tokens(count) if short else max(tokens(fit + 1), fewest_tokens(tokenizer, text))
+            total = tokens(fit + 1) if limits.holds(least, *method) else least
             lengths[fit:] = [total] * (count - fit)
             bound = "" if short else "at least "
     check_demonstrations(limits, lengths, iterations, positions, model, bound)
+
+
+def most_held(
+    limits: Limits, positions: str, iterations: int, tokens: Callable[[int], int], count: int, share: float = 1
+) -> int:
+    """The greatest number of demonstrations, up to `count`, whose `tokens` T readings hold; 0 where none is.
+
+    They may take up a `share` of what the model holds together with a query.
+    """
+
+    def bound(length: int) -> int | None:
+        most = limits.most_tokens(length)
+        bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
+        return min((one for one in bounds if one is not None), default=None)
+
+    for length in (sys.maxsize, 0):  # beyond the boundary of a model that has one, then within it
+        largest = bound(length)
+        if largest is None:
+            return count
+        fit = most_that_fit(tokens, count, largest)
+        if fit and tokens(fit) <= (bound(tokens(fit)) or 0):
+            return fit
+    return 0
 
 
 def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int:
@@ -60,12 +86,12 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
 
 
 def count_tokens(
-    tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int
+    tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int | None
 ) -> int:
     """Tokens of demonstrations; of more than `LONG` characters a least number, where that is more than `largest`."""
     text = _text(template, examples)
     least = fewest_tokens(tokenizer, text) if len(text) > LONG else 0
-    return least if least > largest else len(demonstration_ids(tokenizer, text))
+    return least if largest is not None and least > largest else len(demonstration_ids(tokenizer, text))
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:

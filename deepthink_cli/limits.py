@@ -1,16 +1,15 @@
-"""How many tokens a model can hold, and which models have a memory at all; told from the configuration."""
+"""How many tokens a model can hold; told from the configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import PretrainedConfig
 
+from deepthink_cli.architectures import refuse_unfit, takes_positions
 from deepthink_cli.errors import InputError
-
-_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
 
 
 @dataclass(frozen=True)
@@ -19,50 +18,72 @@ class Limits:
 
     `positions` counts positions the model knows, `window` the keys that its narrowest layer sees,
     `keys` the keys its mask buffer holds (GPT-Neo). `relative` says that positions follow from the
-    number of keys (ALiBi), so that no position can be given.
+    number of keys (ALiBi), so that no position can be given. Passes that end within the first
+    `boundary` positions use other rotary factors than those that go beyond (LongRoPE).
     """
 
     positions: int | None
     window: int | None
     keys: int | None
     relative: bool
+    boundary: int | None = None
 
-    def largest(self, positions: str, iterations: int) -> int | None:
-        """The most demonstration tokens L that T readings can hold."""
+    def side(self, end: int) -> int:
+        """Which rotary factors a pass uses whose last position is `end` - 1: 0 up to the boundary, 1 beyond it."""
+        return int(self.boundary is not None and end > self.boundary)
+
+    def largest(self, positions: str, iterations: int, length: int = 0) -> int | None:
+        """The most demonstration tokens L that T readings can hold, on the side of the boundary where `length` is."""
         repeat = 1 if iterations == 1 else 2
+        share = repeat if positions == "continued" else 1
         bounds = [bound // repeat for bound in (self.window, self.keys) if bound is not None]
-        if self.positions is not None and not self.relative:
-            bounds.append(self.positions // (repeat if positions == "continued" else 1))
+        bounds += [] if self.positions is None else [self.positions // share]
+        far = min(bounds, default=None)
+        if self.boundary is None or (self.side(length) and (far is None or self.side(far))):
+            return far
+        return min([*bounds, self.boundary // share])
+
+    def holds(self, length: int, positions: str, iterations: int) -> bool:
+        """Whether T readings of `length` demonstration tokens fit."""
+        largest = self.largest(positions, iterations, length)
+        return largest is None or length <= largest
+
+    def most_tokens(self, length: int = 0) -> int | None:
+        """The most tokens that a memory of `length` tokens, a query and its candidate can have together."""
+        bounds = [bound for bound in (self.positions, self.window, self.keys, self._near(length)) if bound is not None]
         return min(bounds, default=None)
 
-    def most_tokens(self) -> int | None:
-        """The most tokens that memory, query and candidate can have together."""
-        bounds = [bound for bound in (self.positions, self.window, self.keys) if bound is not None]
-        return min(bounds, default=None)
-
-    def reason(self) -> str:
-        """The bound that binds, in words."""
-        if self.window is not None and self.window == self.most_tokens():
+    def reason(self, length: int = 0) -> str:
+        """The bound that binds a memory of `length` tokens, in words."""
+        most = self.most_tokens(length)
+        if self.window is not None and self.window == most:
             return f"sliding window of {self.window}"
-        return f"context of {self.most_tokens()}"
+        if self._near(length) == most != self.positions:
+            return f"other rotary factors beyond position {most}"
+        return f"context of {most}"
+
+    def _near(self, length: int) -> int | None:
+        """The boundary, for what stands before it."""
+        return None if self.side(length) else self.boundary
 
 
 def limits_of(config: PretrainedConfig) -> Limits:
-    """Read the limits from a configuration; raises InputError, by name, for a model without keys and values."""
+    """Read the limits from a configuration; raises InputError, by name, for a model no memory can be made of."""
     text: Any = config.get_text_config(decoder=True)
-    _refuse_without_memory(config, text)
-    relative = text.model_type in ("bloom", "mpt") or bool(getattr(text, "alibi", False))
+    refuse_unfit(config, text)
+    alibi = text.model_type in ("bloom", "mpt") or bool(getattr(text, "alibi", False))
     positions = getattr(text, "max_position_embeddings", None)
-    window = _window(text)
-    for bound in (positions, window):
+    window, boundary = _window(text), _boundary(text)
+    for bound in (positions, window, boundary):
         if bound is not None and not isinstance(bound, int):
             raise InputError(f"config.json: {bound!r} is no number of tokens; correct its positions and windows")
     neo = text.model_type == "gpt_neo"
     return Limits(
-        positions=None if relative else positions,
+        positions=None if alibi else positions,
         window=window,
         keys=positions if neo else None,
-        relative=relative,
+        relative=alibi or not takes_positions(config),
+        boundary=boundary,
     )
 
 
@@ -75,34 +96,38 @@ def check_demonstrations(
     """
     total = lengths[-1]
     if positions == "restarted" and limits.relative:
-        raise InputError(f"--positions restarted: {model} has no positions to restart (ALiBi); use continued")
-    largest = limits.largest(positions, iterations)
+        raise InputError(
+            f"--positions restarted: {model} has no positions to restart, they follow from the number of tokens before "
+            "(as with ALiBi); use continued"
+        )
+    largest = limits.largest(positions, iterations, total)
     if largest is None or total <= largest:
         return
-    fit = sum(length <= largest for length in lengths)
+    fit = max((n for n, one in enumerate(lengths, 1) if limits.holds(one, positions, iterations)), default=0)
     readings = "2L tokens from the second reading on" if iterations > 1 else "L tokens"
+    more = (
+        positions == "continued" and not limits.relative and limits.largest("restarted", iterations, total) != largest
+    )
     raise InputError(
-        f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, {limits.reason()}); "
-        f"the first {fit} of {len(lengths)} demonstrations would fit{_advice(limits, positions, iterations)}"
+        f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, "
+        f"{limits.reason(total)}); the first {fit} of {len(lengths)} demonstrations would fit"
+        f"{', more with --positions restarted' if more else ''}"
     )
 
 
 def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -> None:
     """Raise InputError unless a pass of `tokens` at positions `start` onward, after `past` keys, fits the model."""
     if limits.relative and start != past:
-        raise InputError(f"restarted positions: {model} has none to restart (ALiBi); use continued")
-    bounds = ((limits.positions, start + tokens), (limits.window, past + tokens), (limits.keys, past + tokens))
-    if any(bound is not None and needed > bound for bound, needed in bounds):
         raise InputError(
-            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.most_tokens()} "
-            f"({limits.reason()}); give fewer or shorter demonstrations"
+            f"restarted positions: {model} has none to restart, they follow from the number of tokens before; use continued"
         )
-
-
-def _advice(limits: Limits, positions: str, iterations: int) -> str:
-    if iterations > 1 and positions == "continued" and not limits.relative and limits.window is None:
-        return ", more with --positions restarted"
-    return ""
+    bounds = ((limits.positions, start + tokens), (limits.window, past + tokens), (limits.keys, past + tokens))
+    crossed = past and limits.side(past) != limits.side(start + tokens)
+    if crossed or any(bound is not None and needed > bound for bound, needed in bounds):
+        raise InputError(
+            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.most_tokens(past)} "
+            f"({limits.reason(past)}); give fewer or shorter demonstrations"
+        )
 
 
 def _window(config: Any) -> int | None:
@@ -117,18 +142,17 @@ def _window(config: Any) -> int | None:
     return min((window for window in windows if window is not None), default=None)
 
 
-def _refuse_without_memory(config: PretrainedConfig, text: Any) -> None:
-    name = (config.architectures or [text.model_type])[0]
-    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    other = sorted({str(kind) for kind in kinds} - _ATTENTION)
-    if other:
-        raise InputError(
-            f"{name} has {', '.join(other)} layers, which keep no keys and values: Deep-Thinking is undefined there; choose a model with attention only"
-        )
-    network = AutoModelForCausalLM._model_mapping.get(type(text), None) or AutoModelForCausalLM._model_mapping.get(
-        type(config), None
-    )
-    if getattr(network, "_is_stateful", False):
-        raise InputError(
-            f"{name} ({text.model_type}) keeps a state instead of keys and values: Deep-Thinking is undefined there; choose a model with attention only"
-        )
+def _boundary(config: Any) -> int | None:
+    """The positions of a pass within which a LongRoPE model uses its short factors."""
+    layers = [one for one in _rotary(config) if one.get("rope_type") == "longrope" or "long_mscale" in one]
+    found = {one.get("original_max_position_embeddings") for one in layers}
+    if len(found) > 1:
+        raise InputError("config.json: layers whose rotary factors change at different positions; choose another model")
+    return found.pop() if found else None
+
+
+def _rotary(config: Any) -> Iterator[dict[str, Any]]:
+    """The rotary parameters of all layers, or of each kind of layer."""
+    given = getattr(config, "rope_parameters", None) or {}
+    yield given
+    yield from (one for one in given.values() if isinstance(one, dict))

@@ -212,7 +212,8 @@ def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageMod
         model = open_model(ModelOptions.checked(model=model, **options))
     network = _network(model)
     identity = replace(model.identify(), dtype=str(network.dtype).removeprefix("torch."))
-    return LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
+    made = LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
+    return made if made._takes_positions else replace(made, limits=replace(made.limits, relative=True))
 
 
 def _network(model: Blueprint) -> PreTrainedModel:

@@ -153,15 +153,15 @@ def check_text(
     Its bytes are counted first; where they do not decide, it is tokenised once, and not yet with every candidate.
     """
     text = template.query(query.text) + max(query.candidates, key=len)
-    if len(text) > LONG and limits.most_tokens() is not None:
+    if len(text) > LONG and limits.most_tokens(length) is not None:
         _check(limits, model, length, fewest_tokens(tokenizer, text), query.where, "at least ")
         _check(limits, model, length, len(encode(tokenizer, [text], special=False)[0]), query.where)
 
 
 def _check(limits: Limits, model: str, length: int, tokens: int, where: str, bound: str = "") -> None:
-    most = limits.most_tokens()
+    most = limits.most_tokens(length)
     if most is not None and length + tokens > most:
         raise InputError(
             f"{where or 'a query'}: too long: {bound}{tokens} tokens after {length} of memory, {model} holds {most} "
-            f"({limits.reason()}); shorten it or think about fewer demonstrations"
+            f"({limits.reason(length)}); shorten it or think about fewer demonstrations"
         )

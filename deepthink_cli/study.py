@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +13,7 @@ from deepthink_cli.blueprint import Blueprint
 from deepthink_cli.config import Positions
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.examples import DemonstrationSet, Query
-from deepthink_cli.fitting import count_tokens, most_that_fit
+from deepthink_cli.fitting import count_tokens, most_held
 from deepthink_cli.origin import Demonstrations, ModelIdentity, canonical_json
 from deepthink_cli.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -148,20 +149,15 @@ def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
 
 def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
-    most = blueprint.limits.most_tokens()
-    bounds = [blueprint.limits.largest(plan.positions, plan.iterations), None if most is None else most * 3 // 4]
-    largest = min((bound for bound in bounds if bound is not None), default=None)
-    fit = len(given.examples)
-    if largest is not None:
-        tokens = cache(
-            lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], largest)
+    limits, method = blueprint.limits, (plan.positions, plan.iterations)
+    far = limits.largest(*method, sys.maxsize)
+    tokens = cache(lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], far))
+    fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
+    if not fit:
+        raise InputError(
+            f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+            f"{limits.largest(*method)} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
         )
-        fit = most_that_fit(tokens, fit, largest)
-        if not fit:
-            raise InputError(
-                f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
-                f"{largest} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
-            )
     read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
     blueprint.check_ids(read.token_ids, f"{job}: demonstrations")
     return read

@@ -33,6 +33,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": {**_GROUPED, "head_dim": 16, "num_hidden_layers": 3, "sliding_window": 256, "sliding_window_pattern": 2},
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
     "phi": {**_WIDE, "max_position_embeddings": 512},
+    "phi3": _GROUPED,
     "falcon": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512},
     "falcon-alibi": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": True},
     "gptj": {**_GPT, "rotary_dim": 4},
@@ -76,6 +77,6 @@ def write_model(folder: Path, family: str, seed: int = 0, **changes: Any) -> Pat
     """Save a random model of a family with its tokenizer, in the hub's layout."""
     tokenizer = build_tokenizer()
     fields = {**FAMILIES[family], "vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 0, **changes}
-    random_network(family.removesuffix("-alibi"), seed, pad_token_id=None, **fields).save_pretrained(folder)
+    random_network(family.removesuffix("-alibi"), seed, **{"pad_token_id": None, **fields}).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -33,6 +33,7 @@ WORDS = {
     "published",
 }
 TENSORS = {
+    "architectures",
     "limits",
     "fingerprint",
     "blueprint",

@@ -73,7 +73,7 @@ def test_a_sliding_window_is_named_where_it_binds() -> None:
 
 
 def test_alibi_has_no_positions_to_restart() -> None:
-    with pytest.raises(InputError, match=r"--positions restarted: .* \(ALiBi\)"):
+    with pytest.raises(InputError, match=r"--positions restarted: .* \(as with ALiBi"):
         check_demonstrations(limits_of(config("bloom")), [10], 2, "restarted", "bloom")
 
 

@@ -53,7 +53,8 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
     from deepthink_cli.tokens import tokenize_queries
 
     metadata, problems = header.metadata, Problems()
-    length, most = len(metadata.demonstrations.token_ids), blueprint.limits.most_tokens()
+    length = len(metadata.demonstrations.token_ids)
+    most = blueprint.limits.most_tokens(length)
     # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
     room = math.inf if most is None else most - length
     if checked is None or (checked.longest <= room and not checked.own):

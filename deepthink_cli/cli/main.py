@@ -25,7 +25,7 @@ from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
-from deepthink_cli.errors import DeepThinkError, ExitCode
+from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
 from deepthink_cli.threads import still_working
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -107,6 +107,8 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, OSError) and error.errno in _FULL:
             where = error.filename or "standard output"
             return _fail(ExitCode.ERROR, f"{where}: cannot be written: {os.strerror(error.errno)}")
+        if ran_out_of_memory(error):
+            return _fail(ExitCode.ERROR, out_of_memory(error))
         return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
 
 
