@@ -182,7 +182,7 @@ def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: Lang
     more = read_trec(llama.tokenizer, None, inputs=5, tokens=400)
     assert abs(len(given.ids) - 300) < 40
     assert more.shots > given.shots
-    assert given.ids == more.ids[: len(given.ids)]
+    assert given.ids[:250] == more.ids[:250]
     assert [len(query.answers) for query in given.queries] == [6] * 5
 
 
