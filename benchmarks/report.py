@@ -52,7 +52,7 @@ def markdown(content: dict[str, Any]) -> str:
     if content["peak"]:
         parts += [
             "## Peak memory",
-            "MiB in a fresh process each. Weights and memory are drawn in place, so that loading does not set the peak.",
+            "MiB in a fresh process each, counted from when the model is there, so that loading does not set the peak.",
             peak_table(content["peak"]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -112,7 +112,7 @@ def _caption(cells: list[Cell]) -> str:
         f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last column. "
         "Padded: deepthink with one sequence a row, each with its own copy of the memory; the engine is the one that "
         "deepthink chose. Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
-        "of a candidate's score, in nats, from the harness and the official way; same argmax: on every input that both scored."
+        "of a candidate's score, in nats, from the harness, the official way and padded; same argmax: on every input that both scored."
     )
 
 
