@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 SEED ?= 0
+# Of `make benchmark`: rows of TREC and AG News, GPT-2's tokenizer, and the models to measure if not all.
+DATA ?=
+TOKENIZER ?=
+SHAPES ?=
 
 .PHONY: demo test soak lint docs docs-check benchmark clean
 
@@ -30,8 +34,15 @@ docs: $(VENV)/.installed
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 
+# `make benchmark DATA=DIR TOKENIZER=DIR`; what needs rows or GPT-2's tokenizer is left out without them.
+benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
+benchmark: CHOSEN = $(if $(SHAPES),--shapes $(SHAPES))
 benchmark: $(VENV)/.benchmark
-	$(BIN)/python benchmarks/speed.py --out benchmarks/results
+	$(BIN)/python benchmarks/speed.py --out benchmarks/results $(ROWS) $(CHOSEN)
+	$(BIN)/python benchmarks/speed.py --out benchmarks/results/bfloat16 --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
+	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
+	$(BIN)/python benchmarks/readings.py $(CHOSEN)
+	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))
 
 clean:
 	rm -rf $(VENV)

@@ -1,4 +1,4 @@
-"""AG News with its own lengths: the first test inputs, demonstrations of the task, a local tokenizer.
+"""AG News with its own lengths: the first test inputs, demonstrations of the task, a tokenizer.
 
 The official code pads every row to the longest of the whole test set, so the width is that of all test inputs
 however few of them are scored.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.examples import DemonstrationSet
 from deepthink_cli.tasks.catalogue import find_task
@@ -32,9 +32,8 @@ class AgNews:
     rows: int
 
 
-def read_agnews(data_dir: str, tokenizer_dir: str, inputs: int) -> AgNews:
+def read_agnews(data_dir: str, tokenizer: PreTrainedTokenizerBase, inputs: int) -> AgNews:
     """Tokenise the task's demonstrations of seed 0 and its test rows; the first demonstrations go if L is too large."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_dir)
     task = find_task("agnews")
     evaluated = evaluation_set(task, "paper", Source(Path(data_dir)))
     given = draw_demonstrations(task, evaluated, seed=SEED).demonstrations

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
-from deepthink_cli import score, think
+from deepthink_cli import engine, score, scoring, think
 from deepthink_cli.engine import engine_of
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
@@ -24,9 +25,10 @@ from harness import Harness
 from official_way import official_scores
 from shapes import random_memory
 
-HARNESS, OFFICIAL, DEEPTHINK, NO_MEMORY, PRODUCTS = SYSTEMS = (
+HARNESS, OFFICIAL, PADDED, DEEPTHINK, NO_MEMORY, PRODUCTS = SYSTEMS = (
     "harness",
     "official",
+    "padded",
     "deepthink",
     "no-memory",
     "products",
@@ -38,12 +40,16 @@ Sums = list[list[float]]
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often each system runs, and on how many inputs the harness does."""
+    """How often each system runs, and on how many inputs the harness does.
+
+    `harness_tries` are the inputs on which its batch size is chosen; None: all of those that it scores.
+    """
 
     all: int = 5
     official: int = 2
     harness: int = 2
     harness_inputs: int = 8
+    harness_tries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,17 @@ class Work:
     width: int | None = None
 
 
+Ways = dict[int, Callable[[], tuple[float, Sums]]]  # by batch size, each returning its seconds and scores
+
+
 @dataclass
 class System:
-    """A way to score: `ways` by batch size, each returning its seconds and scores."""
+    """A way to score; where there are `tries`, the first round has the batch size that is fastest in those."""
 
     rounds: int
-    ways: dict[int, Callable[[], tuple[float, Sums]]]
+    ways: Ways
     inputs: int
+    tries: Ways = field(default_factory=dict)
     best: float = float("inf")
     batch: int = 0
     scores: Sums = field(default_factory=list)
@@ -74,7 +84,9 @@ class System:
 
     def run(self, number: int) -> None:
         """One round."""
-        for batch in list(self.ways) if number == 0 else [self.batch]:
+        if self.tries and number == 0:
+            self.batch = min(self.tries, key=lambda batch: self.tries[batch]()[0])
+        for batch in list(self.ways) if number == 0 and not self.tries else [self.batch]:
             seconds, self.scores = self.ways[batch]()
             self.all_seconds.append(seconds)
             if seconds < self.best:
@@ -95,8 +107,10 @@ def read_work(model: LanguageModel, ids: Sequence[int]) -> tuple[Memory, float]:
 
 def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
     """Run the named systems in turns; returns seconds for all inputs, and how far the scores differ from ours."""
-    if not work.ids:
-        names = [name for name in names if name != NO_MEMORY]  # it would be the same run twice
+    packed = engine_of(work.model).packed
+    same = [NO_MEMORY] * (not work.ids) + [PADDED] * (not packed)  # it would be the same run twice
+    alike = [name for name in names if name in same]
+    names = [name for name in names if name not in same]
     systems = dict(_systems(work, [*dict.fromkeys([*names, DEEPTHINK])], rounds))
     floor = products_of(work.model, work.memory, lambda: score(work.model, work.memory, work.queries))
     if PRODUCTS in names:
@@ -105,22 +119,21 @@ def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
         for system in systems.values():
             if number < system.rounds:
                 system.run(number)
-    others = [name for name in (HARNESS, OFFICIAL) if name in systems]
+    others = [name for name in (HARNESS, OFFICIAL, PADDED) if name in systems]
     seconds = {name: system.best * len(work.queries) / system.inputs for name, system in systems.items()}
-    if not work.ids:
-        seconds[NO_MEMORY] = seconds[DEEPTHINK]
+    seconds |= dict.fromkeys(alike, seconds[DEEPTHINK])
     return {
         "length": len(work.ids),
         "inputs": len(work.queries),
         "seconds": seconds,
         "rounds": {name: system.all_seconds for name, system in systems.items()},
-        "batch": {name: systems[name].batch for name in others},
+        "batch": {name: systems[name].batch for name in others if name != PADDED},
         "harness_inputs": systems[HARNESS].inputs if HARNESS in systems else 0,
         "difference": {name: difference(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
         "same_argmax": {name: same_argmax(systems[DEEPTHINK].scores, systems[name].scores) for name in others},
         "tokens_fed": floor.tokens,
         "product_flops": floor.flops,
-        "packed": engine_of(work.model).packed,
+        "packed": packed,
     }
 
 
@@ -138,20 +151,38 @@ def same_argmax(ours: Sums, theirs: Sums) -> bool:
 def _systems(work: Work, names: Sequence[str], rounds: Rounds) -> Iterator[tuple[str, System]]:
     """The named systems that give scores, slowest first."""
     model, memory, queries = work.model, work.memory, work.queries
-    few = queries[: rounds.harness_inputs]
     if HARNESS in names:
-        inner = {batch: Harness(model, batch) for batch in HARNESS_BATCHES}
-        ways = {batch: _timed(partial(one.scores, work.ids, few)) for batch, one in inner.items()}
-        yield HARNESS, System(rounds.harness, ways, len(few))
+        yield HARNESS, _harness(work, rounds)
     if OFFICIAL in names:
         ways = {
             batch: _timed(partial(official_scores, model, memory, queries, batch, work.width))
             for batch in OFFICIAL_BATCHES
         }
         yield OFFICIAL, System(rounds.official, ways, len(queries))
+    if PADDED in names:
+        yield PADDED, System(rounds.official, {0: _timed(partial(_padded, model, memory, queries))}, len(queries))
     for name, past in ((DEEPTHINK, memory), (NO_MEMORY, random_memory(model, 0))):
         if name in names:
             yield name, System(rounds.all, {0: _timed(partial(_ours, model, past, queries))}, len(queries))
+
+
+def _harness(work: Work, rounds: Rounds) -> System:
+    inner = {batch: Harness(work.model, batch) for batch in HARNESS_BATCHES}
+
+    def ways(inputs: int) -> Ways:
+        return {batch: _timed(partial(one.scores, work.ids, work.queries[:inputs])) for batch, one in inner.items()}
+
+    tries = {} if rounds.harness_tries is None else ways(rounds.harness_tries)
+    inputs = min(rounds.harness_inputs, len(work.queries))
+    return System(rounds.harness, ways(inputs), inputs, tries)
+
+
+def _padded(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
+    """Our scores from one sequence a row, as for a model that cannot be packed."""
+    own = engine_of(model)
+    plain = replace(own, verdict=replace(own.verdict, reason="to be measured"))
+    with patch.object(scoring, "engine_of", lambda _: plain), patch.object(engine, "engine_of", lambda _: plain):
+        return _ours(model, memory, queries)
 
 
 def _ours(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:

@@ -2,8 +2,8 @@
 
     python benchmarks/peak.py --shapes gpt2 --lengths 512
 
-Every measurement is a process of its own. Weights and memory are drawn in place, so that neither loading nor
-reading sets the peak. Prints a Markdown table; the last column says how many copies of the memory scoring makes.
+Every measurement is a process of its own, and its peak is counted from when the model is there, so that loading does
+not set it; the memory is drawn in place, so that reading does not either. Prints a Markdown table; the last column says how many copies of the memory scoring makes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from timed import peak_bytes
+from timed import peak_bytes, reset_peak
 
 STAGES = ("loaded", "no memory", "memory")
 
@@ -40,29 +40,37 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
     from transformers.utils import logging
 
     from deepthink_cli import score
+    from deepthink_cli.engine import engine_of
     from shapes import build_model, random_memory, workload
+    from trec import words_of
 
     logging.set_verbosity_error()
     torch.set_num_threads(threads)
     model = build_model(shape, getattr(torch, dtype))
+    words = words_of(shape, model)
+    for parameter in model.network.parameters():
+        parameter.sum()  # weights that come from a file are mapped, and held only once they are read
+    reset_peak()
     weights = sum(parameter.nbytes for parameter in model.network.parameters())
     if stage == "loaded":
         return {"peak": peak_bytes(), "weights_bytes": weights}
     memory = random_memory(model, length if stage == "memory" else 0)
-    score(model, memory, workload(model.network.config.vocab_size, inputs, 2))
-    return {"peak": peak_bytes(), "weights_bytes": weights, "memory_bytes": memory.nbytes}
+    score(model, memory, workload(words, inputs, 2))
+    packed = engine_of(model).packed
+    return {"peak": peak_bytes(), "weights_bytes": weights, "memory_bytes": memory.nbytes, "packed": packed}
 
 
 def peak_table(rows: list[dict[str, Any]]) -> str:
     """The measurements as Markdown."""
     lines = [
-        "| shape | L | weights MiB | memory MiB | loaded | scored without memory | scored with memory | with - without, in memories |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| shape | L | engine | weights MiB | memory MiB | loaded | scored without memory | scored with memory | with - without, in memories |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
         sizes = [row[name] / 2**20 for name in ("weights_bytes", "memory_bytes", *STAGES)]
         shown = " | ".join(f"{size:,.0f}" for size in sizes)
-        lines.append(f"| {Path(row['shape']).name} | {row['length']:,} | {shown} | {row['ratio']:.2f} |")
+        engine = "packed" if row["packed"] else "padded"
+        lines.append(f"| {Path(row['shape']).name} | {row['length']:,} | {engine} | {shown} | {row['ratio']:.2f} |")
     return "\n".join(lines)
 
 

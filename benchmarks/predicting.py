@@ -2,8 +2,9 @@
 
     python benchmarks/predicting.py --data-dir DIR --tokenizer DIR
 
-Two models: the built-in one, and GPT-2's shape with random weights and its own tokenizer. Prints a Markdown table;
-"after loading" starts when the model is loaded, and the floor is what the matrix products of the first rows alone allow.
+Three models: the built-in one, GPT-2's shape with random weights and its own tokenizer, and the real model. Prints a
+Markdown table; "after loading" starts when the model is loaded, and the floor is what the matrix products of the first
+rows alone allow.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from deepthink_cli.config import POCKET
+from real_model import REAL
 from timed import measured
 
 FLOOR_ROWS = 256
@@ -40,9 +44,10 @@ def first_rows(data_dir: str, rows: int, folder: Path) -> str:
     return str(path)
 
 
-def floor_rate(model_name: str, memory_file: str, inputs: str) -> float:
-    """Inputs a second that the matrix products of the first rows would take, with nothing around them."""
+def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, bool]:
+    """Inputs a second that the matrix products of the first rows allow, and whether the model packs them."""
     from deepthink_cli import load_memory, load_model, score, tokenize_queries
+    from deepthink_cli.engine import engine_of
     from deepthink_cli.examples import read_queries
     from floor import products_of
 
@@ -52,7 +57,7 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> float:
     first = list(islice(read_queries(inputs, read.template, read.labels), FLOOR_ROWS))
     queries = tokenize_queries(model.tokenizer, read.template, first)
     products = products_of(model, memory, lambda: score(model, memory, queries))
-    return len(first) / min(products.seconds() for _ in range(3))
+    return len(first) / min(products.seconds() for _ in range(3)), engine_of(model).packed
 
 
 def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
@@ -65,29 +70,42 @@ def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
     if cost.loaded is None:
         sys.exit("predict loaded no model: the clock stands in the wrong place")
     share = cost.passes / cost.loaded
+    floor, packed = floor_rate(model, memory, inputs)
     return (
-        f"| {title} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
-        f"| {done / cost.loaded:.0f} | {floor_rate(model, memory, inputs):.0f} | {cost.peak / 2**20:,.0f} |"
+        f"| {title} | {'packed' if packed else 'padded'} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
+        f"| {done / cost.loaded:.3g} | {floor:.3g} | {cost.peak / 2**20:,.0f} |"
     )
+
+
+def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
+    """The title and the model of every row."""
+    for shape in args.shapes:
+        if shape == "gpt2" and args.tokenizer:
+            yield "GPT-2 124M, random weights", write_gpt2(folder / "gpt2", args.tokenizer)
+        elif shape != "gpt2":
+            from shapes import weights_of
+
+            source = weights_of(shape) or sys.exit(f"--shapes {shape}: has no weights and tokenizer of its own")
+            yield Path(shape).name, source
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", required=True, help="directory with ag_news/train.jsonl and ag_news/test.jsonl")
-    parser.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it only the built-in model runs")
-    parser.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "GPT2"))
+    parser.add_argument("--tokenizer", help="directory with GPT-2's tokenizer; without it gpt2 does not run")
+    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="of these, or folders of models")
+    parser.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "OTHERS"))
     args = parser.parse_args()
     print(
-        "| model | rows | wall s | after loading s | in passes s | share | inputs/s after loading | floor, inputs/s | peak MiB |"
+        "| model | engine | rows | wall s | after loading s | in passes s | share | inputs/s after loading | floor, inputs/s "
+        "| peak MiB |"
     )
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        print(row("pocket", "pocket", args.data_dir, args.rows[0], folder), flush=True)
-        if args.tokenizer:
-            model = write_gpt2(folder / "gpt2", args.tokenizer)
-            print(row("GPT-2 124M, random weights", model, args.data_dir, args.rows[1], folder), flush=True)
+        for title, model in models(args, Path(name)):
+            rows = args.rows[0 if title == POCKET else 1]
+            print(row(title, model, args.data_dir, rows, Path(name)), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,36 +2,43 @@
 
     python benchmarks/readings.py
 
-Second readings of L tokens (after a history of L), on the built-in model and on GPT-2's shape with random weights.
-Prints a Markdown table: milliseconds a reading with 1, 2 and 4 in a pass, and how many share one by default.
+Second readings of L tokens (after a history of L), on the built-in model, on GPT-2's shape with random weights and on
+the real model. Prints a Markdown table: milliseconds a reading with 1, 2 and 4 in a pass, and how many share one by
+default; a model that is not packed reads one in a pass.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import torch
+from transformers.utils import logging
 
-from deepthink_cli import load_model
-from deepthink_cli.engine import engine_of, read_each
+from deepthink_cli.config import POCKET
+from deepthink_cli.engine import engine_of
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.reading import Reading, read_packed
-from shapes import build_model, memory_ids
+from real_model import REAL
+from shapes import Words, build_model, memory_ids
+from trec import words_of
 
 TOGETHER = (1, 2, 4)
 
 
-def milliseconds(model: LanguageModel, length: int, rounds: int) -> dict[int, float]:
+def milliseconds(model: LanguageModel, words: Words, length: int, rounds: int) -> dict[int, float]:
     """The best time of a reading, by how many share its pass; the numbers take turns."""
-    ids = tuple(memory_ids(model.network.config.vocab_size, length))
-    (history,) = read_each(model, [Reading(ids)])
-    best = dict.fromkeys(TOGETHER, float("inf"))
+    ids = tuple(memory_ids(words, length))
+    history = model.read(ids)
+    best = dict.fromkeys(TOGETHER if engine_of(model).packed else (1,), float("inf"))
     for _ in range(rounds + 1):  # the first round warms up
-        for count in TOGETHER:
-            readings = [Reading(ids, history, length)] * count
+        for count in best:
             started = time.perf_counter()
-            read_packed(model, readings)
+            if engine_of(model).packed:
+                read_packed(model, [Reading(ids, history, length)] * count)
+            else:
+                model.read(ids, history, length)
             best[count] = min(best[count], (time.perf_counter() - started) / count * 1e3)
     return best
 
@@ -42,15 +49,21 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 500])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="as of speed.py, and pocket")
     args = parser.parse_args()
+    logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
-    print(f"| model | L | {' | '.join(f'{count} in a pass' for count in TOGETHER)} | share one by default |")
-    print("|---|" + "--:|" * (len(TOGETHER) + 2))
-    for name, model in (("pocket", load_model("pocket")), ("GPT-2 124M", build_model("gpt2"))):
+    print(f"| model | engine | L | {' | '.join(f'{count} in a pass' for count in TOGETHER)} | share one by default |")
+    print("|---|---|" + "--:|" * (len(TOGETHER) + 2))
+    for shape in args.shapes:
+        model = build_model(shape)
+        words, engine = words_of(shape, model), engine_of(model)
         for length in args.lengths:
-            found = milliseconds(model, length, args.rounds)
-            shown = " | ".join(f"{found[count]:.1f} ms" for count in TOGETHER)
-            print(f"| {name} | {length} | {shown} | {max(1, engine_of(model).batch_tokens // length)} |", flush=True)
+            found = milliseconds(model, words, length, args.rounds)
+            shown = " | ".join(f"{found[count]:.1f} ms" if count in found else "-" for count in TOGETHER)
+            share = max(1, engine.batch_tokens // length) if engine.packed else 1
+            name = "packed" if engine.packed else "padded"
+            print(f"| {Path(shape).name} | {name} | {length} | {shown} | {share} |", flush=True)
 
 
 if __name__ == "__main__":

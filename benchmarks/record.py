@@ -20,9 +20,9 @@ class Record:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "speed.json"
-        self.content: dict[str, Any] = {"cells": [], "agnews": [], "peak": []}
+        self.content: dict[str, Any] = {"cells": [], "trec": [], "agnews": [], "peak": []}
         if self.path.exists():
-            self.content = json.loads(self.path.read_text(encoding="utf-8"))
+            self.content |= json.loads(self.path.read_text(encoding="utf-8"))
         self.content["machine"] = {
             "processor": _processor(),
             "cores": os.cpu_count(),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cells import DEEPTHINK, HARNESS, NO_MEMORY, OFFICIAL, PRODUCTS
+from cells import DEEPTHINK, HARNESS, NO_MEMORY, OFFICIAL, PADDED, PRODUCTS
 from peak import peak_table
 
 Cell = dict[str, Any]
@@ -14,6 +14,7 @@ CURVE_TOKENS = 2  # candidate tokens of the figure
 LINES = {
     HARNESS: ("lm-evaluation-harness", "tab:red", "s"),
     OFFICIAL: ("official way", "tab:orange", "^"),
+    PADDED: ("deepthink, one sequence a row", "tab:purple", "x"),
     DEEPTHINK: ("deepthink", "tab:blue", "o"),
     NO_MEMORY: ("same tokens, no memory", "tab:green", "v"),
     PRODUCTS: ("matrix products alone", "tab:gray", "d"),
@@ -24,6 +25,8 @@ COLUMNS: dict[str, Callable[[Cell], str]] = {
     "c": lambda cell: str(cell["candidate_tokens"]),
     "harness s (batch)": lambda cell: _with_batch(cell, HARNESS),
     "official s (batch)": lambda cell: _with_batch(cell, OFFICIAL),
+    "padded s": lambda cell: _seconds(cell, PADDED),
+    "engine": lambda cell: "packed" if cell["packed"] else "padded",
     "deepthink s": lambda cell: _seconds(cell, DEEPTHINK),
     "no memory s": lambda cell: _seconds(cell, NO_MEMORY),
     "products alone s": lambda cell: _seconds(cell, PRODUCTS),
@@ -42,12 +45,14 @@ def markdown(content: dict[str, Any]) -> str:
     parts = ["# Scoring speed", _machine(content["machine"])]
     if content["cells"]:
         parts += [_caption(content["cells"]), _table(_sorted(content["cells"]))]
+    if content["trec"]:
+        parts += ["## TREC", _trec_caption(content["trec"]), _table(_sorted(content["trec"]))]
     if content["agnews"]:
         parts += ["## AG News", _agnews_caption(content["agnews"]), _table(_sorted(content["agnews"]))]
     if content["peak"]:
         parts += [
             "## Peak memory",
-            "MiB in a fresh process each. Weights and memory are drawn in place, so that loading does not set the peak.",
+            "MiB in a fresh process each, counted from when the model is there, so that loading does not set the peak.",
             peak_table(content["peak"]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -101,20 +106,37 @@ def _caption(cells: list[Cell]) -> str:
     )
     return (
         f"Seconds to score {inputs} inputs ({dtypes}, {_each(cells, 'threads')} threads): queries of 16 to 48 tokens with 4 "
-        "candidates of c tokens each, random ids, after a memory of L tokens; random weights. The best of "
-        f"{_runs(cells, DEEPTHINK)} rounds (official {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems "
+        f"candidates of c tokens each, after a memory of L tokens; random ids and random weights{_exceptions(cells)}. The best of "
+        f"{_runs(cells, DEEPTHINK)} rounds (official and padded {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems "
         "in turns; the first round of the official way and of the harness tries every batch size, later ones the fastest. "
         f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last column. "
-        "Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
-        "of a candidate's score, in nats, from the harness and the official way; same argmax: on every input that both scored."
+        "Padded: deepthink with one sequence a row, each with its own copy of the memory; the engine is the one that "
+        "deepthink chose. Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
+        "of a candidate's score, in nats, from the harness, the official way and padded; same argmax: on every input that both scored."
+    )
+
+
+def _exceptions(cells: list[Cell]) -> str:
+    """Which shapes have their own weights, and what they read."""
+    real = [cell for cell in cells if cell.get("text")]
+    names = " and ".join(dict.fromkeys(Path(cell["shape"]).name for cell in real))
+    return f"; {names} with its own weights on text of questions ({_each(real, 'text')})" if real else ""
+
+
+def _trec_caption(cells: list[Cell]) -> str:
+    return (
+        f"{_each(cells, 'inputs')} questions ({_each(cells, 'text')}) with all six labels of the task TREC, of up to c tokens, after "
+        f"{_each(cells, 'shots')} solved ones; the models' own weights and tokenizers. The best of {_runs(cells, DEEPTHINK)} rounds "
+        f"(official and padded {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems in turns. The harness scores "
+        f"{_each(cells, 'harness_inputs') or 'none'} of the questions, with the batch size that is fastest for a few of them."
     )
 
 
 def _agnews_caption(cells: list[Cell]) -> str:
     one = cells[0]
     return (
-        f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels, random weights. "
-        f"The official way pads every row to the longest of all {one['rows']:,}, which is {one['width']} tokens with its label; each batch size ran once."
+        f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels; the shape gpt2 has random weights. "
+        f"The official way pads every row to the longest of all {one['rows']:,}, which is {_each(cells, 'width')} tokens with its label; each batch size ran once."
     )
 
 

@@ -1,12 +1,14 @@
-"""Models of known shapes with random weights, and the synthetic inputs that they score.
+"""The models that are measured, and the inputs of given lengths that they score.
 
-What scoring costs depends on shapes alone, so nothing is downloaded. The weights are drawn wide enough that the
-memory decides the scores: a wrong mask or position shows in them.
+Shapes with random weights need no download; they are drawn wide enough that the memory decides the scores: a wrong
+mask or position shows in them. The real model, and any folder with weights, is loaded as it is and scores real text.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.initialization import no_init_weights
 
+from deepthink_cli import load_model
+from deepthink_cli.config import POCKET
 from deepthink_cli.limits import limits_of
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.origin import ModelIdentity
 from deepthink_cli.tokens import TokenizedQuery
+from real_model import REAL, real_model
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {}),
@@ -39,9 +44,19 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+NAMES = (*SHAPES, REAL)
 SEED = 0
 CANDIDATES = 4
 QUERY_TOKENS = (16, 48)
+Words = int | Sequence[int]  # token ids: random ones below a number, or runs of a text's
+
+
+def weights_of(shape: str) -> str | None:
+    """What `load_model` loads for a shape that has weights: the real model's folder, or one given; else None."""
+    if shape == POCKET or shape in SHAPES:
+        return POCKET if shape == POCKET else None
+    folder = real_model() if shape == REAL else Path(shape)
+    return str(folder) if any(folder.glob("*.safetensors")) else None
 
 
 def config_of(shape: str) -> PretrainedConfig:
@@ -50,9 +65,10 @@ def config_of(shape: str) -> PretrainedConfig:
         family, fields = SHAPES[shape]
         named: PretrainedConfig = AutoConfig.for_model(family, **fields)
         return named
-    if not (Path(shape) / "config.json").is_file():
-        raise SystemExit(f"--shapes {shape}: neither one of {', '.join(SHAPES)} nor a directory with a config.json")
-    found: PretrainedConfig = AutoConfig.from_pretrained(shape)
+    folder = Path(weights_of(shape) or shape)
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"--shapes {shape}: neither one of {', '.join(NAMES)} nor a directory with a config.json")
+    found: PretrainedConfig = AutoConfig.from_pretrained(folder)
     return found
 
 
@@ -75,10 +91,12 @@ def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32)
 
 
 def build_model(shape: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
-    """A language model of a shape; its tokenizer is a stand-in, as scoring takes token ids."""
+    """A language model of a shape: with its own weights and tokenizer where it has them, else random, with a stand-in."""
+    numbers = str(dtype).removeprefix("torch.")
+    if source := weights_of(shape):
+        return load_model(source, dtype=numbers, device="cpu")
     config = config_of(shape)
     network = random_network(config, dtype)
-    numbers = str(dtype).removeprefix("torch.")
     identity = ModelIdentity(shape, None, type(network).__name__, "", "", "", numbers)
     return LanguageModel(network, stand_in_tokenizer(), identity, limits_of(config))
 
@@ -100,24 +118,27 @@ def random_memory(model: LanguageModel, length: int) -> Memory:
     return Memory(tuple(map(drawn, one.keys)), tuple(map(drawn, one.values)))
 
 
-def memory_ids(vocabulary: int, length: int) -> list[int]:
-    """Random ids of L demonstration tokens; those of a shorter memory are the first ones of a longer one."""
-    draw = random.Random(SEED)
-    return [draw.randrange(vocabulary) for _ in range(length)]
+def memory_ids(words: Words, length: int) -> list[int]:
+    """Ids of L demonstration tokens; those of a shorter memory are the first ones of a longer one."""
+    return [*_run(random.Random(SEED), words, length)]
 
 
-def workload(vocabulary: int, inputs: int, candidate_tokens: int) -> list[TokenizedQuery]:
-    """Random inputs: queries of 16 to 48 tokens with four distinct candidates of `candidate_tokens` each."""
+def workload(words: Words, inputs: int, candidate_tokens: int) -> list[TokenizedQuery]:
+    """Inputs of drawn lengths: queries of 16 to 48 tokens with four distinct candidates of `candidate_tokens` each."""
     draw = random.Random(SEED + 1)
-
-    def ids(length: int) -> tuple[int, ...]:
-        return tuple(draw.randrange(vocabulary) for _ in range(length))
-
     queries = []
     for _ in range(inputs):
-        prefix = ids(draw.randint(*QUERY_TOKENS))
+        prefix = _run(draw, words, draw.randint(*QUERY_TOKENS))
         answers: dict[tuple[int, ...], None] = {}  # a set that keeps its order
         while len(answers) < CANDIDATES:
-            answers[ids(candidate_tokens)] = None
+            answers[_run(draw, words, candidate_tokens)] = None
         queries.append(TokenizedQuery(prefix, tuple(answers)))
     return queries
+
+
+def _run(draw: random.Random, words: Words, length: int) -> tuple[int, ...]:
+    """Random ids, or a run of a text's from a drawn place on; a text that ends begins again."""
+    if isinstance(words, int):
+        return tuple(draw.randrange(words) for _ in range(length))
+    start = draw.randrange(len(words))
+    return tuple(islice(cycle(words), start, start + length))

@@ -6,11 +6,14 @@ Writes DIR/speed.json (after every measurement), DIR/speed.md and DIR/speed.png.
 
     harness     lm-evaluation-harness: the whole prompt again for every candidate
     official    the official Deep-Thinking code's way: the memory copied for every row, padding, full logits
-    deepthink   this package
+    padded      this package with one sequence a row, as for a model that cannot be packed
+    deepthink   this package, packed where the model allows it
     no-memory   deepthink on the same tokens with nothing before them
     products    the matrix products of those tokens alone
 
-A run into a folder that has a speed.json keeps the cells that it does not measure again.
+The parts: `speed` is a grid over L and c; `trec` are questions of TREC with all labels, after demonstrations of a
+length; `agnews` are AG News's own lengths; `peak` is memory. A run into a folder that has a speed.json keeps the cells
+that it does not measure again.
 """
 
 from __future__ import annotations
@@ -18,24 +21,27 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import harness
 from agnews import read_agnews
-from cells import HARNESS, OFFICIAL, SYSTEMS, Rounds, Work, measure, read_work
+from cells import HARNESS, OFFICIAL, PADDED, SYSTEMS, Rounds, Work, measure, read_work
 from deepthink_cli.limits import limits_of
-from deepthink_cli.model import LanguageModel
+from deepthink_cli.tokens import TokenizedQuery
 from peak import measure_peak
 from record import Record
 from report import draw, markdown
-from shapes import SHAPES, build_model, config_of, memory_ids, workload
+from shapes import NAMES, build_model, config_of, memory_ids, weights_of, workload
+from trec import read_trec, words_of
 
-PARTS = ("speed", "agnews", "peak")
-# Where the two slow systems run: every c at this L, and every L at this c.
+PARTS = ("speed", "trec", "agnews", "peak")
+# Where the slow systems run: every c at this L, and every L at this c.
 REFERENCE_LENGTH, REFERENCE_TOKENS = 512, 2
 LONGEST_INPUT = 64  # a query with its longest candidate, which must fit behind the memory
 
@@ -45,11 +51,15 @@ def main() -> None:
     args = _arguments()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
+    for shape in args.shapes:
+        config_of(shape)  # what cannot be had is said before anything is measured
     record = Record(args.out)
     rounds = Rounds(args.rounds, args.official_rounds, args.harness_rounds, args.harness_inputs)
     try:
         if "speed" in args.parts:
             _speed(args, rounds, record)
+        if "trec" in args.parts:
+            _trec(args, rounds, record)
         if "agnews" in args.parts:
             _agnews(args, rounds, record)
         if "peak" in args.parts:
@@ -62,34 +72,51 @@ def main() -> None:
 
 
 def _speed(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
-    """The synthetic inputs on every shape, after memories of every length."""
+    """Inputs of drawn lengths on every shape, after memories of every length."""
     for shape in args.shapes:
         _say(f"{shape}: building")
         model = build_model(shape, getattr(torch, args.dtype))
+        words = words_of(shape, model, args.data_dir)
         for length in _lengths(args, shape):
             _say(f"{shape}, L = {length}: reading")
-            ids = tuple(memory_ids(model.network.config.vocab_size, length))
+            ids = tuple(memory_ids(words, length))
             memory, reading = read_work(model, ids)
             for tokens in args.candidate_tokens:
-                queries = workload(model.network.config.vocab_size, args.inputs, tokens)
-                work = Work(model, ids, memory, queries)
+                work = Work(model, ids, memory, workload(words, args.inputs, tokens))
                 _cell(args, rounds, record, work, _systems(args.systems, length, tokens), {
-                    "shape": shape, "candidate_tokens": tokens, "reading_seconds": reading,
+                    "shape": shape, "candidate_tokens": tokens, "reading_seconds": reading, "text": _text(args, shape),
                 })  # fmt: skip
 
 
+def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
+    """Questions with their labels, on every shape with weights; the harness chooses its batch size on a few."""
+    given_rounds = replace(rounds, harness_inputs=args.trec_inputs, harness_tries=min(4, args.trec_inputs))
+    for shape in filter(weights_of, args.shapes):
+        model = build_model(shape, getattr(torch, args.dtype))
+        given = read_trec(model.tokenizer, args.data_dir, args.trec_inputs, args.trec_tokens)
+        memory, reading = read_work(model, given.ids)
+        _cell(args, given_rounds, record, Work(model, given.ids, memory, given.queries), args.systems, {
+            "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
+            "text": _text(args, shape), "shots": given.shots,
+        }, part="trec")  # fmt: skip
+
+
 def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
-    """Real lengths, on the shape that the tokenizer is of."""
-    given = read_agnews(args.agnews, args.tokenizer, args.inputs)
-    model: LanguageModel = build_model("gpt2", getattr(torch, args.dtype))
-    memory, reading = read_work(model, given.ids)
+    """Real lengths, on every shape with weights, and on GPT-2's where its tokenizer is given."""
     # Rows as wide as the longest of the test set take minutes: every batch size once.
-    once = Rounds(rounds.all, 1, rounds.harness, rounds.harness_inputs)
+    once = replace(rounds, official=1)
     systems = [name for name in args.systems if name != HARNESS]
-    tokens = max(len(answer) for query in given.queries for answer in query.answers)
-    _cell(args, once, record, Work(model, given.ids, memory, given.queries, given.width), systems, {
-        "shape": "gpt2", "candidate_tokens": tokens, "reading_seconds": reading, "width": given.width, "rows": given.rows,
-    }, part="agnews")  # fmt: skip
+    for shape in args.shapes:
+        if not weights_of(shape) and not (shape == "gpt2" and args.tokenizer):
+            continue
+        model = build_model(shape, getattr(torch, args.dtype))
+        tokenizer = model.tokenizer if weights_of(shape) else AutoTokenizer.from_pretrained(args.tokenizer)
+        given = read_agnews(args.data_dir, tokenizer, args.inputs)
+        memory, reading = read_work(model, given.ids)
+        _cell(args, once, record, Work(model, given.ids, memory, given.queries, given.width), systems, {
+            "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
+            "width": given.width, "rows": given.rows,
+        }, part="agnews")  # fmt: skip
 
 
 def _cell(
@@ -103,7 +130,8 @@ def _cell(
     found |= measure(work, systems, rounds)
     record.add(part, found)
     seconds = ", ".join(f"{name} {value:.3g} s" for name, value in found["seconds"].items())
-    _say(f"{found['shape']}, L = {found['length']}, c = {found['candidate_tokens']}: {seconds} "
+    engine = "packed" if found["packed"] else "padded"
+    _say(f"{found['shape']}, L = {found['length']}, c = {found['candidate_tokens']}, {engine}: {seconds} "
          f"({time.perf_counter() - started:.0f} s)")  # fmt: skip
 
 
@@ -124,7 +152,17 @@ def _lengths(args: argparse.Namespace, shape: str) -> list[int]:
 
 def _systems(names: list[str], length: int, tokens: int) -> list[str]:
     slow = length == REFERENCE_LENGTH or tokens == REFERENCE_TOKENS
-    return [name for name in names if slow or name not in (HARNESS, OFFICIAL)]
+    return [name for name in names if slow or name not in (HARNESS, OFFICIAL, PADDED)]
+
+
+def _longest(queries: Sequence[TokenizedQuery]) -> int:
+    """Tokens of the longest candidate."""
+    return max(len(answer) for query in queries for answer in query.answers)
+
+
+def _text(args: argparse.Namespace, shape: str) -> str | None:
+    """Whose questions a shape with weights reads; None where ids are random."""
+    return None if weights_of(shape) is None else "TREC" if args.data_dir else "written for the benchmark"
 
 
 def _say(text: str) -> None:
@@ -140,7 +178,12 @@ def _arguments() -> argparse.Namespace:
         nargs="*",
         help=f"of {', '.join(PARTS)}; default: all that can run; with none, only speed.md and speed.png are written",
     )
-    add("--shapes", nargs="+", default=list(SHAPES), help=f"{', '.join(SHAPES)}, or folders with a config.json")
+    add(
+        "--shapes",
+        nargs="+",
+        default=list(NAMES),
+        help=f"{', '.join(NAMES)}, or folders: one with a config.json alone has random weights",
+    )
     add(
         "--lengths",
         type=int,
@@ -157,17 +200,18 @@ def _arguments() -> argparse.Namespace:
     add("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     add("--dtype", choices=("float32", "bfloat16"), default="float32")
     add("--threads", type=int, default=2)
-    add("--agnews", metavar="DIR", help="folder with ag_news/train.jsonl and ag_news/test.jsonl")
-    add("--tokenizer", metavar="DIR", help="GPT-2's tokenizer, for --agnews")
+    add("--data-dir", metavar="DIR", help="folder with trec/ and ag_news/, each with train.jsonl and test.jsonl")
+    add("--tokenizer", metavar="DIR", help="GPT-2's tokenizer, for its row of AG News")
+    add("--trec-tokens", type=int, default=666, help="L of the part trec, as near as whole demonstrations come")
+    add("--trec-inputs", type=int, default=24, help="N of the part trec, for the harness too")
     args = parser.parse_args()
-    real = args.agnews and args.tokenizer
     if args.parts is None:
-        args.parts = [part for part in PARTS if part != "agnews" or real]
+        args.parts = [part for part in PARTS if part != "agnews" or args.data_dir]
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"--parts {' '.join(sorted(unknown))}: use {', '.join(PARTS)}")
-    if "agnews" in args.parts and not real:
-        parser.error("--parts agnews: needs --agnews and --tokenizer")
-    if "speed" in args.parts and HARNESS in args.systems and not harness.installed():
+    if "agnews" in args.parts and not args.data_dir:
+        parser.error("--parts agnews: needs --data-dir")
+    if {"speed", "trec"} & set(args.parts) and HARNESS in args.systems and not harness.installed():
         parser.error(f"--systems harness: {harness.MISSING}")
     return args
 

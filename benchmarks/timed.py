@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
@@ -55,6 +56,12 @@ def peak_bytes() -> int:
         if found is not None:
             return int(found.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def reset_peak() -> None:
+    """Begin to count the peak anew, at what the process holds now; only Linux can, and only where it is allowed."""
+    with suppress(OSError):
+        (STATUS.parent / "clear_refs").write_text("5", encoding="ascii")
 
 
 class _Clock:

