@@ -7,23 +7,40 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import report, size, write_json
+from deepthink_cli.cli.values import model_options
+
+if TYPE_CHECKING:
+    from deepthink_cli.config import ModelOptions
 
 _PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "datasets", "pydantic",
              "typer", "rich", "accelerate", "bitsandbytes")  # fmt: skip
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")
 
 
-def doctor(json: options.Json = False, debug: options.Debug = False) -> None:
-    """Versions, devices, number formats that work here, caches and offline flags, ready to paste."""
+def doctor(
+    model: options.Model = None,
+    revision: options.Revision = None,
+    dtype: options.Dtype = options.DtypeName.auto,
+    device: options.Device = "auto",
+    device_map: options.DeviceMap = None,
+    quantize: options.Quantize = None,
+    offline: options.Offline = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Versions, devices, number formats that work here, a model's engine, caches and offline flags, ready to paste."""
+    chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
     found: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "devices": _devices(),
+        "engine": _engine(chosen),
         "cache": _cache(),
         "environment": {name: os.environ[name] for name in _variables()},
     }
@@ -35,6 +52,7 @@ def doctor(json: options.Json = False, debug: options.Debug = False) -> None:
         f"platform     {found['platform']}",
         *(f"{name:<12} {number or 'not installed'}" for name, number in found["packages"].items()),
         *(f"{one['device']:<12} {one['name']}; works: {', '.join(one['dtypes'])}" for one in found["devices"]),
+        "engine       {model} in {dtype} on {device}: {description}".format(**found["engine"]),
         f"cache        {found['cache']['path']} ({size(found['cache']['free_bytes'])} free)",
         *(f"{name}={value}" for name, value in found["environment"].items()),
     )
@@ -70,6 +88,21 @@ def _dtypes(device: str) -> list[str]:
         except (RuntimeError, TypeError):
             continue
     return working
+
+
+def _engine(chosen: ModelOptions) -> dict[str, Any]:
+    """Which engine a model gets here and why, found by a probe."""
+    from deepthink_cli.cli.recall import engine_found, find_model, load
+
+    loaded = load(find_model(chosen, quiet=False), quiet=False)
+    engine = engine_found(loaded)
+    return {
+        "model": loaded.identity.id,
+        "dtype": loaded.identity.dtype,
+        "device": str(loaded.device),
+        "packed": engine.packed,
+        "description": engine.description,
+    }
 
 
 def _cache() -> dict[str, Any]:

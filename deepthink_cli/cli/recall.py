@@ -13,6 +13,7 @@ from deepthink_cli.config import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.engine import Engine
     from deepthink_cli.memory import Memory
     from deepthink_cli.model import LanguageModel
 
@@ -83,17 +84,22 @@ def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
 
 def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = False) -> None:
     """Say what was loaded and which engine it scores with: if asked for, if rows are padded, or `always`."""
-    from deepthink_cli.engine import engine_of
-
     if verbose:
         note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
-    with catch_warnings():
-        simplefilter("ignore", RuntimeWarning)  # an error that keeps a model from being packed is told here
-        engine = engine_of(model)
+    engine = engine_found(model)
     if engine.verdict.failure:
         note(f"warning: {engine.description}")
     elif verbose or always or not engine.packed:
         note(engine.description, quiet and not verbose)
+
+
+def engine_found(model: LanguageModel) -> Engine:
+    """The model's engine; what keeps it from being packed is in its description, and not also a Python warning."""
+    from deepthink_cli.engine import engine_of
+
+    with catch_warnings():
+        simplefilter("ignore", RuntimeWarning)
+        return engine_of(model)
 
 
 def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
