@@ -19,7 +19,6 @@ from deepthink_cli.tasks.source import Source
 from deepthink_cli.tokens import (
     TokenizedQuery,
     encode,
-    lengths_up_to,
     tokenize_demonstrations,
     tokenize_queries,
 )
@@ -42,10 +41,10 @@ class Trec:
 def read_trec(tokenizer: PreTrainedTokenizerBase, data_dir: str | None, inputs: int, tokens: int) -> Trec:
     """Tokenise a sample of the test questions, and as many demonstrations of seed 0 as come nearest to `tokens`."""
     evaluated, drawn = _rows(data_dir, inputs)
-    lengths = lengths_up_to(tokenizer, drawn)
-    shots = 1 + min(range(len(lengths)), key=lambda number: abs(lengths[number] - tokens))
-    ids = tokenize_demonstrations(tokenizer, replace(drawn, examples=drawn.examples[:shots])).token_ids
-    return Trec(ids, shots, tokenize_queries(tokenizer, drawn.template, list(evaluated)))
+    starts = [replace(drawn, examples=drawn.examples[: number + 1]) for number in range(len(drawn.examples))]
+    every = [tokenize_demonstrations(tokenizer, start).token_ids for start in starts]
+    ids = min(every, key=lambda one: abs(len(one) - tokens))
+    return Trec(ids, 1 + every.index(ids), tokenize_queries(tokenizer, drawn.template, list(evaluated)))
 
 
 def words_of(shape: str, model: LanguageModel, data_dir: str | None = None) -> Words:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from deepthink_cli.agreement import check_plain_pass, off_by_one_rounding
 from deepthink_cli.attention import UnsupportedAttention
+from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
@@ -46,7 +47,7 @@ def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
     Raises InputError, naming the architecture, for a network that gives something else after a memory than in one
-    pass over the whole prompt, and torch.OutOfMemoryError where not even this fits.
+    pass over the whole prompt, and the device's own error where not even this fits its memory.
     """
     text, queries = _texts(model)
     check_plain_pass(model, text, queries[0].prefix)
@@ -54,9 +55,9 @@ def try_packed(model: LanguageModel) -> Verdict:
         return _compared(model, text, queries)
     except UnsupportedAttention as unsupported:
         return Verdict(reason=str(unsupported))
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:
+        if ran_out_of_memory(error):
+            raise
         first_line = str(error).strip().partition("\n")[0]
         failure = f"{type(error).__name__}: {first_line}"
         return Verdict(reason=f"a packed pass failed ({failure})", failure=failure)

@@ -50,7 +50,7 @@ def test_what_did_not_fit_is_told_with_the_way_out(
 
     monkeypatch.setattr(LanguageModel, "log_probabilities" if command == "predict" else "run", full)
     monkeypatch.setattr(
-        "deepthink_cli.passes.read_packed" if command == "think" else "deepthink_cli.scoring.score_rows", full
+        "deepthink_cli.engine.read_packed" if command == "think" else "deepthink_cli.scoring.score_rows", full
     )
     assert run(words if command == "think" else ["predict", str(memory), str(inputs), "-q"]) == 1
     out, err = capsys.readouterr()
