@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 SLICE = 8192  # vocabulary rows brought to float32 at a time
-_PROBE = 8  # tokens of the first-use comparison
 _MASKED = 100.0  # nats below the largest logit at which that comparison ends
 
 
@@ -66,14 +65,14 @@ def _log_sum_exp(logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def float32_head(network: PreTrainedModel) -> Head | None:
-    """The float32 head of a model, or None where it would not give the model's own logits on a short probe."""
+def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | None:
+    """The float32 head of a model, or None where it would not give the model's own logits after `token_ids`."""
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
     if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
     head = Head(embedding, network.config.get_text_config(decoder=True))
-    ids = torch.arange(1, 1 + _PROBE, device=network.device)[None]
+    ids = torch.tensor([token_ids], device=network.device)
     ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
     own = network(input_ids=ids).logits[0].to(ours)  # on the head's device, where the network is spread over several
     # A masked vocabulary row (-1e9, -inf) would outweigh every other one.

@@ -29,7 +29,7 @@ from deepthink_cli.head import Head, float32_head
 from deepthink_cli.limits import Limits, check_pass
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.origin import ModelIdentity
-from deepthink_cli.tokens import check_known
+from deepthink_cli.tokens import check_known, ordinary_ids
 
 _locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
 _making = Lock()
@@ -165,7 +165,7 @@ class LanguageModel:
 
     @cached_property
     def _head(self) -> Head | None:
-        return float32_head(self.network)
+        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8))
 
     @cached_property
     def layer_devices(self) -> tuple[torch.device, ...]:
@@ -179,7 +179,7 @@ class LanguageModel:
 
     @cached_property
     def _one_token(self) -> Memory:
-        return self.read([0])
+        return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
 
     @cached_property
     def _takes_positions(self) -> bool:

@@ -16,6 +16,8 @@ from deepthink_cli.journal import LOCK, check_folder
 from deepthink_cli.results import FILE
 from deepthink_cli.rows import STDIN, name_of
 
+_ROW = 2**20  # bytes, more than the first row of a run has
+
 Paths = Iterable[str | Path]
 
 
@@ -88,4 +90,9 @@ def _is_memory(target: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / FILE).is_file() and (folder / LOCK).is_file()
+    """Whether a folder holds a run; one that was copied may have lost its lock, but not what its rows look like."""
+    if not (folder / FILE).is_file():
+        return False
+    with open(folder / FILE, "rb") as rows:
+        first = rows.readline(_ROW)
+    return (folder / LOCK).is_file() or (b'"key":' in first and b'"setting":' in first)

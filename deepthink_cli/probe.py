@@ -16,14 +16,8 @@ from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
 from deepthink_cli.passes import score_rows
 from deepthink_cli.reading import Reading, read_packed
-from deepthink_cli.tokens import TokenizedQuery, encode
+from deepthink_cli.tokens import TokenizedQuery, ordinary_ids
 
-# Ordinary words: ids picked by number may be tokens that were never trained, whose activations are extreme.
-_TEXT = (
-    "It was late in the evening when the two friends came home from the theatre. They had seen a play about a small "
-    "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
-    "funny. One of them wanted to see it again, and the other one had already bought the book."
-)
 _LENGTH = 16  # tokens of the probe's memory
 _TOLERANCE = 2  # how much further than its own rounding the padded way and the packed one may be apart
 
@@ -65,41 +59,33 @@ def try_packed(model: LanguageModel) -> Verdict:
 
 def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery]) -> Verdict:
     first = model.read(text)
-    padded_rows = [row for number, query in enumerate(queries) for row in lines(number, query)]
-    readings = [Reading(text), Reading(text, first, first.length)]
-    packed = _Found(
-        _scores(model, first, [tree(number, query) for number, query in enumerate(queries)], packed=True),
-        _tensors(read_packed(model, readings)),
-    )
-    padded = _padded(model, first, padded_rows, text)
+    trees = [tree(number, query) for number, query in enumerate(queries)]
+    rows = [row for number, query in enumerate(queries) for row in lines(number, query)]
+    packed_scores = _scores(model, first, trees, packed=True)
+    packed_reading = _numbers(read_packed(model, [Reading(text), Reading(text, first, first.length)])[1])
+    padded_scores, padded_reading = _padded(model, first, rows, text)
     with off_by_one_rounding(model):
-        rounded = _padded(model, first, padded_rows, text)
-    alone = torch.cat([_scores(model, first, rows, packed=False) for rows in _alone(padded_rows)])
-    if packed.readings.shape != padded.readings.shape:
+        rounded_scores, rounded_reading = _padded(model, first, rows, text)
+    if packed_reading.shape != padded_reading.shape:
         return Verdict(reason="only some of its layers use the attention interface of transformers")
-    own = max(_rms(rounded.scores - padded.scores), _rms(alone - padded.scores))
-    difference = _rms(packed.scores - padded.scores)
-    eps = torch.finfo(torch.float32).eps  # what scores are computed in
-    scores_agree = difference <= _TOLERANCE * own + 4 * eps * float(padded.scores.abs().max())
-    apart = _rms(packed.readings - padded.readings)
-    readings_agree = apart <= _TOLERANCE * _rms(rounded.readings - padded.readings) + 4 * eps * _rms(padded.readings)
-    if scores_agree and readings_agree:
+    # Another batch, whose products round in another way.
+    other = _scores(model, first, [row for row in rows if row.query == 0], packed=False)
+    own = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
+    difference = _rms(packed_scores - padded_scores)
+    apart, own_apart = _rms(packed_reading - padded_reading), _rms(rounded_reading - padded_reading)
+    eps = torch.finfo(torch.float32).eps  # what scores and memories are kept in
+    scores_agree = difference <= _TOLERANCE * own + 4 * eps * float(padded_scores.abs().max())
+    if scores_agree and apart <= _TOLERANCE * own_apart + 4 * eps * _rms(padded_reading):
         return Verdict(difference=difference, rounding=own)
     reason = f"packed scores are {difference:.1e} nats from padded ones, whose own rounding is {own:.1e}"
+    if scores_agree:
+        reason = f"packed readings are {apart:.1e} from padded ones, whose own rounding is {own_apart:.1e}"
     return Verdict(reason=reason, difference=difference, rounding=own)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What one way gives: scores (N,) and all numbers of two readings in one line."""
-
-    scores: Tensor
-    readings: Tensor
-
-
-def _padded(model: LanguageModel, first: Memory, rows: Sequence[Row], text: tuple[int, ...]) -> _Found:
-    readings = [model.read(text), model.read(text, first, first.length)]
-    return _Found(_scores(model, first, rows, packed=False), _tensors(readings))
+def _padded(model: LanguageModel, first: Memory, rows: Sequence[Row], text: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The scores of the rows after the first reading of a text, and the numbers of its second one."""
+    return _scores(model, first, rows, packed=False), _numbers(model.read(text, first, first.length))
 
 
 def _scores(model: LanguageModel, memory: Memory, rows: Sequence[Row], packed: bool) -> Tensor:
@@ -108,13 +94,9 @@ def _scores(model: LanguageModel, memory: Memory, rows: Sequence[Row], packed: b
     return torch.tensor([found[one] for one in sorted(found)], dtype=torch.float64)
 
 
-def _alone(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each query by themselves: another batch, whose products round in another way."""
-    return [[row for row in rows if row.query == number] for number in sorted({row.query for row in rows})]
-
-
-def _tensors(readings: Sequence[Memory]) -> Tensor:
-    return torch.cat([tensor.flatten().cpu() for one in readings for tensor in (*one.keys, *one.values)])
+def _numbers(memory: Memory) -> Tensor:
+    """All keys and values in one line."""
+    return torch.cat([tensor.flatten().cpu() for tensor in (*memory.keys, *memory.values)])
 
 
 def _rms(numbers: Tensor) -> float:
@@ -123,8 +105,7 @@ def _rms(numbers: Tensor) -> float:
 
 def _texts(model: LanguageModel) -> tuple[tuple[int, ...], tuple[TokenizedQuery, ...]]:
     """The tokens of the probe's memory, and queries with shared, nested and unequal candidates, of ordinary text."""
-    ids = encode(model.tokenizer, [_TEXT], special=True)[0]
-    ids = (ids * (48 // len(ids) + 1))[:48]
+    ids = ordinary_ids(model.tokenizer, model.known_tokens, 37)
     most = model.limits.most_tokens()
     length = _LENGTH if most is None else max(1, min(_LENGTH, (most - 8) // 2))
     a, b, c, d, e = ids[32:37]

@@ -21,6 +21,12 @@ from deepthink_cli.origin import Demonstrations
 from deepthink_cli.template import Template
 
 _PROBE = 100  # characters that show the tokenizer's rule
+# Ordinary words: ids picked by number may be tokens that were never trained, whose activations are extreme.
+_ORDINARY = (
+    "It was late in the evening when the two friends came home from the theatre. They had seen a play about a small "
+    "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
+    "funny. One of them wanted to see it again, and the other one had already bought the book."
+)
 LONG = 2**20  # characters that take seconds and gigabytes to tokenise with every candidate
 _KEEPING = {"ByteLevel", "Digits", "Metaspace", "Prepend", "Replace", "Split"}  # steps of tokenizers
 _BYTES = set(ByteLevel.alphabet()) - set(map(chr, (0xC0, 0xC1, *range(0xF5, 0x100))))  # those that UTF-8 has
@@ -111,6 +117,12 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
     )
     ids: list[list[int]] = encoded["input_ids"]
     return ids
+
+
+def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
+    """`count` token ids of an ordinary text, repeated where it is short, that an embedding of `known` tokens has."""
+    ids = [one for one in encode(tokenizer, [_ORDINARY], special=True)[0] if one < known] or [0]
+    return (ids * (count // len(ids) + 1))[:count]
 
 
 def fewest_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> int:

@@ -172,11 +172,14 @@ def test_nothing_but_a_run_writes_into_its_folder(
         assert f"{finished} holds a run, and only deepthink run writes there; name a file elsewhere" in err
 
 
-def test_a_report_stays_out_of_a_run_that_was_copied_without_its_lock(
-    finished: Path, tmp_path: Path, capsys: Captured
+def test_a_run_that_was_copied_without_its_lock_is_still_one(
+    finished: Path, memory: Path, rows: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     (finished / ".lock").unlink()
-    assert "holds a run" in refuses(["report", finished, "-o", finished / "report.md"], capsys, tmp_path)
+    for words in (["report", finished], ["predict", memory, rows]):
+        assert "holds a run" in refuses([*words, "-o", finished / "report.md"], capsys, tmp_path)
+    (tmp_path / FILE).write_text('{"index": 0}\n')
+    assert run(["predict", str(memory), str(rows), "-q", "-o", str(tmp_path / FILE)]) == 0
 
 
 def test_a_run_takes_figures_but_not_over_its_rows(finished: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -144,7 +144,7 @@ def test_the_label_after_a_line_break_starts_after_it(llama: LanguageModel) -> N
 @pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
 def test_the_float32_head_gives_the_models_own_logits(family: str, models: Callable[[str], Path]) -> None:
     network = load_model(str(models(family))).network
-    head = float32_head(network)
+    head = float32_head(network, range(1, 9))
     assert head is not None
     ids = torch.tensor([[5, 6, 7]])
     hidden = network.base_model(input_ids=ids).last_hidden_state[0]
@@ -154,7 +154,7 @@ def test_the_float32_head_gives_the_models_own_logits(family: str, models: Calla
 def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[str], Path]) -> None:
     network = load_model(str(models("llama"))).network
     network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
-    assert float32_head(network) is None
+    assert float32_head(network, range(1, 9)) is None
 
 
 def test_half_precision_scores_are_compared_in_float32(
