@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 SEED ?= 0
-# Of `make benchmark`: rows of TREC and AG News, GPT-2's tokenizer, and the models to measure if not all.
+# For `make benchmark`: rows of TREC and AG News, GPT-2's tokenizer, and the models to measure if not all.
 DATA ?=
 TOKENIZER ?=
 SHAPES ?=
@@ -34,7 +34,7 @@ docs: $(VENV)/.installed
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 
-# `make benchmark DATA=DIR TOKENIZER=DIR`; what needs rows or GPT-2's tokenizer is left out without them.
+# `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
 benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
 benchmark: CHOSEN = $(if $(SHAPES),--shapes $(SHAPES))
 benchmark: $(VENV)/.benchmark

@@ -40,9 +40,9 @@ Sums = list[list[float]]
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often each system runs, and on how many inputs the harness does.
+    """How often each system runs, and how many inputs the harness scores.
 
-    `harness_tries` are the inputs on which its batch size is chosen; None: all of those that it scores.
+    `harness_tries` is the number of inputs used to choose its batch size; None: all that it scores.
     """
 
     all: int = 5
@@ -71,7 +71,7 @@ Ways = dict[int, Callable[[], tuple[float, Sums]]]  # by batch size, each return
 
 @dataclass
 class System:
-    """A way to score; where there are `tries`, the first round has the batch size that is fastest in those."""
+    """A way to score; with `tries`, the first round uses the batch size that is fastest in them."""
 
     rounds: int
     ways: Ways
@@ -108,7 +108,7 @@ def read_work(model: LanguageModel, ids: Sequence[int]) -> tuple[Memory, float]:
 def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
     """Run the named systems in turns; returns seconds for all inputs, and how far the scores differ from ours."""
     packed = engine_of(work.model).packed
-    same = [NO_MEMORY] * (not work.ids) + [PADDED] * (not packed)  # it would be the same run twice
+    same = [NO_MEMORY] * (not work.ids) + [PADDED] * (not packed)  # it would repeat the same run
     alike = [name for name in names if name in same]
     names = [name for name in names if name not in same]
     systems = dict(_systems(work, [*dict.fromkeys([*names, DEEPTHINK])], rounds))
@@ -178,7 +178,7 @@ def _harness(work: Work, rounds: Rounds) -> System:
 
 
 def _padded(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
-    """Our scores from one sequence a row, as for a model that cannot be packed."""
+    """Our scores with one sequence a row, as for a model that cannot be packed."""
     own = engine_of(model)
     plain = replace(own, verdict=replace(own.verdict, reason="to be measured"))
     with patch.object(scoring, "engine_of", lambda _: plain), patch.object(engine, "engine_of", lambda _: plain):

@@ -2,8 +2,9 @@
 
     python benchmarks/peak.py --shapes gpt2 --lengths 512
 
-Every measurement is a process of its own, and its peak is counted from when the model is there, so that loading does
-not set it; the memory is drawn in place, so that reading does not either. Prints a Markdown table; the last column says how many copies of the memory scoring makes.
+Every measurement is a separate process. Its peak is counted after the model is loaded, so that it does not include
+loading; the memory is random, so that it does not include reading. Prints a Markdown table; the last column is the
+number of copies of the memory that scoring makes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
     model = build_model(shape, getattr(torch, dtype))
     words = words_of(shape, model)
     for parameter in model.network.parameters():
-        parameter.sum()  # weights that come from a file are mapped, and held only once they are read
+        parameter.sum()  # weights from a file are memory-mapped, and resident only once read
     reset_peak()
     weights = sum(parameter.nbytes for parameter in model.network.parameters())
     if stage == "loaded":

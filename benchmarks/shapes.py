@@ -1,7 +1,8 @@
 """The models that are measured, and the inputs of given lengths that they score.
 
-Shapes with random weights need no download; they are drawn wide enough that the memory decides the scores: a wrong
-mask or position shows in them. The real model, and any folder with weights, is loaded as it is and scores real text.
+Shapes with random weights need no download; the weights are large enough that scores depend on the memory, so that
+a wrong mask or position changes them. The real model, and any folder with weights, is loaded as it is and scores real
+text.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ NAMES = (*SHAPES, REAL)
 SEED = 0
 CANDIDATES = 4
 QUERY_TOKENS = (16, 48)
-Words = int | Sequence[int]  # token ids: random ones below a number, or runs of a text's
+Words = int | Sequence[int]  # the upper bound of random token ids, or the ids of a text to take runs from
 
 
 def weights_of(shape: str) -> str | None:
-    """What `load_model` loads for a shape that has weights: the real model's folder, or one given; else None."""
+    """The name or folder that `load_model` takes for a shape with weights; None for other shapes."""
     if shape == POCKET or shape in SHAPES:
         return POCKET if shape == POCKET else None
     folder = real_model() if shape == REAL else Path(shape)
@@ -91,7 +92,7 @@ def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32)
 
 
 def build_model(shape: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
-    """A language model of a shape: with its own weights and tokenizer where it has them, else random, with a stand-in."""
+    """A language model of a shape: with its weights and tokenizer, or random with a stand-in tokenizer."""
     numbers = str(dtype).removeprefix("torch.")
     if source := weights_of(shape):
         return load_model(source, dtype=numbers, device="cpu")
@@ -119,7 +120,7 @@ def random_memory(model: LanguageModel, length: int) -> Memory:
 
 
 def memory_ids(words: Words, length: int) -> list[int]:
-    """Ids of L demonstration tokens; those of a shorter memory are the first ones of a longer one."""
+    """Ids of L demonstration tokens; a shorter memory has the first ids of a longer one."""
     return [*_run(random.Random(SEED), words, length)]
 
 
@@ -137,7 +138,7 @@ def workload(words: Words, inputs: int, candidate_tokens: int) -> list[Tokenized
 
 
 def _run(draw: random.Random, words: Words, length: int) -> tuple[int, ...]:
-    """Random ids, or a run of a text's from a drawn place on; a text that ends begins again."""
+    """Random ids, or a run of a text's ids from a random place on; a text that ends is repeated."""
     if isinstance(words, int):
         return tuple(draw.randrange(words) for _ in range(length))
     start = draw.randrange(len(words))

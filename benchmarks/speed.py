@@ -11,9 +11,9 @@ Writes DIR/speed.json (after every measurement), DIR/speed.md and DIR/speed.png.
     no-memory   deepthink on the same tokens with nothing before them
     products    the matrix products of those tokens alone
 
-The parts: `speed` is a grid over L and c; `trec` are questions of TREC with all labels, after demonstrations of a
-length; `agnews` are AG News's own lengths; `peak` is memory. A run into a folder that has a speed.json keeps the cells
-that it does not measure again.
+The parts: `speed` is a grid over L and c; `trec` has questions of TREC with all labels, after demonstrations of a
+given length; `agnews` has AG News's own lengths; `peak` is memory. A run into a folder that has a speed.json keeps the
+cells that it does not measure again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
     for shape in args.shapes:
-        config_of(shape)  # what cannot be had is said before anything is measured
+        config_of(shape)  # reports a missing model before anything is measured
     record = Record(args.out)
     rounds = Rounds(args.rounds, args.official_rounds, args.harness_rounds, args.harness_inputs)
     try:
@@ -102,7 +102,7 @@ def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
 
 
 def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
-    """Real lengths, on every shape with weights, and on GPT-2's where its tokenizer is given."""
+    """Real lengths, on every shape with weights, and on GPT-2's shape if its tokenizer is given."""
     # Rows as wide as the longest of the test set take minutes: every batch size once.
     once = replace(rounds, official=1)
     systems = [name for name in args.systems if name != HARNESS]
@@ -161,7 +161,7 @@ def _longest(queries: Sequence[TokenizedQuery]) -> int:
 
 
 def _text(args: argparse.Namespace, shape: str) -> str | None:
-    """Whose questions a shape with weights reads; None where ids are random."""
+    """The source of the questions for a shape with weights; None where ids are random."""
     return None if weights_of(shape) is None else "TREC" if args.data_dir else "written for the benchmark"
 
 
@@ -202,8 +202,8 @@ def _arguments() -> argparse.Namespace:
     add("--threads", type=int, default=2)
     add("--data-dir", metavar="DIR", help="folder with trec/ and ag_news/, each with train.jsonl and test.jsonl")
     add("--tokenizer", metavar="DIR", help="GPT-2's tokenizer, for its row of AG News")
-    add("--trec-tokens", type=int, default=666, help="L of the part trec, as near as whole demonstrations come")
-    add("--trec-inputs", type=int, default=24, help="N of the part trec, for the harness too")
+    add("--trec-tokens", type=int, default=666, help="L of the part trec, as nearly as whole demonstrations allow")
+    add("--trec-inputs", type=int, default=24, help="N of the part trec, also for the harness")
     args = parser.parse_args()
     if args.parts is None:
         args.parts = [part for part in PARTS if part != "agnews" or args.data_dir]

@@ -59,7 +59,7 @@ def peak_bytes() -> int:
 
 
 def reset_peak() -> None:
-    """Begin to count the peak anew, at what the process holds now; only Linux can, and only where it is allowed."""
+    """Reset the peak to the memory that the process holds now; only on Linux, and only where permitted."""
     with suppress(OSError):
         (STATUS.parent / "clear_refs").write_text("5", encoding="ascii")
 

@@ -1,6 +1,6 @@
 """Questions of TREC's layout: the demonstrations and inputs of one cell, and text for memories of any length.
 
-They come from a data directory, as the toolkit's own tasks do, or from `questions`, rows written for this.
+They come from a data directory, as for the built-in tasks, or from `questions`, rows written for the benchmark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deepthink_cli.tokens import (
 from shapes import Words, weights_of
 
 QUESTIONS = Path(__file__).resolve().parent / "questions"
-SHOTS = 48  # drawn, of which those are read that come nearest to the length asked for
+SHOTS = 48  # drawn; the first ones that come nearest to the requested length are read
 SEED = 0
 
 
@@ -48,7 +48,7 @@ def read_trec(tokenizer: PreTrainedTokenizerBase, data_dir: str | None, inputs: 
 
 
 def words_of(shape: str, model: LanguageModel, data_dir: str | None = None) -> Words:
-    """What ids are drawn from: the text of solved questions for a model with weights, else the whole vocabulary."""
+    """The source of ids: the text of solved questions for a model with weights, otherwise the whole vocabulary."""
     if weights_of(shape) is None:
         return int(model.network.config.vocab_size)
     _, drawn = _rows(data_dir, None)

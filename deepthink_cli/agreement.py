@@ -1,4 +1,4 @@
-"""Whether a memory and what follows it are to a model what the whole prompt in one pass is (T = 1)."""
+"""Check that a query after a memory scores like the whole prompt in one pass (T = 1)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _ASKED = 64  # tokens of the vocabulary whose log-probabilities are compared
 
 
 def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> None:
-    """Raise InputError, naming the architecture, unless memory and query give what one pass over both gives.
+    """Raise InputError, naming the architecture, unless a query after a memory scores as in one pass over both.
 
-    The text is read, and the query follows it with the memory as its past; the next tokens' log-probabilities
-    after every token of the query are held against those of a pass without cache and without positions. They may
-    differ by twice as much as where every layer's results are off by one rounding.
+    The text is read, then the query runs with the memory as its past. The next-token log-probabilities after every
+    token of the query are compared with those of a pass without cache and without explicit positions. They may differ
+    by twice as much as when the results of every layer are disturbed by one rounding.
     """
     name, way_out = model.identity.architecture, "choose a model of another architecture"
     try:
         found, expected, rounded = _compared(model, text_ids, query_ids)
-    except Exception as error:  # whatever a network does with a past that it does not know
+    except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
-    least = 0.1 if model.identity.quantize else 1e-3  # 8 bits round a token by what stands beside it
-    if _apart(found, expected) > max(least, 2 * _apart(rounded, expected)):  # NaN is told where it is scored
+    least = 0.1 if model.identity.quantize else 1e-3  # 8-bit rounding of a token depends on the tokens beside it
+    if _apart(found, expected) > max(least, 2 * _apart(rounded, expected)):  # scoring reports NaN
         raise InputError(
-            f"{name} scores a query after a memory otherwise than after the same text, by up to "
+            f"{name} scores a query after a memory differently than after the same text, by up to "
             f"{float((found - expected).abs().max()):.2g} nats: T = 1 would not be in-context learning; {way_out}"
         )
 
 
 @torch.inference_mode()
 def _compared(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> tuple[Tensor, ...]:
-    """Log-probabilities (S, N) of N tokens after each of S of the query: after a memory, plain, and plain but rounded."""
+    """Log-probabilities (S, N) of N tokens after S query tokens: with a memory, plain, and plain with rounding."""
     whole, after = [*text_ids, *query_ids], len(text_ids)
     known = model.known_tokens
     tokens = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
@@ -51,7 +51,7 @@ def _compared(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence
         repeated = asked.repeat_interleave(len(tokens)), tokens.repeat(len(asked))
         return model.log_probabilities(inputs, asked + start, *repeated).view(len(asked), -1).cpu()
 
-    # A second row of other tokens leaves the first as it is, but for rounding.
+    # A second row of other tokens changes the first one only by rounding.
     query, pair = (torch.tensor([ids, ids[::-1]], device=model.device) for ids in (query_ids, whole))
     found = scored(model.inputs(query, model.read(text_ids).as_cache(model.dtype, rows=2), after), 0)
     expected = scored({"input_ids": pair[:1], "use_cache": False}, after)
@@ -76,6 +76,6 @@ def _disturbed(number: int, _: torch.nn.Module, __: Any, out: Any) -> Any:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    """The norm of the difference as a share of the log-probabilities' spread; the median over the query's tokens."""
+    """Norm of the difference relative to the spread of the log-probabilities; the median over the query's tokens."""
     spread = torch.linalg.vector_norm(expected - expected.mean(-1, keepdim=True), dim=-1)
     return float((torch.linalg.vector_norm(found - expected, dim=-1) / spread.clamp(min=1e-6)).median())

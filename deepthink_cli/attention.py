@@ -24,19 +24,19 @@ _KERNELS = {
     "cpu": "_scaled_dot_product_flash_attention_for_cpu",
     "cuda": "_scaled_dot_product_efficient_attention",
 }
-# Arguments of an attention function that change nothing here: the blocks of a pass say what every token sees, a
-# window is never narrower than what a model is given (limits.py), and nothing is dropped outside training.
+# Attention arguments without effect here: the blocks of a pass define what every token sees, inputs never exceed a
+# sliding window (limits.py), and dropout is for training only.
 _IRRELEVANT = {
     "dropout", "sliding_window", "position_ids", "use_cache", "output_attentions", "output_hidden_states",
     "output_router_logits",
 }  # fmt: skip
 
 
-_OWN_CODE = "its attention is code of its own and does not go through the attention interface of transformers"
+_OWN_CODE = "its attention is custom code that does not use the attention interface of transformers"
 
 
 class UnsupportedAttention(Exception):
-    """A network attends in a way that this function does not compute: use the padded engine. The text says why."""
+    """Unsupported attention: use the padded engine. The text says why."""
 
 
 Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys and values (kv_heads, T, head_dim) in float32, by layer
@@ -66,7 +66,7 @@ class Reach:
         keys = [memory.keys[number].to(key) for memory in self.past]
         values = [memory.values[number].to(value) for memory in self.past]
         if (keys[0].shape[::2], values[0].shape[::2]) != (key.shape[1::2], value.shape[1::2]):
-            raise UnsupportedAttention("what it caches are not the keys and values that its attention reads")
+            raise UnsupportedAttention("its cache does not hold the keys and values that its attention reads")
         if len(self.past) == 1:
             return keys[0][None], values[0][None]
         return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
@@ -78,7 +78,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What the tokens of a pass attend to, where their keys and values go, and the layers that asked so far."""
+    """What the tokens of a pass attend to, where their keys and values go, and the layers that have attended so far."""
 
     reaches: Sequence[Reach]
     kept: Kept | None
@@ -90,10 +90,10 @@ _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 @contextmanager
 def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
-    """The network's tokens attend to `reaches` here, and to nothing else; their keys and values go to `kept`.
+    """Inside the block the network's tokens attend to `reaches` and nothing else; their keys and values go to `kept`.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. Raises
-    UnsupportedAttention where no layer of the network asks for this attention.
+    UnsupportedAttention where no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
     before, layers = config._attn_implementation, set[int]()
@@ -128,11 +128,11 @@ def attend(
     """Attention (1, T, heads, d) of queries (1, heads, T, d) over what they reach (Eq. 3 and 6).
 
     softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m). Raises
-    UnsupportedAttention for arguments that ask for anything else, such as attention sinks.
+    UnsupportedAttention for arguments that change this formula, such as attention sinks.
     """
     current, layer = _current.get(), cast(int, module.layer_idx)
     if current is None:
-        raise RuntimeError("another thread scores with this network; run it while holding LanguageModel.lock")
+        raise RuntimeError("another thread is scoring with this network; run it while holding LanguageModel.lock")
     current.layers.add(layer)
     _refuse_unknown(others)
     reaches = current.reaches
@@ -189,14 +189,14 @@ def _attention(
 
 
 def has_kernel(device: str) -> bool:
-    """Whether attention on this kind of device has a kernel, which holds no scores of all tokens and keys."""
+    """Whether this kind of device has an attention kernel, which never stores the scores of all tokens and keys."""
     return _kernel(device) is not None
 
 
 def _kernel(device: str) -> Callable[..., Any] | None:
-    """The kernel of a device that also gives the log-sum-exp; None where this build of torch has none.
+    """The attention kernel of a device that also returns the log-sum-exp; None where this build of torch has none.
 
-    These operations are not part of torch's public interface: a build without them is slower, not broken.
+    These operations are not part of torch's public interface: a build without them is slower but works.
     """
     return getattr(torch.ops.aten, _KERNELS.get(device, ""), None)
 

@@ -78,11 +78,11 @@ class Blueprint:
 
     @cached_property
     def identity(self) -> ModelIdentity:
-        """What a memory of this model records, as `identify` first found it."""
+        """The identity that memories of this model record, as first computed by `identify`."""
         return self.identify()
 
     def identify(self) -> ModelIdentity:
-        """What a memory of this model records; reads the weight files that lie here now."""
+        """The identity that memories of this model record; reads the local weight files as they are now."""
         return ModelIdentity(
             id=self.id,
             revision=self.revision,
@@ -95,9 +95,9 @@ class Blueprint:
         )
 
     def check_ids(self, ids: Iterable[int], where: str) -> None:
-        """Raise InputError for a token id that the configuration's vocabulary has not.
+        """Raise InputError for a token id that is not in the configuration's vocabulary.
 
-        A model with code of its own may have another vocabulary than it says: it is asked when it is loaded.
+        Not checked for custom code, whose vocabulary may differ from the configuration: the loaded model is checked.
         """
         known = getattr(self.config.get_text_config(decoder=True), "vocab_size", None)
         if isinstance(known, int) and not self.options.trust_remote_code:

@@ -1,4 +1,4 @@
-"""How much a pass may hold: tokens that a device computes well together, and bytes that fit its free memory."""
+"""How much a pass may hold: the tokens that are fastest together, and the bytes that fit a device's free memory."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from deepthink_cli.head import SLICE
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 
-FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # of a pass, if found: more gained nothing
+FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # tokens of a pass by default: more is not faster
 KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator keeps for the next pass
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def room(device: torch.device) -> int:
-    """Bytes that passes and memories may take: half of what the device has free, rounded down to a power of two.
+    """Bytes that passes and memories may take: half of the device's free memory, rounded down to a power of two.
 
-    Rounded, so that the same job on the same machine is cut into the same passes and gives the same bytes.
+    Rounded, so that the same job on the same machine is split into the same passes and writes the same bytes.
     """
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
 
 
 def found_tokens(model: LanguageModel) -> int:
-    """The tokens of a scoring pass that the device computes best together, as far as they fit."""
+    """The number of tokens at which a scoring pass is fastest, as far as they fit the device's memory."""
     layers: Any = model.network.base_model.modules()
     widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
     if model.device.type != "cuda":
         best = min(_CPU_TOKENS, KEPT // (widest * model.dtype.itemsize))
     else:
-        # A layer's widest activation a few times over.
+        # Several tensors as large as the widest activation of a layer.
         best = min(_CUDA_TOKENS, room(model.device) // (8 * widest * model.dtype.itemsize + _head_bytes(model)))
     return max(FEWEST_TOKENS, best)
 
 
 def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
-    """The most tokens of a packed pass over a memory of L tokens, in `free` bytes; at least one."""
+    """The most tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least one."""
     config: Any = model.network.config.get_text_config(decoder=True)
     equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
     capped = getattr(config, "attn_logit_softcapping", None) is not None
@@ -50,7 +50,7 @@ def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
 
 
 def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """The most rows of `width` tokens in a padded pass, each with a copy of the memory, in `free` bytes; at least one."""
+    """The most padded rows of `width` tokens, each with a copy of the memory, that fit `free` bytes; at least one."""
     config: Any = model.network.config.get_text_config(decoder=True)
     length, itemsize = memory.length + width, model.dtype.itemsize
     copy = sum(tensor.numel() for tensor in (*memory.keys, *memory.values)) * itemsize * length // memory.length
@@ -62,12 +62,12 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
 def _head_bytes(model: LanguageModel) -> int:
     """Bytes that one token takes between the last layer and its log-probabilities."""
     if model.has_float32_head:
-        return 4 * SLICE * 4  # the vocabulary is gone through in slices
+        return 4 * SLICE * 4  # the vocabulary is processed in slices
     return model.known_tokens * (model.dtype.itemsize + 2 * 4)
 
 
 def _free(device: torch.device) -> int:
-    """Free bytes of a device's memory, as far as this process may have them."""
+    """Free bytes of a device's memory that this process may use."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -76,7 +76,7 @@ def _free(device: torch.device) -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
         limit, used = ((_CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
-        free = min(free, int(limit) - int(used))  # a container's own bound, where it has one
+        free = min(free, int(limit) - int(used))  # the container's limit, if it has one
     except (OSError, StopIteration, ValueError):
         pass
     return max(0, free)

@@ -1,7 +1,7 @@
-"""A digest of every byte of a model's weights, found once a machine.
+"""A digest of every byte of a model's weights, computed once per machine.
 
-It is kept in the user's cache under the paths, sizes, times and inodes of the files, and found again when one
-of these has changed. A cache that cannot be read or written costs time and nothing else.
+It is kept in the user's cache folder under the paths, sizes, times and inodes of the files, and computed again when
+one of these has changed. A cache that cannot be read or written only costs time.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.origin import canonical_json
 
 _CHUNK = 2**20  # bytes read at a time
-_THREADS = 8  # hashing is bound by the processor with one, by the disk with several
-_SMALL = 2**24  # bytes of weights that are hashed as fast as a cache is read
-_RESTING = 2 * 10**9  # nanoseconds; the clocks of some disks cannot tell two changes within them apart
-_found: dict[str, str] = {}  # by what `_state` makes of the files
+_THREADS = 8  # one thread is limited by the processor, several by the disk
+_SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
+_RESTING = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
+_found: dict[str, str] = {}  # digests by the `_state` of the files
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor's name, its dtype and shape as canonical JSON, and where its bytes are; or those of a whole file."""
+    """A tensor's name, its dtype and shape as canonical JSON, and its byte range; or the same of a whole file."""
 
     name: str
     described: str
@@ -52,8 +52,8 @@ def stored_tensors(file: Path) -> list[Stored]:
 def contents_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
-    A file that is not safetensors gives its name, size and bytes. Raises DeepThinkError for a damaged header, and
-    for tensors that take up more than their file.
+    A file that is not safetensors contributes its name, size and bytes. Raises DeepThinkError for a damaged header,
+    and for tensors that take up more than their file.
     """
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
@@ -62,7 +62,7 @@ def contents_sha256(files: Sequence[Path]) -> str:
     digest = _found.get(state) or _read(kept)
     if digest is None:
         digest = _hashed(files)
-        if resting and _state(files) == state:  # else they may have changed while they were read
+        if resting and _state(files) == state:  # otherwise they may have changed while they were read
             _found[state] = digest
             _keep(kept, digest)
     return digest
@@ -87,7 +87,7 @@ def _tensors(file: Path) -> list[Stored]:
 
 def _hashed(files: Sequence[Path]) -> str:
     parts = [part for file in files for part in _parts(file)]
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib lets other threads run
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib releases the GIL
         digests = pool.map(_digest, parts)
         lines = [canonical_json([part.name, part.described, one]) for part, one in zip(parts, digests, strict=True)]
     return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogatepass")).hexdigest()
@@ -115,7 +115,7 @@ def _digest(part: Stored) -> str:
 
 
 def _state(files: Sequence[Path]) -> str:
-    """What changes whenever one of the files does: the time of its last change cannot be set by hand."""
+    """A digest that changes whenever one of the files does: unlike mtime, ctime cannot be set by hand."""
     found = [(os.path.realpath(file), os.stat(file)) for file in files]
     rows = [[path, one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino] for path, one in found]
     return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()

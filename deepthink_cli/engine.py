@@ -1,4 +1,4 @@
-"""How a model reads and scores: packed where a probe finds the same scores both ways, else padded."""
+"""How a model reads and scores: packed where a probe finds the same scores both ways, otherwise padded."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from deepthink_cli.probe import Verdict, try_packed
 from deepthink_cli.reading import Reading, read_packed
 from deepthink_cli.tokens import TokenizedQuery
 
-PADDED_COST = "each candidate is a row with a copy of the memory, at several times the time of packed scoring"
+PADDED_COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
 
 
 @dataclass
 class Engine:
-    """A model's way of reading and scoring: the path it takes, and what a pass may hold.
+    """How a model reads and scores, packed or padded, and what a pass may hold.
 
     `verdict` is the probe's. `batch_tokens` bounds the tokens of a pass, except that one row always runs; it halves
-    whenever a pass does not fit the device. `free` are the bytes that a pass may take.
+    whenever a pass does not fit the device. `free` is the number of bytes that a pass may take.
     """
 
     verdict: Verdict
@@ -37,22 +37,22 @@ class Engine:
 
     @property
     def packed(self) -> bool:
-        """Whether rows stand side by side over one memory; otherwise each has a copy of it."""
+        """Whether the rows of a pass share one memory; otherwise each has a copy of it."""
         return self.verdict.reason is None
 
     @property
     def description(self) -> str:
-        """The engine in one line; for the padded one, why it is used and what it costs."""
+        """The engine in one line; for the padded one, with its reason and its cost."""
         if not self.packed:
             return f"padded engine: {self.verdict.reason}; {PADDED_COST}"
         apart, own = self.verdict.difference, self.verdict.rounding
         return (
-            f"packed engine, {self.batch_tokens} tokens a pass; on a probe its scores are {apart:.1e} nats from padded ones, "
-            f"whose own rounding is {own:.1e}"
+            f"packed engine, {self.batch_tokens} tokens a pass; in a probe, packed and padded scores differ by "
+            f"{apart:.1e} nats, rounding alone by {own:.1e}"
         )
 
     def rows(self, queries: Sequence[TokenizedQuery]) -> list[Row]:
-        """What must be fed to score the queries, longest first."""
+        """The rows that must run to score the queries, longest first."""
         found = (
             row
             for number, query in enumerate(queries)
@@ -61,7 +61,7 @@ class Engine:
         return sorted(found, key=len, reverse=True)
 
     def bounds(self, model: LanguageModel, memory: Memory, width: int) -> tuple[int, int]:
-        """The most tokens and the most rows, none longer than `width`, of a pass over this memory."""
+        """The most tokens and the most rows of a pass over this memory, for rows of at most `width` tokens."""
         if self.packed:
             return min(self.batch_tokens, tokens_over(model, memory, self.free)), 2**20
         return self.batch_tokens, rows_over(model, memory, width, self.free)
@@ -72,7 +72,7 @@ _finding = Lock()
 
 
 def engine_of(model: LanguageModel) -> Engine:
-    """The model's engine, found by a probe on first use; warns where an error keeps it from being packed."""
+    """The model's engine, chosen by a probe on first use; warns where an error prevents packing."""
     with model.lock:
         with _finding:
             engine = _engines.get(model)
@@ -84,7 +84,7 @@ def engine_of(model: LanguageModel) -> Engine:
 
 
 def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]:
-    """The present of every reading, in order; those that fit into the tokens of a pass together share one.
+    """The present of every reading, in order; readings that fit `batch_tokens` together share a pass.
 
     Raises as `LanguageModel.read` does.
     """
@@ -106,14 +106,14 @@ def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]
 
 
 def _on_one_side(model: LanguageModel, readings: Sequence[Reading]) -> Iterator[Reading]:
-    """The first readings, as many as use the same rotary factors: those of a pass follow its largest position."""
+    """The first readings that use the same rotary factors: a pass uses those of its largest position."""
     sides = [model.limits.side(one.start + len(one)) for one in readings]
     return (one for one, side in takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True)))
 
 
 def _found(model: LanguageModel) -> Engine:
-    # glibc keeps freed blocks up to the largest it has seen: without this, every tensor as large as the largest
-    # of a pass is mapped anew each time, a page fault for every 4 KiB of it (docs/performance.md).
+    # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
+    # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
     torch.empty(KEPT, dtype=torch.uint8)
     verdict = try_packed(model)
     if verdict.failure is not None:

@@ -43,21 +43,21 @@ class BelowThreshold(DeepThinkError):
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether a library's error says that memory could not be had, on a device or in this machine."""
+    """Whether a library's error says that memory could not be allocated, on a device or in main memory."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"MemoryError", "OutOfMemoryError"} or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    # torch has no class of its own for a processor, and for MPS or a library of CUDA.
-    said = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return "RuntimeError" in kinds and any(words in str(error) for words in said)
+    # torch raises a plain RuntimeError for a processor, for MPS and for CUDA libraries.
+    phrases = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return "RuntimeError" in kinds and any(words in str(error) for words in phrases)
 
 
 def out_of_memory(error: BaseException) -> str:
-    """What did not fit, as far as the error of `ran_out_of_memory` says it, and the way out; one line."""
-    asked = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    """One line with the amount that could not be allocated, if the library's error names it, and the ways out."""
+    amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     device = " of the GPU" if "CUDA" in str(error) else ""
     return (
-        f"out of memory{device}: {asked[1] if asked else 'what was needed'} could not be allocated; use a smaller "
+        f"out of memory{device}: {amount[1] if amount else 'the memory needed'} could not be allocated; use a smaller "
         "--batch-tokens (not for think), --dtype bfloat16, --quantize 4bit, --device-map auto, or fewer demonstrations"
     )
 

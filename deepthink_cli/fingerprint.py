@@ -45,10 +45,10 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def weights_sha256(files: list[Path]) -> str:
-    """What tells these weights from all others: the digest of samples, a colon, and that of every byte.
+    """The digest that identifies weights: that of samples, a colon, and that of every byte.
 
-    The first alone is what memories of earlier versions hold and what names the rows of a run. Neither depends on
-    how tensors are spread over files. No files, no digest: an empty string. Raises DeepThinkError for a damaged file.
+    Memories of earlier versions and the keys of a run's rows use the first part alone. Neither part depends on how
+    tensors are spread over files. An empty string if there are no files. Raises DeepThinkError for a damaged file.
     """
     return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
 
@@ -56,7 +56,7 @@ def weights_sha256(files: list[Path]) -> str:
 def samples_sha256(files: list[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and sampled bytes.
 
-    A file that is not safetensors gives its name, size and bytes sampled over its length. Raises as `weights_sha256`.
+    A file that is not safetensors contributes its name, size and samples of its bytes. Raises as `weights_sha256`.
     """
     parts: dict[str, bytes] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""How many demonstrations a model holds, found without tokenising many more than these."""
+"""How many demonstrations fit a model, found without tokenising many more than fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepthink_cli.limits import Limits, check_demonstrations
 from deepthink_cli.template import Template
 from deepthink_cli.tokens import LONG, demonstration_ids, fewest_tokens
 
-JOINED = 16  # tokens, far more than a text can lose where one more demonstration is joined to it
+JOINED = 16  # tokens; joining one more demonstration to a text removes far fewer
 
 
 def check_fit(
@@ -25,12 +25,12 @@ def check_fit(
     positions: str,
     model: str,
 ) -> None:
-    """Raise InputError unless T readings of the demonstrations fit, with the number of the first ones that would.
+    """Raise InputError unless T readings of the demonstrations fit, with how many of the first ones would.
 
-    The tokens L are counted exactly up to `LONG` characters, and given as a least number beyond.
+    The number of tokens L is exact up to `LONG` characters, and a lower bound beyond.
     """
     count, bound, method = len(given.examples), "", (positions, iterations)
-    lengths = [0] * count  # what is asked of them is which fit, and how long the last is
+    lengths = [0] * count  # only which ones fit and the length of the last one matter
     far = limits.largest(*method, sys.maxsize)
     if far is not None:
         tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], far))
@@ -49,9 +49,9 @@ def check_fit(
 def most_held(
     limits: Limits, positions: str, iterations: int, tokens: Callable[[int], int], count: int, share: float = 1
 ) -> int:
-    """The greatest number of demonstrations, up to `count`, whose `tokens` T readings hold; 0 where none is.
+    """The greatest number of demonstrations, up to `count`, whose `tokens` fit T readings; 0 if none fits.
 
-    They may take up a `share` of what the model holds together with a query.
+    They may take up at most `share` of the tokens that the model holds with a query.
     """
 
     def bound(length: int) -> int | None:
@@ -59,7 +59,7 @@ def most_held(
         bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
         return min((one for one in bounds if one is not None), default=None)
 
-    for length in (sys.maxsize, 0):  # beyond the boundary of a model that has one, then within it
+    for length in (sys.maxsize, 0):  # beyond the LongRoPE boundary, if there is one, then within it
         largest = bound(length)
         if largest is None:
             return count
@@ -70,15 +70,15 @@ def most_held(
 
 
 def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int:
-    """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 where none is.
+    """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 if none fits.
 
-    At most about twice the demonstrations that fit are tokenised at once.
+    At most about twice as many demonstrations as fit are tokenised at once.
     """
     tried = 1
     while tried < count and tokens(tried) <= largest:
         tried = min(2 * tried, count)
     fit = bisect_left(range(1, tried + 1), True, key=lambda number: tokens(number) > largest)
-    for number in range(fit + 1, count + 1):  # where a token joins two demonstrations, one more can be a token less
+    for number in range(fit + 1, count + 1):  # one more can be a token less where a token spans two
         if tokens(number) > largest + JOINED:
             break
         fit = number if tokens(number) <= largest else fit
@@ -88,7 +88,7 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
 def count_tokens(
     tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int | None
 ) -> int:
-    """Tokens of demonstrations; of more than `LONG` characters a least number, where that is more than `largest`."""
+    """Tokens of demonstrations; for more than `LONG` characters a lower bound, if it is more than `largest`."""
     text = _text(template, examples)
     least = fewest_tokens(tokenizer, text) if len(text) > LONG else 0
     return least if largest is not None and least > largest else len(demonstration_ids(tokenizer, text))

@@ -103,7 +103,7 @@ def _fewer_shots(jobs: Sequence[Job]) -> list[str]:
 
 
 def _unchecked(jobs: Sequence[Job]) -> list[str]:
-    """How many results do not say which inputs they are of."""
+    """How many results have no digest of their inputs."""
     rows = [row for job in jobs for row in (*job.test.values(), *job.dev.values())]
     without = sum(row.setting.rows_sha256 is None for row in rows)
     said = (

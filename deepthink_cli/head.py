@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 SLICE = 8192  # vocabulary rows brought to float32 at a time
-_MASKED = 100.0  # nats below the largest logit at which that comparison ends
+_MASKED = 100.0  # nats below the largest logit; smaller logits are compared as if they were this
 
 
 class Head:
@@ -55,18 +55,18 @@ class Head:
 
 
 def _log_sum_exp(logits: Tensor) -> Tensor:
-    """logsumexp (M,) of logits (M, V) in half its time: log_softmax is one kernel, logsumexp several.
+    """logsumexp (M,) of logits (M, V) in half the time: log_softmax is one kernel, logsumexp several.
 
-    Taken at the largest logit, where it holds to rounding; at a masked one (-1e9, -inf) the sum would be lost.
+    Computed from the largest logit, where it is exact up to rounding; from a masked one (-1e9, -inf) it would be lost.
     """
     largest = logits.amax(-1)
     total = largest - logits.log_softmax(-1).amax(-1)
-    return torch.where(largest == -torch.inf, largest, total)  # all masked: log_softmax is NaN there
+    return torch.where(largest == -torch.inf, largest, total)  # log_softmax is NaN where all are masked
 
 
 @torch.inference_mode()
 def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | None:
-    """The float32 head of a model, or None where it would not give the model's own logits after `token_ids`."""
+    """The float32 head of a model, or None where its logits after `token_ids` differ from the model's own."""
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
     if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
@@ -74,8 +74,8 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     head = Head(embedding, network.config.get_text_config(decoder=True))
     ids = torch.tensor([token_ids], device=network.device)
     ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
-    own = network(input_ids=ids).logits[0].to(ours)  # on the head's device, where the network is spread over several
-    # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
+    own = network(input_ids=ids).logits[0].to(ours)  # to the head's device: the network may be spread over several
+    # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
     floor = own.amax(-1, keepdim=True) - _MASKED
     ours, own = ours.maximum(floor), own.maximum(floor)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)

@@ -57,8 +57,8 @@ class Job:
 def jobs_of(results: Iterable[Result]) -> list[Job]:
     """Jobs in the order of their first rows.
 
-    Raises InputError where results of the same name are of different data, where a setting has two
-    different results, or where one arm's rows for a task differ in what may not be averaged over.
+    Raises InputError where results of the same name come from different data, where a setting has two
+    different results, or where one arm's rows for a task differ in a value that must not be averaged over.
     """
     given = list(results)
     check_agree(given)
@@ -111,7 +111,7 @@ def name_of(seed: Seed) -> str:
 
 
 def _unique(results: Iterable[Result]) -> list[Result]:
-    """Every result once; a row of an older version, without digests, is the same as one with them."""
+    """Every result once; a row of an older version, without digests, counts as the same row with them."""
     found: dict[Setting, Result] = {}
     for row in results:
         own = row.setting.without_digests

@@ -24,9 +24,9 @@ class Journal:
         self.done = {row.key for row in self.found}
 
     def has(self, setting: Setting) -> bool:
-        """Whether a setting's row is there, also where an older version wrote it without digests of its data.
+        """Whether a setting's row exists, also if an older version wrote it without digests of its data.
 
-        Whether the data of those rows are the same is for `check_continues` to say.
+        `check_continues` checks whether the data of those rows are the same.
         """
         return setting.key in self.done or setting.without_digests.key in self.done
 
@@ -51,14 +51,14 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     with open(folder / LOCK, "r+b", buffering=0) as lock:
         with _refusals(folder):
             _claim(lock, folder)
-        journal = Journal(folder)  # refuses what is not a run's before anything of it is cut
+        journal = Journal(folder)  # refuses a file that is not a run's before truncating it
         with _refusals(folder):
             _cut_torn_row(folder / FILE)
         yield journal
 
 
 def found_in(folder: Path) -> list[Result]:
-    """The rows of a run that may be there, which is neither claimed nor changed; raises as `open_journal` does."""
+    """The rows of a run in a folder, if there is one, without locking or changing it; raises as `open_journal` does."""
     with _refusals(folder):
         return read_results(folder) if (folder / FILE).is_file() else []
 

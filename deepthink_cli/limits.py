@@ -1,4 +1,4 @@
-"""How many tokens a model can hold; told from the configuration."""
+"""How many tokens a model can hold, determined from the configuration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Limits:
 
     `positions` counts positions the model knows, `window` the keys that its narrowest layer sees,
     `keys` the keys its mask buffer holds (GPT-Neo). `relative` says that positions follow from the
-    number of keys (ALiBi), so that no position can be given. Passes that end within the first
-    `boundary` positions use other rotary factors than those that go beyond (LongRoPE).
+    number of keys (ALiBi), so that positions cannot be set. Passes that end within the first
+    `boundary` positions use other rotary factors than longer ones (LongRoPE).
     """
 
     positions: int | None
@@ -29,11 +29,11 @@ class Limits:
     boundary: int | None = None
 
     def side(self, end: int) -> int:
-        """Which rotary factors a pass uses whose last position is `end` - 1: 0 up to the boundary, 1 beyond it."""
+        """The rotary factors of a pass whose last position is `end` - 1: 0 up to the boundary, 1 beyond it."""
         return int(self.boundary is not None and end > self.boundary)
 
     def largest(self, positions: str, iterations: int, length: int = 0) -> int | None:
-        """The most demonstration tokens L that T readings can hold, on the side of the boundary where `length` is."""
+        """The most demonstration tokens L that fit T readings, on the same side of the boundary as `length`."""
         repeat = 1 if iterations == 1 else 2
         share = repeat if positions == "continued" else 1
         bounds = [bound // repeat for bound in (self.window, self.keys) if bound is not None]
@@ -54,7 +54,7 @@ class Limits:
         return min(bounds, default=None)
 
     def reason(self, length: int = 0) -> str:
-        """The bound that binds a memory of `length` tokens, in words."""
+        """The limit that applies to a memory of `length` tokens, in words."""
         most = self.most_tokens(length)
         if self.window is not None and self.window == most:
             return f"sliding window of {self.window}"
@@ -63,12 +63,12 @@ class Limits:
         return f"context of {most}"
 
     def _near(self, length: int) -> int | None:
-        """The boundary, for what stands before it."""
+        """The boundary, if `length` is within it."""
         return None if self.side(length) else self.boundary
 
 
 def limits_of(config: PretrainedConfig) -> Limits:
-    """Read the limits from a configuration; raises InputError, by name, for a model no memory can be made of."""
+    """Read the limits from a configuration; raises InputError, naming it, for an unsupported model."""
     text: Any = config.get_text_config(decoder=True)
     refuse_unfit(config, text)
     alibi = text.model_type in ("bloom", "mpt") or bool(getattr(text, "alibi", False))
@@ -97,7 +97,7 @@ def check_demonstrations(
     total = lengths[-1]
     if positions == "restarted" and limits.relative:
         raise InputError(
-            f"--positions restarted: {model} has no positions to restart, they follow from the number of tokens before "
+            f"--positions restarted: {model} has no positions to restart: they follow from the number of earlier tokens "
             "(as with ALiBi); use continued"
         )
     largest = limits.largest(positions, iterations, total)
@@ -119,7 +119,7 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
     """Raise InputError unless a pass of `tokens` at positions `start` onward, after `past` keys, fits the model."""
     if limits.relative and start != past:
         raise InputError(
-            f"restarted positions: {model} has none to restart, they follow from the number of tokens before; use continued"
+            f"restarted positions: {model} has no positions to restart: they follow from the number of earlier tokens; use continued"
         )
     bounds = ((limits.positions, start + tokens), (limits.window, past + tokens), (limits.keys, past + tokens))
     crossed = past and limits.side(past) != limits.side(start + tokens)
@@ -143,16 +143,16 @@ def _window(config: Any) -> int | None:
 
 
 def _boundary(config: Any) -> int | None:
-    """The positions of a pass within which a LongRoPE model uses its short factors."""
+    """The number of positions up to which a LongRoPE model uses its short factors."""
     layers = [one for one in _rotary(config) if one.get("rope_type") == "longrope" or "long_mscale" in one]
-    found = {one.get("original_max_position_embeddings") for one in layers}
-    if len(found) > 1:
-        raise InputError("config.json: layers whose rotary factors change at different positions; choose another model")
-    return found.pop() if found else None
+    boundaries = {one.get("original_max_position_embeddings") for one in layers}
+    if len(boundaries) > 1:
+        raise InputError("config.json: the layers' rotary factors change at different positions; choose another model")
+    return boundaries.pop() if boundaries else None
 
 
 def _rotary(config: Any) -> Iterator[dict[str, Any]]:
-    """The rotary parameters of all layers, or of each kind of layer."""
-    given = getattr(config, "rope_parameters", None) or {}
-    yield given
-    yield from (one for one in given.values() if isinstance(one, dict))
+    """The rotary parameters of all layers, and of each kind of layer."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    yield parameters
+    yield from (kind for kind in parameters.values() if isinstance(kind, dict))

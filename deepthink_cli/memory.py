@@ -18,9 +18,9 @@ from deepthink_cli.origin import Drift, Origin
 class Memory:
     """K~_t and V~_t of every layer (Eq. 5): what a model remembers of its demonstrations.
 
-    `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, but for a copy that
-    attention reads (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the change of each reading
-    after the first. `origin` is None for a reading that no artifact will be made of.
+    `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
+    for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
+    change of each reading after the first. `origin` is None for a reading that no artifact will be made of.
     """
 
     keys: tuple[Tensor, ...]
@@ -49,7 +49,7 @@ class Memory:
     ) -> tuple[Memory, Memory | None]:
         """The next iteration, K~_t = K~_(t-1) + eta m_t with m_t = (K_t - K~_(t-1)) + momentum m_(t-1), and m_t.
 
-        `before` is m_(t-1), None where there was no step yet; without momentum no m_t is returned. The tensors of
+        `before` is m_(t-1), None before the first step; without momentum, None is returned for m_t. The tensors of
         `present` and `before` are overwritten with those of the result, so that at most three memories exist at once.
         """
         layers, momentums = len(self.keys), repeat(None) if before is None else (*before.keys, *before.values)
@@ -68,7 +68,7 @@ class Memory:
         return following, Memory(tuple(steps[:layers]), tuple(steps[layers:]))
 
     def copy(self) -> Memory:
-        """The same memory in tensors of its own."""
+        """The same memory with copies of its tensors."""
         return self._with([tensor.clone() for tensor in self.keys], [tensor.clone() for tensor in self.values])
 
     def followed_by(self, present: Memory) -> Memory:
@@ -79,7 +79,7 @@ class Memory:
         )
 
     def to(self, devices: Sequence[torch.device], dtype: torch.dtype = torch.float32) -> Memory:
-        """The same memory with layer l on `devices[l]`; in the dtype that attention reads, it is converted once."""
+        """The same memory with layer l on `devices[l]`, in `dtype`; converted once instead of in every pass."""
         return self._with(
             [tensor.to(device, dtype) for tensor, device in zip(self.keys, devices, strict=True)],
             [tensor.to(device, dtype) for tensor, device in zip(self.values, devices, strict=True)],
@@ -143,5 +143,5 @@ def _changes(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, 
 
 
 def _numbers(scalars: Sequence[Tensor]) -> list[float]:
-    """The values of 0-d tensors, which a device is waited for once, not once each."""
+    """The values of 0-d tensors; waits for the device once, not for each tensor."""
     return torch.stack([scalar.to(scalars[0].device) for scalar in scalars]).tolist()

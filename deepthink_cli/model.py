@@ -60,7 +60,7 @@ class LanguageModel:
 
     @property
     def lock(self) -> RLock:
-        """Held during every pass of the network, for all models that share it: one thread at a time reads or scores.
+        """Held during every pass of the network, by all models that share it: one thread at a time reads or scores.
 
         Hold it to run `network` yourself while other threads use this model.
         """
@@ -83,7 +83,7 @@ class LanguageModel:
         return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
 
     def check_reading(self, token_ids: Sequence[int], history: Memory | None, start: int) -> None:
-        """Raise InputError where a reading at positions `start` onward is longer than the model holds, or has unknown ids."""
+        """Raise InputError for a reading from position `start` on that is too long for the model or has unknown ids."""
         check_pass(self.limits, len(token_ids), history.length if history else 0, start, self.identity.id)
         self.check_ids(token_ids, "a reading")
 
@@ -137,7 +137,7 @@ class LanguageModel:
         """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
 
         `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
-        They may be on any device, and so may what is returned: a network can be spread over several.
+        Arguments and result may be on any device: a network can be spread over several.
         """
         with self.lock:
             if self._head is None:
@@ -149,19 +149,19 @@ class LanguageModel:
 
     @property
     def has_float32_head(self) -> bool:
-        """Whether logits are computed in float32 in parts; otherwise the network gives them for every token."""
+        """Whether logits are computed in float32 slices; otherwise the network computes those of every token."""
         with self.lock:
             return self._head is not None
 
     def check_ids(self, ids: Iterable[int], where: str) -> None:
-        """Raise InputError, which says `where`, for a token id beyond the model's embedding."""
+        """Raise InputError, prefixed with `where`, for a token id beyond the model's embedding."""
         check_known(self.tokenizer, ids, self.known_tokens, self.identity.id, where)
 
     @cached_property
     def known_tokens(self) -> int:
-        """How many tokens the model's embedding has."""
+        """The number of tokens in the model's embedding."""
         embedding: Any = self.network.get_input_embeddings()
-        return len(embedding.weight)  # not always a parameter: accelerate exchanges it
+        return len(embedding.weight)  # not always a parameter: accelerate replaces it
 
     @cached_property
     def _head(self) -> Head | None:
@@ -187,7 +187,7 @@ class LanguageModel:
 
 
 def _read_off(made: Tensor, places: Tensor) -> Tensor:
-    """What a pass made (rows, S, n) of the tokens at `places` (M,): (M, n)."""
+    """The rows (M, n) of a pass's output (rows, S, n) that belong to the tokens at `places` (M,)."""
     return made.flatten(0, 1)[places.to(made.device)]
 
 

@@ -27,9 +27,10 @@ class ModelIdentity:
     """What makes a model this model and no other.
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
-    The digests are of the configuration, of the weights and of the tokenizer. The weights' is two with a colon between
-    them, of sampled bytes and of all; the first alone in memories of earlier versions, and empty while the
-    weights are not on this machine. `dtype` and `quantize` say how it computed; they may differ where the memory is used.
+    The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
+    between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty while
+    the weights are not on this machine. `dtype` and `quantize` say how it computed; they may differ where
+    the memory is used.
     """
 
     id: str
@@ -43,14 +44,14 @@ class ModelIdentity:
 
     @property
     def sampled_weights(self) -> str:
-        """The digest of the weights' sampled bytes, which every version computes alike."""
+        """The digest of the weights' sampled bytes, which every version computes in the same way."""
         return self.weights_sha256.partition(":")[0]
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """Names of the parts in which two models differ; empty where a memory of one fits the other.
 
         Two revisions of one hub id differ, even where their weights do not. Weights are compared by every byte,
-        but by samples alone where one of the two has no more.
+        or by samples where one of the two has only those.
         """
         revisions = (self.revision, other.revision)
         named = self.id == other.id and None not in revisions
@@ -66,7 +67,7 @@ class ModelIdentity:
 
 
 def _comparable(one: str, two: str) -> tuple[str, str]:
-    """As much of two digests of weights as both have."""
+    """The parts of two digests of weights that both have."""
     return (one, two) if ":" in one and ":" in two else (one.partition(":")[0], two.partition(":")[0])
 
 

@@ -1,4 +1,4 @@
-"""Where a command may write: never over what it reads, and not into the folder of a run."""
+"""Where a command may write: never to a file that it reads, and not into a run's folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deepthink_cli.journal import LOCK, check_folder
 from deepthink_cli.results import FILE
 from deepthink_cli.rows import STDIN, name_of
 
-_ROW = 2**20  # bytes, more than the first row of a run has
+_ROW = 2**20  # bytes; longer than the first row of a run
 
 Paths = Iterable[str | Path]
 
@@ -24,10 +24,10 @@ Paths = Iterable[str | Path]
 def check_apart(
     path: str | Path, read: Paths, option: str = "-o", runs: Collection[Path] = (), figures: Collection[str] = ()
 ) -> None:
-    """Raise InputError unless `path` can be written without harm to what a command reads, whatever it is called there.
+    """Raise InputError unless `path` can be written without overwriting what a command reads, under any name.
 
-    `read` are files, folders whose files are read, and `-` for standard input. A folder of a run, such as those in
-    `runs`, takes no file but those whose suffix is in `figures`. Raises as `check_output` does, too.
+    `read` are files, folders whose files are read, and `-` for standard input. Into a run's folder, such as those in
+    `runs`, only files whose suffix is in `figures` may be written. Also raises as `check_output` does.
     """
     target = check_output(path, option)
     for one in read if target.exists() else ():
@@ -47,9 +47,9 @@ def check_apart(
 
 
 def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
-    """Raise InputError unless a run can be written to `folder` without harm to what it reads.
+    """Raise InputError unless a run can be written to `folder` without overwriting what it reads.
 
-    `read` is as in `check_apart`. Raises as `check_folder` does, too.
+    `read` is as in `check_apart`. Also raises as `check_folder` does.
     """
     check_folder(folder)
     written = {_number(path) for path in (folder, *folder.glob("*"), *folder.glob("*/*"))} - {None}
@@ -62,19 +62,19 @@ def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
 
 
 def _lies_in(target: Path, folder: str | Path) -> bool:
-    """Whether an existing file lies below a folder, or a link in the folder leads to it."""
+    """Whether an existing file is inside a folder, or a link in the folder points to it."""
     below = _number(folder) in map(_number, target.parents)
     return below or _number(target) in map(_number, _files(folder))
 
 
 def _files(path: str | Path) -> Iterator[Path]:
-    """What lies in a folder; nothing for a file."""
+    """The entries of a folder; none for a file."""
     if os.path.isdir(path):
         yield from Path(path).iterdir()
 
 
 def _number(path: str | Path) -> tuple[int, int] | None:
-    """The disk and the number of a file, the same by whatever name; None where there is no file."""
+    """The device and inode of a file, the same under every name; None where there is no file."""
     with suppress(OSError, ValueError):  # standard input may be closed, or have no file
         found = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
         return (found.st_dev, found.st_ino) if str(path) != STDIN or stat.S_ISREG(found.st_mode) else None
@@ -82,7 +82,7 @@ def _number(path: str | Path) -> tuple[int, int] | None:
 
 
 def _is_memory(target: Path) -> bool:
-    """Whether a file is a memory, which no model and no task consists of."""
+    """Whether a file is a memory, which is never part of a model or a task."""
     with suppress(InputError):
         read_header(target)
         return True
@@ -90,7 +90,7 @@ def _is_memory(target: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a folder holds a run; one that was copied may have lost its lock, but not what its rows look like."""
+    """Whether a folder holds a run; a copy without its lock is recognised by its rows."""
     if not (folder / FILE).is_file():
         return False
     with open(folder / FILE, "rb") as rows:

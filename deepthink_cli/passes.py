@@ -1,4 +1,4 @@
-"""One pass of the network over many rows: packed side by side over one memory, or one sequence a row, padded."""
+"""One pass of the network over many rows: packed over one shared memory, or padded, one sequence a row."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Packed:
 
 
 class _Padded:
-    """One sequence a row, padded on the right, where no real token attends to it; each with a copy of the one memory."""
+    """One sequence a row, padded on the right, where no real token attends to it; each with a copy of the memory."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
         width = max(map(len, rows))

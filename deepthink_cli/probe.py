@@ -1,4 +1,4 @@
-"""Whether a network may be packed: found by reading and scoring a short text both ways, not from a list."""
+"""Whether a network can be packed: determined by reading and scoring a short text both ways, not from a list."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from deepthink_cli.reading import Reading, read_packed
 from deepthink_cli.tokens import TokenizedQuery, ordinary_ids
 
 _LENGTH = 16  # tokens of the probe's memory
-_TOLERANCE = 2  # how much further than its own rounding the padded way and the packed one may be apart
+_TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded ones
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a network gives the same packed as padded; `reason` says why not, None where it does.
+    """Whether a network gives the same results packed and padded; `reason` says why not, None where it does.
 
-    `failure` names an error that is not the network's way of attending: a kernel that is missing or has changed,
-    or the device's own. `difference` is the root mean square between the scores of both ways in nats, `rounding` that
-    between the padded way and itself with other rounding; None where the packed way did not run.
+    `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of
+    the device. `difference` is the root mean square difference between packed and padded scores in nats, `rounding`
+    that between padded scores with different rounding; None where the packed pass did not run.
     """
 
     reason: str | None = None
@@ -40,8 +40,8 @@ class Verdict:
 def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
-    Raises InputError, naming the architecture, for a network that gives something else after a memory than in one
-    pass over the whole prompt, and the device's own error where not even this fits its memory.
+    Raises InputError, naming the architecture, for a network that scores differently after a memory than in one pass
+    over the whole prompt, and the device's error where even this short text does not fit its memory.
     """
     text, queries = _texts(model)
     check_plain_pass(model, text, queries[0].prefix)
@@ -68,23 +68,23 @@ def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[Tok
         rounded_scores, rounded_reading = _padded(model, first, rows, text)
     if packed_reading.shape != padded_reading.shape:
         return Verdict(reason="only some of its layers use the attention interface of transformers")
-    # Another batch, whose products round in another way.
+    # Matrix products of another batch size round differently.
     other = _scores(model, first, [row for row in rows if row.query == 0], packed=False)
     own = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
     difference = _rms(packed_scores - padded_scores)
     apart, own_apart = _rms(packed_reading - padded_reading), _rms(rounded_reading - padded_reading)
-    eps = torch.finfo(torch.float32).eps  # what scores and memories are kept in
+    eps = torch.finfo(torch.float32).eps  # the dtype of scores and memories
     scores_agree = difference <= _TOLERANCE * own + 4 * eps * float(padded_scores.abs().max())
     if scores_agree and apart <= _TOLERANCE * own_apart + 4 * eps * _rms(padded_reading):
         return Verdict(difference=difference, rounding=own)
-    reason = f"packed scores are {difference:.1e} nats from padded ones, whose own rounding is {own:.1e}"
+    reason = f"packed and padded scores differ by {difference:.1e} nats, rounding alone by {own:.1e}"
     if scores_agree:
-        reason = f"packed readings are {apart:.1e} from padded ones, whose own rounding is {own_apart:.1e}"
+        reason = f"packed and padded readings differ by {apart:.1e}, rounding alone by {own_apart:.1e}"
     return Verdict(reason=reason, difference=difference, rounding=own)
 
 
 def _padded(model: LanguageModel, first: Memory, rows: Sequence[Row], text: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The scores of the rows after the first reading of a text, and the numbers of its second one."""
+    """The scores of the rows after the first reading of a text, and the keys and values of its second one."""
     return _scores(model, first, rows, packed=False), _numbers(model.read(text, first, first.length))
 
 
@@ -95,12 +95,12 @@ def _scores(model: LanguageModel, memory: Memory, rows: Sequence[Row], packed: b
 
 
 def _numbers(memory: Memory) -> Tensor:
-    """All keys and values in one line."""
+    """All keys and values in one vector."""
     return torch.cat([tensor.flatten().cpu() for tensor in (*memory.keys, *memory.values)])
 
 
-def _rms(numbers: Tensor) -> float:
-    return float(numbers.double().square().mean().sqrt())
+def _rms(values: Tensor) -> float:
+    return float(values.double().square().mean().sqrt())
 
 
 def _texts(model: LanguageModel) -> tuple[tuple[int, ...], tuple[TokenizedQuery, ...]]:

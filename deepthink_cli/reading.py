@@ -53,7 +53,7 @@ def read_packed(model: LanguageModel, readings: Sequence[Reading]) -> list[Memor
 
 
 def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
-    """Each span's part of what a pass kept, in tensors of its own; layer by layer, so that no second copy of all exists."""
+    """The kept keys and values of each span, copied layer by layer, so that all layers never exist twice."""
     parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
     for layer in sorted(kept):
         key, value = kept.pop(layer)

@@ -1,8 +1,8 @@
 """The rows of a run: one for each (model, task, seed, eta, momentum, positions, protocol, iteration).
 
 A row holds nothing that changes from one run to the next, such as times: a run that was killed and
-continued writes the same bytes as one that was not. Rows of other demonstrations or other evaluated rows
-have other keys.
+continued writes the same bytes as one that was not. Rows made from different demonstrations or
+evaluated rows have different keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Setting:
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
     rows asked for. The last three are the digests of the demonstrations as the model read them, of the
-    evaluated rows in order, and of every byte of the weights; rows of older versions have none, and keep their keys.
+    evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
     """
 
     model: str
@@ -65,7 +65,7 @@ class Setting:
 
     @property
     def without_digests(self) -> Setting:
-        """The same setting as older versions wrote it, whatever its demonstrations and rows are."""
+        """The same setting as older versions wrote it, without digests of its data."""
         return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
 
 
@@ -78,7 +78,7 @@ class Result:
     that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
     accuracy of always giving the commonest label (None where candidates differ); `correct` has one bit an
-    input, in the order of the split (see `bits`). `where` is the line that it was read from
+    input, in the order of the split (see `bits`). `where` is the line that the row was read from
     (`run/results.jsonl:3`), and is not written.
     """
 

@@ -1,7 +1,7 @@
 """Whether results are of the same data.
 
-A setting names its data by task, split and seed; its digests say what the data were. Results that name the
-same data and have other digests are neither continued in one folder nor shown in one table.
+A setting names its data by task, split and seed; its digests identify their contents. Results that name
+the same data and have different digests are neither continued in one folder nor shown in one table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Name = tuple[object, ...]
 
 
 def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
-    """Raise InputError where rows of a folder were made from other data than a plan's, a line for each job and part."""
+    """Raise InputError where rows of a folder come from other data than a plan's; one line for each job and part."""
     known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
     found: dict[Name, list[tuple[Result, list[str]]]] = {}
     for row in rows:
@@ -40,7 +40,7 @@ def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
 
 
 def check_agree(rows: Iterable[Result]) -> None:
-    """Raise InputError where results that name the same data were made from different ones, a line for each name."""
+    """Raise InputError where results that name the same data were made from different data; one line for each name."""
     first: dict[Name, Result] = {}
     found: dict[Name, str] = {}
     for row in rows:
@@ -51,8 +51,8 @@ def check_agree(rows: Iterable[Result]) -> None:
             seen = first.setdefault(names[digest], row)
             if _digests(seen)[digest] != digests[digest]:
                 message = (
-                    f"{_job(row)}: {row.where} has {OTHER[digest]} than {seen.where}; report their runs one at a "
-                    "time, or remove the lines of one"
+                    f"{_job(row)}: {row.where} has {OTHER[digest]} than {seen.where}; report their runs "
+                    "separately, or remove the rows of one of them"
                 )
                 found.setdefault(names[digest], message)
     problems = Problems()
@@ -61,13 +61,13 @@ def check_agree(rows: Iterable[Result]) -> None:
 
 
 def unchecked(rows: Iterable[Result], planned: Iterable[Setting]) -> int:
-    """How many rows of a folder name evaluated rows that a plan names too, and have no digest of them."""
+    """How many rows of a folder name the same evaluated rows as a plan, but have no digest of them."""
     names = {_names(setting)[ROWS] for setting in planned}
     return sum(row.setting.rows_sha256 is None and _names(row.setting)[ROWS] in names for row in rows)
 
 
 def _names(setting: Setting) -> dict[str, Name]:
-    """For every digest, what decides it as long as the data do not change."""
+    """For every digest, the fields that determine it while the data do not change."""
     drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed)
     task = (setting.task, setting.task_sha256, setting.protocol)
     dev = drawn if setting.part == "dev" else ()  # the dev rows are those that are not demonstrations
@@ -75,7 +75,7 @@ def _names(setting: Setting) -> dict[str, Name]:
         TASK: (TASK, setting.task),
         DEMONSTRATIONS: (DEMONSTRATIONS, *task, setting.model_sha256, setting.positions, *drawn),
         ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
-        WEIGHTS: (WEIGHTS, setting.model_sha256),  # which covers samples of them
+        WEIGHTS: (WEIGHTS, setting.model_sha256),  # model_sha256 covers samples of the weights
     }
 
 
@@ -95,7 +95,7 @@ def _job(row: Result) -> str:
 
 
 def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
-    """One line on the rows of one job and part, each with the digests in which it differs."""
+    """One line about the rows of one job and part, each given with its differing digests."""
     row, _ = job[0]
     differing = {digest for _, other in job for digest in other}
     words = " and ".join(OTHER[digest] for digest in OTHER if digest in differing)

@@ -59,7 +59,7 @@ def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery
 
 
 def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> Plan:
-    """Everything about scoring the queries that no memory changes; raises InputError for tokens unknown to the model."""
+    """The part of scoring the queries that no memory affects; raises InputError for tokens unknown to the model."""
     for query in queries:
         model.check_ids(query.ids, query.where or "a query")
     shared = _shared([query.prefix for query in queries])
@@ -129,7 +129,7 @@ def _shared(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _past(model: LanguageModel, engine: Engine, memory: Memory, ids: tuple[int, ...]) -> Past:
-    """The memory and, read after it, the tokens that all queries begin with, in the dtype that attention reads."""
+    """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
     parts = (memory, *read_each(model, [Reading(ids, memory, memory.length)])) if ids else (memory,)
     past = tuple(part.to(model.layer_devices, model.dtype) for part in parts)
     return past if engine.packed else (reduce(Memory.followed_by, past),)

@@ -63,9 +63,9 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One task with one seed: its demonstrations, as many as the model holds, and its queries.
+    """One task with one seed: its demonstrations, as many as fit the model, and its queries.
 
-    `rows_sha256` has the digest of the queries of every part that is scored.
+    `rows_sha256` holds the digest of the queries of every scored part.
     """
 
     task: Task
@@ -76,9 +76,9 @@ class Job:
     rows_sha256: Mapping[Part, str]
 
     def queries(self, plan: Plan, part: Part) -> Iterator[Query]:
-        """The queries of the test, or those that choose T and eta, read again.
+        """The queries of the test part, or of the dev part that chooses T and eta, read again.
 
-        Raises DeepThinkError after the last one where they are no longer those of `rows_sha256`.
+        Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
         """
         given = self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
         found = []
@@ -88,7 +88,7 @@ class Job:
         if rows_digest(found) != self.rows_sha256[part]:
             raise DeepThinkError(
                 f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
-                "put them back, or run into a new folder"
+                "restore them, or run into a new folder"
             )
 
 
@@ -111,7 +111,7 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
 
 def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
-    # Neither a path nor a name makes it another model; the samples alone name a row as earlier versions did.
+    # Keys do not depend on the path or name of a model; sampled weights alone keep the keys of earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
     dev_size = plan.dev_size or len(job.evaluated)
@@ -155,8 +155,8 @@ def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet)
     fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
     if not fit:
         raise InputError(
-            f"{job}: not one of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
-            f"{limits.largest(*method)} in T = {plan.iterations} readings; leave the task out, or use --positions restarted"
+            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+            f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
         )
     read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
     blueprint.check_ids(read.token_ids, f"{job}: demonstrations")

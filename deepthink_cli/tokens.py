@@ -1,7 +1,7 @@
 """From text to token ids: one convention for every stage (DESIGN section 3).
 
-The demonstrations are one string after the special tokens with which the tokenizer begins a text; a query and its
-candidate are tokenised together, without any; the ids are concatenated.
+The demonstrations are one string, preceded by the special tokens that the tokenizer puts before a text; a query and
+its candidate are tokenised together, without special tokens; the ids are concatenated.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from deepthink_cli.examples import DemonstrationSet, Query
 from deepthink_cli.origin import Demonstrations
 from deepthink_cli.template import Template
 
-_PROBE = 100  # characters that show the tokenizer's rule
-# Ordinary words: ids picked by number may be tokens that were never trained, whose activations are extreme.
+_PROBE = 100  # characters that show which special tokens the tokenizer appends
+# Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
 _ORDINARY = (
     "It was late in the evening when the two friends came home from the theatre. They had seen a play about a small "
     "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
@@ -63,23 +63,23 @@ def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: Demonstra
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Token ids of the demonstrations' text, after the special tokens that the tokenizer's own rule begins with.
+    """Token ids of the demonstrations' text, after the special tokens that the tokenizer puts before a text.
 
-    What the rule appends, such as EOS, is left out: the text goes on with the query.
+    Those that it appends, such as EOS, are left out, because the query follows.
     """
     ids = encode(tokenizer, [text], special=True)[0]
     return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
 
 
 def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """How many special tokens the tokenizer's rule appends, told from where in the whole the text's own tokens stand."""
+    """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
     whole, (own,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
-    after = range(len(whole) - len(own) + 1)  # candidates for the number; the text itself may end like the rule
+    after = range(len(whole) - len(own) + 1)  # possible counts; the text itself may end with such a token
     return next((count for count in after if whole[len(whole) - count - len(own) : len(whole) - count] == own), 0)
 
 
 def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
-    """Raise InputError, which says `where`, for a token id beyond the `known` rows of a model's embedding."""
+    """Raise InputError, prefixed with `where`, for a token id beyond the `known` rows of a model's embedding."""
     largest = max(ids, default=0)
     if largest >= known:
         raise InputError(
@@ -120,7 +120,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
 
 
 def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
-    """`count` token ids of an ordinary text, repeated where it is short, that an embedding of `known` tokens has."""
+    """`count` token ids below `known` from an ordinary text, repeated where it is too short."""
     ids = [one for one in encode(tokenizer, [_ORDINARY], special=True)[0] if one < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
 

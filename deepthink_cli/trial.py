@@ -37,23 +37,22 @@ _COPIES = 3  # float32 memories that a lane holds at most: history, present and 
 
 @dataclass(frozen=True, eq=False)
 class _Lane:
-    """One memory that is made: a trial with one gate, and the rows that are wanted of it."""
+    """The making of one memory: a trial with one gate, and the settings whose rows are missing."""
 
     trial: _Trial
     method: Method
     wanted: Sequence[Setting]
 
     def of(self, iteration: int) -> list[Setting]:
-        """The wanted rows of one iteration."""
+        """The missing settings of one iteration."""
         asked = (self.method.eta, self.method.momentum, iteration)
         return [one for one in self.wanted if (one.eta, one.momentum, one.iteration) == asked]
 
 
 def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
-    """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass: reading them at once pays.
+    """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster.
 
-    Jobs of which nothing is wanted are grouped with the others, so that a resumed run is identical to one that was
-    never stopped.
+    Finished jobs stay in their group, so that a resumed run is identical to one that was never stopped.
     """
     gates, engine = len(plan.etas) * len(plan.momentums), engine_of(model)
     most = min(engine.batch_tokens, engine.free // _token_bytes(model))
@@ -73,7 +72,7 @@ def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
     """Think once for every job and gate, in step, and score the wanted iterations as they come.
 
     Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once. As many memories are
-    made in step as the free memory of the device holds.
+    made together as the free memory of the device holds.
     """
     last = max(one.iteration for _, wanted in work for one in wanted)
     trials = [(_Trial(plan, job, model), wanted) for job, wanted in work]
@@ -86,9 +85,9 @@ def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
 
 
 def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[tuple[_Lane, int]]) -> Iterator[Step]:
-    """Think in every lane at once; where that runs out of memory, in one half of the lanes after the other.
+    """Think in all lanes at once; where that runs out of memory, in one half of them after the other.
 
-    `scored` holds the iterations of each lane that are done.
+    `scored` holds the finished iterations of each lane.
     """
     try:
         for memories in think_each(model, [(lane.trial.job.demonstrations, lane.method) for lane in lanes]):
@@ -98,19 +97,19 @@ def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[tuple[_La
                         yield from lane.trial.score(memory, setting)
                     scored.add((lane, memory.iteration))
             del memory
-            memories.clear()  # the next reading needs the room
+            memories.clear()  # frees memory for the next reading
         return
     except torch.OutOfMemoryError:
         if len(lanes) == 1:
             raise
-    # Outside the handler, which holds on to the tensors of what failed.
+    # Outside the handler, which keeps the tensors of the failed pass alive.
     half = len(lanes) // 2
     yield from _in_step(model, lanes[:half], scored)
     yield from _in_step(model, lanes[half:], scored)
 
 
 def _token_bytes(model: LanguageModel) -> int:
-    """Bytes that one token of demonstrations takes in a lane."""
+    """Bytes that a lane needs for one token of demonstrations."""
     return _COPIES * model.token_bytes
 
 

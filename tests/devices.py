@@ -1,4 +1,4 @@
-"""Two made-up devices: tensors say where they are, and what mixes them is refused, as CUDA refuses it."""
+"""Two simulated devices: each tensor has one, and mixing them raises an error, as in CUDA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, FIRST, LAST = torch.device("cpu"), torch.device("cpu:0"), torch.device("cpu
 
 
 class Devices(TorchFunctionMode):
-    """While it is on, every tensor has a device of its own, although all of them are on the processor."""
+    """Gives every tensor a simulated device, although all of them are on the processor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -28,32 +28,32 @@ class Devices(TorchFunctionMode):
         if target is None:
             target = _common(func, given)
         elif any(made is one and place(one) != target for one in given):
-            made = made.clone()  # the real device is the same, and nothing was moved
+            made = made.clone()  # the real device is the same, so torch did not copy
         return tree_map_only(Tensor, lambda one: one if any(one is old for old in given) else put(one, target), made)
 
 
 def place(tensor: Tensor) -> torch.device:
-    """The made-up device of a tensor; one that was never put anywhere is on the processor."""
+    """The simulated device of a tensor; the processor by default."""
     return getattr(tensor, "_place", CPU)
 
 
 def put(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor itself, which is on `device` from here on."""
+    """Set the simulated device of a tensor and return the tensor."""
     tensor._place = device  # type: ignore[attr-defined]
     return tensor
 
 
 def spread(network: PreTrainedModel, device_of: Callable[[str], torch.device]) -> None:
-    """Put every module's own tensors on the device of its name, and have what it is given moved there.
+    """Put every module's own tensors on the device for its name, and move its inputs there.
 
-    As accelerate does it: what the whole network gives goes back to where its input was; what `base_model` gives
+    As accelerate does: the output of the whole network returns to the device of its input; that of `base_model`
     stays on the last device.
     """
     for name, module in network.named_modules():
         device = device_of(name)
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             put(tensor, device)
-        if not [*module.children()] or name.rpartition(".")[2].isdigit():  # a block, or a module without parts
+        if not [*module.children()] or name.rpartition(".")[2].isdigit():  # a block, or a module without children
             module.register_forward_pre_hook(partial(_moved, device), with_kwargs=True)
     network.register_forward_hook(lambda _, __, made: type(made)(**{**made, "logits": made.logits.to(FIRST)}))
 
@@ -63,7 +63,7 @@ def _moved(device: torch.device, module: torch.nn.Module, args: Any, kwargs: Any
 
 
 def _target(func: Any, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, Any]:
-    """The device that a call names, and the call with the real one in its place."""
+    """The simulated device that a call names, and the call's arguments with the real one instead."""
     if func == Tensor.cpu:
         return CPU, args, kwargs
     named = kwargs.get("device")
@@ -77,7 +77,7 @@ def _target(func: Any, args: Any, kwargs: Any) -> tuple[torch.device | None, Any
 
 
 def _common(func: Any, given: list[Tensor]) -> torch.device:
-    """The one device of what a call was given; numbers on the processor, and indices, go along with any other."""
+    """The one device of a call's tensors; scalars on the processor, and indices, may be used with any other."""
     places = [place(one) for one in given if one.dim() or place(one) != CPU]
     if func in (Tensor.__getitem__, Tensor.__setitem__):
         places = places[:1] + [one for one in places[1:] if one != CPU]

@@ -1,4 +1,4 @@
-"""A memory and a query give what one plain pass over both gives, or the model is refused by name."""
+"""A query after a memory scores as in one plain pass over both, or the model is refused by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE: dict[str, Any] = {
 
 
 def made(llama: LanguageModel, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:
-    """A random model of a family, not looked at before it is used."""
+    """A random model of a family that has not been probed yet."""
     network = random_network(family, **{**WIDE, **fields}).to(dtype)  # type: ignore[arg-type]
     return replace(llama, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
 
@@ -41,7 +41,7 @@ def test_an_encoder_that_sees_what_follows_is_refused_by_name(
     family: str, dtype: torch.dtype, llama: LanguageModel
 ) -> None:
     model = made(llama, family, dtype)
-    with pytest.raises(InputError, match=f"{model.identity.architecture} scores a query after a memory otherwise"):
+    with pytest.raises(InputError, match=f"{model.identity.architecture} scores a query after a memory differently"):
         check_plain_pass(model, TEXT, QUERY)
 
 
@@ -51,7 +51,7 @@ def test_a_bert_that_is_a_decoder_agrees(llama: LanguageModel) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dtype, llama: LanguageModel) -> None:
-    with pytest.raises(InputError, match="RobertaForCausalLM scores a query after a memory otherwise"):
+    with pytest.raises(InputError, match="RobertaForCausalLM scores a query after a memory differently"):
         check_plain_pass(made(llama, "roberta", dtype, is_decoder=True), TEXT, QUERY)
 
 

@@ -1,4 +1,4 @@
-"""What no memory can be made of is refused by name, from its configuration."""
+"""Unsupported architectures are refused by name, from their configuration."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_encoder_decoder_and_its_decoder_alone_are_refused(family: str, field
         ("xlnet", "takes no keys and values of earlier tokens"),
         ("openai-gpt", "takes no keys and values of earlier tokens"),
         ("cpmant", "prompt tokens of its own"),
-        ("llama4_text", "place in its pass"),
+        ("llama4_text", "position in its pass"),
         ("trocr", "decoder of an encoder-decoder"),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_cannot_go_on_from_a_memory_is_refused_with_its_reason(family: str,
 
 @pytest.fixture
 def roformer(tmp_path: Path) -> Path:
-    """A decoder whose layers take no positions."""
+    """A decoder whose layers do not accept positions."""
     network = random_network("roformer", **BERT)
     network.save_pretrained(tmp_path / "roformer")
     build_tokenizer().save_pretrained(tmp_path / "roformer")

@@ -23,7 +23,7 @@ QUERIES = [TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13))), Tokeniz
 
 
 def scores(model: LanguageModel, given: DemonstrationSet, packed: bool) -> torch.Tensor:
-    """What the queries score, in one of the two ways, after three readings."""
+    """The scores of the queries, packed or padded, after three readings."""
     *_, memory = think(model, tokenize_demonstrations(model.tokenizer, given), 3)
     rows = Engine(Verdict(None if packed else "asked for"), 512, 2**30).rows(QUERIES)
     found = next(score_rows(model, [(memory,)], rows, packed))
@@ -31,7 +31,7 @@ def scores(model: LanguageModel, given: DemonstrationSet, packed: bool) -> torch
 
 
 def on_two(tied: bool) -> Callable[[str], torch.device]:
-    """The second layer, the last norm and a head of its own are on the second device."""
+    """The second layer, the last norm and an untied head are on the second device."""
     last = ["layers.1", "h.1", "model.norm", "ln_f", "final_layer_norm", *([] if tied else ["lm_head"])]
     return lambda name: LAST if any(f".{part}." in f".{name}." for part in last) else FIRST
 

@@ -1,4 +1,4 @@
-"""What tells one model from another: every byte of its weights, read once a machine."""
+"""A model is identified by every byte of its weights, read once per machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def model(models: Models, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The files whose contents are read, where a cache is kept for small and new ones too; it begins empty."""
+    """The files whose contents are read, with an empty cache that also keeps small and new files."""
     names: list[str] = []
 
     def noted(file: Path, *given: Any, **options: Any) -> Any:
@@ -53,7 +53,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def scale_between_samples(file: Path) -> None:
-    """Multiply every float32 by 1.2 that no sample of its tensor holds."""
+    """Multiply every float32 that is in no sample of its tensor by 1.2."""
     data = bytearray(file.read_bytes())
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8 : 8 + length])
@@ -130,7 +130,7 @@ def test_weights_are_read_once_and_again_when_a_file_has_changed(model: Path, op
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     assert opened
-    contents._found.clear()  # as another process has it
+    contents._found.clear()  # as in another process
     opened.clear()
     assert (contents_sha256(files), opened) == (first, [])
     times = files[0].stat()
@@ -168,7 +168,7 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     opened.clear()
-    assert (contents_sha256(files), opened) == (first, [])  # this process knows
+    assert (contents_sha256(files), opened) == (first, [])  # cached in this process
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(model: Path, opened: list[str], monkeypatch: Any) -> None:
@@ -196,5 +196,5 @@ def test_a_models_identity_is_found_once(models: Models, monkeypatch: pytest.Mon
     assert [blueprint.identity.weights_sha256 for _ in range(5)] == ["digest"] * 5
     assert len(asked) == 1
     load_model(blueprint)
-    assert len(asked) == 2  # what was loaded may be another file than what was found
+    assert len(asked) == 2  # the loaded file may differ from the one that was found
     assert isinstance(blueprint, Blueprint)

@@ -1,4 +1,4 @@
-"""Which demonstrations fit a model, without tokenising all that do not."""
+"""Which demonstrations fit a model, found without tokenising all that do not fit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def tokenised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The characters of every text that is tokenised."""
+    """The length in characters of every text that is tokenised."""
     counted: list[int] = []
     encode = tokens.encode
 

@@ -1,4 +1,4 @@
-"""The size that a dry run states is the size of the memory, also where layers differ."""
+"""The size that a dry run prints is the size of the memory, also where layers differ."""
 
 from __future__ import annotations
 

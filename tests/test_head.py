@@ -1,4 +1,4 @@
-"""The float32 head: log-probabilities over a vocabulary that is read in slices, masked rows included."""
+"""The float32 head: log-probabilities over a vocabulary processed in slices, masked rows included."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_ch
     network = load_model(str(models("phi"))).network
     network.lm_head.bias[0] = masked
     assert float32_head(network, range(1, 9)) is not None
-    network.config.logit_scale = 1.5  # which a Phi does not apply
+    network.config.logit_scale = 1.5  # Phi ignores it
     assert float32_head(network, range(1, 9)) is None
 
 

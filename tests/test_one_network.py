@@ -1,4 +1,4 @@
-"""One network for many threads and many lanes: nobody's results change, nothing is left behind, copies are few."""
+"""One network for many threads and lanes: results do not change, no state is left behind, copies are few."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUERIES = [TokenizedQuery(tuple(range(50 + n, 58 + 2 * n)), ((9,), (10, 11), (10
 
 
 class Watched(TorchDispatchMode):
-    """Counts the bytes of tensors that live, and how often a number is waited for."""
+    """Counts the bytes of live tensors, and how often the program waits for a value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,9 +105,9 @@ def test_a_study_holds_three_copies_of_its_memories_at_most(momentum: float, lan
     one = model.token_bytes * len(read.token_ids)
     with Watched() as watched:
         for memories in think_each(model, [(read, Method(4, 0.1 + n / 100, momentum)) for n in range(lanes)]):
-            watched.peak = watched.live  # what was asked before the second reading is not of interest
+            watched.peak = watched.live  # ignores what was allocated before the second reading
             memories.clear()
-    assert watched.peak < (3 * lanes + 2) * one  # and what one pass computes
+    assert watched.peak < (3 * lanes + 2) * one  # and the activations of one pass
 
 
 def test_readings_and_gates_wait_for_a_device_once_whatever_its_layers(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_padded_pass_has_as_many_rows_as_the_free_memory_holds(free: int, rows
 def test_a_wide_head_and_attention_by_products_leave_room_for_fewer_tokens(models: Models) -> None:
     llama, capped = load_model(str(models("llama"))), load_model(str(models("gemma2")))
     wide = load_model(str(models("llama")))
-    vars(wide)["_head"] = None  # the network's own logits, of every token
+    vars(wide)["_head"] = None  # the network's own logits, computed for every token
     vars(wide)["known_tokens"] = 2**20
     memory = llama.read(DEMOS)
     long = Memory(*(tuple(torch.zeros(2, 2**16, 8) for _ in range(2)) for _ in range(2)))

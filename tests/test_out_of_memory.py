@@ -1,4 +1,4 @@
-"""Memory that cannot be had is one line with the way out, and no bug."""
+"""Running out of memory is one line with the way out, not a bug."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ERRORS = [
     (torch.OutOfMemoryError(CUDA), "out of memory of the GPU: 2.50 GiB could not be allocated"),
     (RuntimeError(PROCESSOR), "out of memory: 400000000 bytes could not be allocated"),
     (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB). Tried to allocate 12 MB"), "out of memory: 12 MB"),
-    (MemoryError(), "out of memory: what was needed could not be allocated"),
+    (MemoryError(), "out of memory: the memory needed could not be allocated"),
 ]
 KINDS = ["gpu", "processor", "mps", "python"]
 

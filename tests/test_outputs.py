@@ -1,4 +1,4 @@
-"""No command writes over what it reads, by whatever name, nor into the folder of a run."""
+"""No command overwrites a file that it reads, under any name, or writes into a run's folder."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def finished(models: Models, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the other fixtures needed, the commands of these tests load no weights."""
+    """The commands of these tests load no weights; the other fixtures may."""
     for name in {"memory", "finished"} & set(request.fixturenames):
         request.getfixturevalue(name)
     monkeypatch.setattr(models_module, "_network", lambda _: pytest.fail("weights were loaded"))
 
 
 def refuses(arguments: list[object], capsys: Captured, folder: Path) -> str:
-    """The one line with which a command ends that leaves every file as it was."""
+    """The one-line error of a command, which must leave every file unchanged."""
     before = run_files(folder)
     capsys.readouterr()
     assert run(list(map(str, arguments))) == 2

@@ -1,4 +1,4 @@
-"""Which engine a model gets: found by a probe of ordinary text, judged by the model's own rounding, told with a reason."""
+"""The engine of a model: chosen by a probe of ordinary text and the model's own rounding, shown with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SINKS: dict[str, Any] = {
 
 
 def with_sinks(folder: Path) -> str:
-    """A model whose attention has sinks."""
+    """A model with attention sinks."""
     FAMILIES["gpt_oss"] = SINKS
     try:
         return str(write_model(folder, "gpt_oss"))
@@ -42,7 +42,7 @@ def with_sinks(folder: Path) -> str:
 def test_a_model_whose_low_ids_were_never_trained_is_packed(dtype: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", "gpt2")
     weights = load_file(folder / "model.safetensors")
-    weights["transformer.wte.weight"][1:12] = 1e25  # so far outside that LayerNorm overflows
+    weights["transformer.wte.weight"][1:12] = 1e25  # so large that LayerNorm overflows
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     model = load_model(str(folder), dtype=dtype)
     assert engine_of(model).packed
@@ -65,7 +65,7 @@ def test_what_differs_by_more_than_rounding_is_not_packed(models: Models, monkey
     for dtype in DTYPES:
         verdict = try_packed(load_model(str(models("llama")), dtype=dtype))
         assert verdict.reason is not None
-        assert "nats from padded ones, whose own rounding is" in verdict.reason
+        assert "nats, rounding alone by" in verdict.reason
         assert verdict.failure is None
 
 
@@ -84,7 +84,7 @@ def test_a_model_with_attention_of_its_own_says_so_without_a_warning(models: Mod
         model = load_model(str(models(family)))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert "its attention is code of its own" in engine_of(model).description
+            assert "its attention is custom code" in engine_of(model).description
 
 
 @pytest.mark.parametrize(
@@ -148,5 +148,5 @@ def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: pytest.Ca
     assert run(["doctor"]) == 0
     assert "engine       pocket in float32 on cpu: packed engine, " in capsys.readouterr().out
     assert run(["doctor", "-m", str(models("bloom"))]) == 0
-    assert "padded engine: its attention is code of its own" in capsys.readouterr().out
+    assert "padded engine: its attention is custom code" in capsys.readouterr().out
     assert run(["doctor", "-m", "./nowhere"]) == 2

@@ -1,4 +1,4 @@
-"""Rotary positions of every type: a pass's company changes nothing, and no conversation changes its factors."""
+"""Rotary positions of every type: sharing a pass changes no result, and a conversation never changes its factors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ANSWERS = ((9,), (10, 11))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Random tiny models by the type of their rotary positions, each written once."""
+    """Random tiny models by their type of rotary positions, each saved once."""
     root = tmp_path_factory.mktemp("rotary")
 
     def folder(kind: str) -> Path:

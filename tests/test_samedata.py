@@ -1,4 +1,4 @@
-"""A run's folder and a report hold results of one state of the data: other data are told, never mixed in silence."""
+"""A run's folder and a report hold results of one state of the data: other data are refused, never mixed silently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = {"labels": None, "candidates": {"column": "options"}, "example": {"body": 
 
 @dataclass
 class Folder:
-    """A finished run with dev rows, and what `deepthink` says when the same command is given again."""
+    """A finished run with dev rows, and the output of `deepthink` when the same command runs again."""
 
     path: Path
     words: list[str]
@@ -53,7 +53,7 @@ class Folder:
         return code, self.capsys.readouterr().err
 
     def age(self) -> list[Result]:
-        """Make the rows those of an older version, which had no digests in their settings."""
+        """Rewrite the rows as an older version did, without digests in their settings."""
         found = [(one, one.setting.without_digests) for one in read_results(self.out)]
         old = [replace(one, key=own.key, setting=own) for one, own in found]
         lines = [json.loads(one.line()) for one in old]
@@ -154,7 +154,7 @@ def _demonstrations_of(folder: Folder) -> set[str]:
 def test_another_definition_of_the_task_is_refused(folder: Folder) -> None:
     task = folder.path / "tiny.yaml"
     task.write_text(task.read_text().replace("answer: kind", "answer: {column: kind, first: 0}"))
-    assert folder.again() == (0, "")  # the same in other words
+    assert folder.again() == (0, "")  # the same definition, written differently
     task.write_text(task.read_text().replace("Sentiment:", "Mood:"))
     code, said = folder.again("--eta", "0.5")
     assert (code, said.count("\n")) == (2, 2)

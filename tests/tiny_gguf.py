@@ -16,7 +16,7 @@ NAMES = {
 
 
 def write_gguf(model: Path, path: Path) -> Path:
-    """Write the Llama of a folder, whose heads share no keys, to a GGUF file of float32 numbers."""
+    """Write the Llama of a folder, without grouped heads, to a GGUF file in float32."""
     import gguf
 
     network, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
@@ -24,7 +24,7 @@ def write_gguf(model: Path, path: Path) -> Path:
     _write_fields(writer, network, tokenizer)
     for name, tensor in network.state_dict().items():
         weight, title = tensor.numpy(), _title(name.removesuffix(".weight"))
-        if title.endswith(("attn_q", "attn_k")):  # GGUF turns neighbours, transformers the two halves of a head
+        if title.endswith(("attn_q", "attn_k")):  # GGUF rotates neighbours, transformers halves of a head
             rows, columns = weight.shape
             weight = weight.reshape(network.config.num_attention_heads, 2, -1, columns).swapaxes(1, 2)
             weight = weight.reshape(rows, columns)

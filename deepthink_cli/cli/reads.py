@@ -1,4 +1,4 @@
-"""The files and folders that a command reads, from its options: nothing is written over them."""
+"""The files and folders that a command reads, derived from its options; none of them may be overwritten."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def read_by(
     data_dir: Path | None = None,
     config: Path | None = None,
 ) -> list[str | Path]:
-    """What these options make a command read, with the files of this package; `rows` may be `-`.
+    """The files and folders that these options read, and those of this package; `rows` may be `-`.
 
-    Raises InputError for a task that there is not, where its rows come from `data_dir`.
+    Raises InputError for an unknown task if rows come from `data_dir`.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
 

@@ -83,7 +83,7 @@ def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
 
 
 def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = False) -> None:
-    """Say what was loaded and which engine it scores with: if asked for, if rows are padded, or `always`."""
+    """Print what was loaded if `verbose`; its engine if `verbose`, padded or `always`; a failure in any case."""
     if verbose:
         note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
     engine = engine_found(model)
@@ -94,7 +94,7 @@ def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = 
 
 
 def engine_found(model: LanguageModel) -> Engine:
-    """The model's engine; what keeps it from being packed is in its description, and not also a Python warning."""
+    """The model's engine; its description says why it is not packed, so the Python warning is suppressed."""
     from deepthink_cli.engine import engine_of
 
     with catch_warnings():

@@ -169,7 +169,7 @@ def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
 
 
 def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> None:
-    """Raise InputError where the folder's rows are of other data; where that cannot be known, say so, quiet or not."""
+    """Raise InputError where the folder's rows come from other data; warn, also if quiet, where that is unknown."""
     from deepthink_cli.journal import found_in
     from deepthink_cli.samedata import check_continues, unchecked
     from deepthink_cli.study import settings
@@ -233,7 +233,7 @@ def _run(
         for job in jobs:
             model.check_ids(job.demonstrations.token_ids, f"task {job.task.name}, seed {job.seed}: demonstrations")
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
-        # Again: weights that had to be fetched are known now, and another process may have written in between.
+        # Checked again: downloaded weights have a digest now, and another process may have written rows meanwhile.
         check_continues(journal.found, [one for _, all_rows in asked for one in all_rows])
         rows = sum(len(all_rows) for _, all_rows in asked)
         missing = [(job, [one for one in all_rows if not journal.has(one)]) for job, all_rows in asked]

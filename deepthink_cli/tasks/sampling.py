@@ -23,8 +23,8 @@ FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol s
 class EvaluationSet:
     """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
 
-    `keys` stand for the inputs of the whole split (see `key`), also of those that are not evaluated;
-    `rows_sha256` for the evaluated rows (see `rows_digest`); `pools` keep training rows between seeds.
+    `keys` identify all inputs of the split (see `key`), also those that are not evaluated; `rows_sha256`
+    identifies the evaluated rows (see `rows_digest`); `pools` keep training rows between seeds.
     """
 
     task: Task
@@ -137,7 +137,7 @@ def key(query: Query) -> bytes:
 
 
 def row_digest(query: Query) -> bytes:
-    """Sixteen bytes that stand for all that a row's result depends on: its text, candidates and true label."""
+    """Sixteen bytes that identify everything a row's result depends on: its text, candidates and true label."""
     return blake2b(canonical_json([query.text, query.candidates, query.gold]).encode(), digest_size=16).digest()
 
 
