@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.head import MASKED
 from deepthink_cli.model import LanguageModel
 
 _ASKED = 64  # tokens of the vocabulary whose log-probabilities are compared
@@ -24,8 +25,10 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     by twice as much as when the results of every layer are disturbed by one rounding.
     """
     name, way_out = model.identity.architecture, "choose a model of another architecture"
+    asked = _Asked(model, len(query_ids))
+    expected, rounded = _plain(model, asked, [*text_ids, *query_ids])
     try:
-        found, expected, rounded = _compared(model, text_ids, query_ids)
+        found = _after_memory(model, asked, text_ids, query_ids)
     except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
@@ -39,24 +42,36 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
         )
 
 
+class _Asked:
+    """The log-probabilities that are compared: of some tokens (N,) after each of the last S tokens of a row."""
+
+    def __init__(self, model: LanguageModel, length: int) -> None:
+        known = model.known_tokens
+        self.model, self.length = model, length
+        self.tokens = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
+
+    def of(self, inputs: dict[str, Any], start: int) -> Tensor:
+        """Log-probabilities (S, N) after tokens `start` onward of the first row of a pass."""
+        places = torch.arange(self.length, device=self.model.device)
+        repeated = places.repeat_interleave(len(self.tokens)), self.tokens.repeat(self.length)
+        return self.model.log_probabilities(inputs, places + start, *repeated).view(self.length, -1).cpu()
+
+
 @torch.inference_mode()
-def _compared(model: LanguageModel, text_ids: Sequence[int], query_ids: Sequence[int]) -> tuple[Tensor, ...]:
-    """Log-probabilities (S, N) of N tokens after S query tokens: with a memory, plain, and plain with rounding."""
-    whole, after = [*text_ids, *query_ids], len(text_ids)
-    known = model.known_tokens
-    tokens = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
-    asked = torch.arange(len(query_ids), device=model.device)
-
-    def scored(inputs: dict[str, Any], start: int) -> Tensor:
-        repeated = asked.repeat_interleave(len(tokens)), tokens.repeat(len(asked))
-        return model.log_probabilities(inputs, asked + start, *repeated).view(len(asked), -1).cpu()
-
+def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor, Tensor]:
+    """What one pass over all ids gives, and the same with other rounding."""
     # A second row of other tokens changes the first one only by rounding.
-    query, pair = (torch.tensor([ids, ids[::-1]], device=model.device) for ids in (query_ids, whole))
-    found = scored(model.inputs(query, model.read(text_ids).as_cache(model.dtype, rows=2), after), 0)
-    expected = scored({"input_ids": pair[:1], "use_cache": False}, after)
+    pair, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
+    expected = asked.of({"input_ids": pair[:1], "use_cache": False}, start)
     with off_by_one_rounding(model):
-        return found, expected, scored({"input_ids": pair, "use_cache": False}, after)
+        return expected, asked.of({"input_ids": pair, "use_cache": False}, start)
+
+
+@torch.inference_mode()
+def _after_memory(model: LanguageModel, asked: _Asked, text_ids: Sequence[int], query_ids: Sequence[int]) -> Tensor:
+    """What a pass over the query gives with the memory of the text as its past."""
+    query = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
+    return asked.of(model.inputs(query, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
 
 
 @contextmanager
@@ -77,5 +92,8 @@ def _disturbed(number: int, _: torch.nn.Module, __: Any, out: Any) -> Any:
 
 def _apart(found: Tensor, expected: Tensor) -> float:
     """Norm of the difference relative to the spread of the log-probabilities; the median over the query's tokens."""
+    # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
+    floor = expected.amax(-1, keepdim=True) - MASKED
+    found, expected = found.maximum(floor), expected.maximum(floor)
     spread = torch.linalg.vector_norm(expected - expected.mean(-1, keepdim=True), dim=-1)
     return float((torch.linalg.vector_norm(found - expected, dim=-1) / spread.clamp(min=1e-6)).median())

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, PreTrainedModel
 
+from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.packing import Block
 
@@ -101,10 +102,8 @@ def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept |
     try:
         config._attn_implementation = _NAME
         yield
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:
-        if layers:
+        if layers or ran_out_of_memory(error):
             raise
         raise UnsupportedAttention(_OWN_CODE) from error
     finally:

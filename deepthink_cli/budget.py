@@ -43,20 +43,26 @@ def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
     config: Any = model.network.config.get_text_config(decoder=True)
     equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    by_kernel = equal and not capped and has_kernel(model.device.type)
+    folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that its kernel takes
+    by_kernel = equal and not capped and folded and has_kernel(model.device.type)
     # Without a kernel, scores and weights (T, heads, L) exist in float32, and once more in the model's dtype.
-    attention = 0 if by_kernel else config.num_attention_heads * memory.length * (2 * 4 + model.dtype.itemsize)
+    attention = 0 if by_kernel else _heads(model, memory) * memory.length * (2 * 4 + model.dtype.itemsize)
     return max(1, free // max(1, attention + _head_bytes(model)))
 
 
 def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
     """The most padded rows of `width` tokens, each with a copy of the memory, that fit `free` bytes; at least one."""
-    config: Any = model.network.config.get_text_config(decoder=True)
     length, itemsize = memory.length + width, model.dtype.itemsize
-    copy = sum(tensor.numel() for tensor in (*memory.keys, *memory.values)) * itemsize * length // memory.length
+    copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
     # Attention without a kernel holds scores and weights (heads, width, length) of one layer at a time.
-    attention = config.num_attention_heads * width * length * (2 * 4 + itemsize)
-    return max(1, free // int(copy + attention + width * _head_bytes(model)))
+    attention = _heads(model, memory) * width * length * (2 * 4 + itemsize)
+    return max(1, free // (copy + attention + width * _head_bytes(model)))
+
+
+def _heads(model: LanguageModel, memory: Memory) -> int:
+    """Attention heads of a layer; those of its keys where a configuration does not say."""
+    config: Any = model.network.config.get_text_config(decoder=True)
+    return getattr(config, "num_attention_heads", None) or memory.keys[0].shape[0]
 
 
 def _head_bytes(model: LanguageModel) -> int:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from deepthink_cli.budget import KEPT, found_tokens, room, rows_over, tokens_over
+from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
 from deepthink_cli.packing import Row, lines, tree
@@ -73,14 +74,19 @@ _finding = Lock()
 
 def engine_of(model: LanguageModel) -> Engine:
     """The model's engine, chosen by a probe on first use; warns where an error prevents packing."""
+    if (engine := _known(model)) is not None:
+        return engine
     with model.lock:
-        with _finding:
-            engine = _engines.get(model)
-        if engine is None:
+        if (engine := _known(model)) is None:
             engine = _found(model)
             with _finding:
                 _engines[model] = engine
         return engine
+
+
+def _known(model: LanguageModel) -> Engine | None:
+    with _finding:
+        return _engines.get(model)
 
 
 def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]:
@@ -98,8 +104,8 @@ def read_each(model: LanguageModel, readings: Sequence[Reading]) -> list[Memory]
         together = max(1, bisect_right(fed, engine.batch_tokens))
         try:
             found += read_packed(model, readings[len(found) : len(found) + together])
-        except torch.OutOfMemoryError:
-            if together == 1:
+        except Exception as error:
+            if together == 1 or not ran_out_of_memory(error):
                 raise
             engine.batch_tokens = fed[together - 1] // 2
     return found

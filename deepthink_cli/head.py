@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 SLICE = 8192  # vocabulary rows brought to float32 at a time
-_MASKED = 100.0  # nats below the largest logit; smaller logits are compared as if they were this
+MASKED = 100.0  # nats below the largest logit; smaller logits are compared as if they were this
 
 
 class Head:
@@ -76,7 +76,7 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
     own = network(input_ids=ids).logits[0].to(ours)  # to the head's device: the network may be spread over several
     # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
-    floor = own.amax(-1, keepdim=True) - _MASKED
+    floor = own.amax(-1, keepdim=True) - MASKED
     ours, own = ours.maximum(floor), own.maximum(floor)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
     return head if torch.linalg.vector_norm(ours - own) <= rounding * torch.linalg.vector_norm(own) else None

@@ -69,7 +69,10 @@ class Memory:
 
     def copy(self) -> Memory:
         """The same memory with copies of its tensors."""
-        return self._with([tensor.clone() for tensor in self.keys], [tensor.clone() for tensor in self.values])
+        return self._with(
+            [tensor.to(torch.float32, copy=True) for tensor in self.keys],
+            [tensor.to(torch.float32, copy=True) for tensor in self.values],
+        )
 
     def followed_by(self, present: Memory) -> Memory:
         """This memory with the tokens of another behind it: (kv_heads, L + S, head_dim)."""

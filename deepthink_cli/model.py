@@ -167,7 +167,7 @@ class LanguageModel:
     def _head(self) -> Head | None:
         return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8))
 
-    @cached_property
+    @property
     def layer_devices(self) -> tuple[torch.device, ...]:
         """The device of every layer's keys and values, found by reading one token."""
         return tuple(tensor.device for tensor in self._one_token.keys)
@@ -177,8 +177,13 @@ class LanguageModel:
         """Bytes that one token takes in a float32 memory."""
         return self._one_token.nbytes
 
-    @cached_property
+    @property
     def _one_token(self) -> Memory:
+        with self.lock:  # before the lock of the cached property, in every thread
+            return self._first_reading
+
+    @cached_property
+    def _first_reading(self) -> Memory:
         return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
 
     @cached_property

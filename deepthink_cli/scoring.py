@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.engine import Engine, engine_of, read_each
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.examples import Query
 from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
@@ -88,8 +87,8 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
         stop = _stop(fed, start, tokens, most)
         try:
             found = list(score_rows(model, pasts, plan.rows[start:stop], engine.packed))
-        except torch.OutOfMemoryError:
-            if stop - start == 1:
+        except Exception as error:
+            if stop - start == 1 or not ran_out_of_memory(error):
                 raise
             engine.batch_tokens = (fed[stop - 1] - fed[start] + len(plan.rows[start])) // 2
             continue

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-import torch
-
 from deepthink_cli.engine import engine_of
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.evaluation import Evaluator, Fitting, fitting
 from deepthink_cli.memory import Memory
 from deepthink_cli.model import LanguageModel
@@ -84,25 +82,27 @@ def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
         yield from _in_step(model, lanes[start : start + most], set())
 
 
-def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[tuple[_Lane, int]]) -> Iterator[Step]:
+def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[str]) -> Iterator[Step]:
     """Think in all lanes at once; where that runs out of memory, in one half of them after the other.
 
-    `scored` holds the finished iterations of each lane.
+    `scored` holds the keys of the finished rows.
     """
+    memory: Memory | None = None
     try:
         for memories in think_each(model, [(lane.trial.job.demonstrations, lane.method) for lane in lanes]):
             for lane, memory in zip(lanes, memories, strict=True):
-                if (lane, memory.iteration) not in scored:
-                    for setting in lane.of(memory.iteration):
+                for setting in lane.of(memory.iteration):
+                    if setting.key not in scored:
                         yield from lane.trial.score(memory, setting)
-                    scored.add((lane, memory.iteration))
-            del memory
+                        scored.add(setting.key)
+            memory = None
             memories.clear()  # frees memory for the next reading
         return
-    except torch.OutOfMemoryError:
-        if len(lanes) == 1:
+    except Exception as error:
+        if len(lanes) == 1 or not ran_out_of_memory(error):
             raise
     # Outside the handler, which keeps the tensors of the failed pass alive.
+    memory, memories = None, []
     half = len(lanes) // 2
     yield from _in_step(model, lanes[:half], scored)
     yield from _in_step(model, lanes[half:], scored)

@@ -78,3 +78,16 @@ def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Cal
     model.network.base_model.register_forward_pre_hook(failing, with_kwargs=True)
     with pytest.raises(InputError, match=r"GPT2LMHeadModel cannot continue from a memory \(AttributeError: no attr"):
         check_plain_pass(model, TEXT, QUERY)
+
+
+def test_masked_vocabulary_rows_do_not_hide_a_disagreement(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(models("gpt2")))
+    masked = torch.zeros(model.known_tokens).index_fill_(0, torch.arange(0, model.known_tokens, 5), -1e9)
+    model.network.lm_head.bias = torch.nn.Parameter(masked, requires_grad=False)
+    check_plain_pass(model, TEXT, QUERY)
+    inputs = type(model).inputs
+    monkeypatch.setattr(type(model), "inputs", lambda self, ids, past, start: inputs(self, ids, past, start + 9))
+    with pytest.raises(InputError, match="differently than after the same text"):
+        check_plain_pass(model, TEXT, QUERY)

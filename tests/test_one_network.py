@@ -96,6 +96,13 @@ def test_a_network_that_somebody_else_runs_meanwhile_is_refused_not_wrong(llama:
         llama.network(input_ids=ids, use_cache=False)
 
 
+def test_whoever_holds_the_lock_can_predict(models: Models, reviews: DemonstrationSet) -> None:
+    model = load_model(str(models("llama")))
+    (memory,) = think(model, tokenize_demonstrations(model.tokenizer, reviews), 1)
+    with model.lock:
+        assert len(list(predict(model, memory, ["fine", "a long dull film"], chunk=1))) == 2
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_a_study_holds_three_copies_of_its_memories_at_most(momentum: float, lanes: int, models: Models) -> None:
@@ -164,6 +171,25 @@ def test_a_study_that_runs_out_of_memory_in_the_gate_goes_on_with_fewer_lanes(
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
     assert tried == [4, 2, 1, 1, 2, 1, 1]
+
+
+def test_a_study_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--select", "dev", "-q")
+    assert run(words) == 0
+    expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
+    asked, whole = [0], trial.predict_plan
+
+    def full_once(*given: Any) -> Any:
+        asked[0] += 1
+        if asked[0] == 4:  # a dev set, after the test rows of the same iteration
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+        return whole(*given)
+
+    monkeypatch.setattr(trial, "predict_plan", full_once)
+    assert run([*words, "--out", str(tmp_path / "small")]) == 0
+    assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
 
 
 def test_lanes_are_as_many_as_the_free_memory_holds(

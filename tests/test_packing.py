@@ -110,11 +110,13 @@ def test_one_plan_scores_several_memories(family: str, models: Callable[[str], P
     assert together == [score(model, memory, QUERIES) for memory in memories]
 
 
-def test_without_demonstrations_the_query_is_read_alone(llama: LanguageModel) -> None:
-    read = llama.read(DEMOS)
+@pytest.mark.parametrize("family", ["llama", "gpt_neo"])
+def test_without_demonstrations_the_query_is_read_alone(family: str, models: Callable[[str], Path]) -> None:
+    model = load_model(str(models(family)))
+    read = model.read(DEMOS)
     empty = Memory(tuple(keys[:, :0] for keys in read.keys), tuple(values[:, :0] for values in read.values))
-    expected = [value for query in QUERIES for value in plain_scores(llama, (), query)]
-    assert sums(llama, empty, QUERIES, 4096) == pytest.approx(expected, abs=1e-4)
+    expected = [value for query in QUERIES for value in plain_scores(model, (), query)]
+    assert sums(model, empty, QUERIES, 4096) == pytest.approx(expected, abs=1e-4)
 
 
 def test_half_precision_is_packed_too(models: Callable[[str], Path]) -> None:
