@@ -12,11 +12,11 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.examples import DemonstrationSet
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.sampling import draw_demonstrations, evaluation_set
-from deepthink_cli.tasks.source import Source
-from deepthink_cli.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
 MOST_TOKENS = 480  # leaves the longest test input room in a context of 1,024
 SEED = 0

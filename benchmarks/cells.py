@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from deepthink_cli import engine, score, scoring, think
-from deepthink_cli.engine import engine_of
+from deepthink_cli import score, scoring, think
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine import choice as engine
+from deepthink_cli.engine.choice import engine_of
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.origin import Demonstrations
-from deepthink_cli.template import Template
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.provenance import Demonstrations
 from floor import products_of
 from harness import Harness
 from official_way import official_scores

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from deepthink_cli.engine import engine_of
+from deepthink_cli.engine.choice import engine_of
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
 
 
 @dataclass

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.model.tokens import TokenizedQuery
 from shapes import stand_in_tokenizer
 
 MISSING = (

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.model.tokens import TokenizedQuery
 
 
 @torch.inference_mode()

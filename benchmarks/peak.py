@@ -41,7 +41,7 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
     from transformers.utils import logging
 
     from deepthink_cli import score
-    from deepthink_cli.engine import engine_of
+    from deepthink_cli.engine.choice import engine_of
     from shapes import build_model, random_memory, workload
     from trec import words_of
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from deepthink_cli.config import POCKET
+from deepthink_cli.options import POCKET
 from real_model import REAL
 from timed import measured
 
@@ -47,8 +47,8 @@ def first_rows(data_dir: str, rows: int, folder: Path) -> str:
 def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, bool]:
     """Inputs a second of the matrix products of the first rows alone, and whether the model packs them."""
     from deepthink_cli import load_memory, load_model, score, tokenize_queries
-    from deepthink_cli.engine import engine_of
-    from deepthink_cli.examples import read_queries
+    from deepthink_cli.data.examples import read_queries
+    from deepthink_cli.engine.choice import engine_of
     from floor import products_of
 
     model, memory = load_model(model_name), load_memory(memory_file)

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from deepthink_cli.config import POCKET
-from deepthink_cli.engine import engine_of
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.reading import Reading, read_packed
+from deepthink_cli.engine.choice import engine_of
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.reading import Reading, read_packed
+from deepthink_cli.options import POCKET
 from real_model import REAL
 from shapes import Words, build_model, memory_ids
 from trec import words_of

@@ -19,12 +19,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.initialization import no_init_weights
 
 from deepthink_cli import load_model
-from deepthink_cli.config import POCKET
-from deepthink_cli.limits import limits_of
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.origin import ModelIdentity
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.model.limits import limits_of
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import POCKET
+from deepthink_cli.provenance import ModelIdentity
 from real_model import REAL, real_model
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {

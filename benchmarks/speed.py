@@ -32,8 +32,8 @@ from transformers.utils import logging
 import harness
 from agnews import read_agnews
 from cells import HARNESS, OFFICIAL, PADDED, SYSTEMS, Rounds, Work, measure, read_work
-from deepthink_cli.limits import limits_of
-from deepthink_cli.tokens import TokenizedQuery
+from deepthink_cli.model.limits import limits_of
+from deepthink_cli.model.tokens import TokenizedQuery
 from peak import measure_peak
 from record import Record
 from report import draw, markdown

@@ -88,8 +88,8 @@ class _Clock:
 
 def main() -> None:
     """Run the command line and report."""
-    from deepthink_cli import model
     from deepthink_cli.cli.main import run
+    from deepthink_cli.engine import network as model
 
     clock, load, loaded = _Clock(), model.load_model, []
     language_model: Any = model.LanguageModel

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.examples import DemonstrationSet
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.sampling import EvaluationSet, draw_demonstrations, evaluation_set
-from deepthink_cli.tasks.source import Source
-from deepthink_cli.tokens import (
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.model.tokens import (
     TokenizedQuery,
     encode,
     tokenize_demonstrations,
     tokenize_queries,
 )
+from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import EvaluationSet, draw_demonstrations, evaluation_set
 from shapes import Words, weights_of
 
 QUESTIONS = Path(__file__).resolve().parent / "questions"

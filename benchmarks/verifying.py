@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from deepthink_cli.artifact import read_artifact, read_header
-from deepthink_cli.origin import Demonstrations, Drift, Method, Origin
-from deepthink_cli.store import memories_of, save_memory
-from deepthink_cli.template import Template
+from deepthink_cli.artifact.files import memories_of, save_memory
+from deepthink_cli.artifact.format import read_artifact, read_header
+from deepthink_cli.data.template import Template
+from deepthink_cli.provenance import Demonstrations, Drift, Method, Origin
 from shapes import build_model, memory_ids, random_memory
 
 LENGTH = 1536

@@ -9,32 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deepthink_cli.examples import DemonstrationSet, Example, Query, read_demonstrations
+    from deepthink_cli.artifact.files import load_memory, save_memory
+    from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
+    from deepthink_cli.data.template import Template
+    from deepthink_cli.engine.network import load_model
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model import load_model
+    from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.prediction import Prediction, predict
     from deepthink_cli.scoring import score
-    from deepthink_cli.store import load_memory, save_memory
-    from deepthink_cli.template import Template
     from deepthink_cli.thinking import think
-    from deepthink_cli.tokens import tokenize_demonstrations, tokenize_queries
 
 _HOME = {
-    "DemonstrationSet": "examples",
-    "Example": "examples",
+    "DemonstrationSet": "data.examples",
+    "Example": "data.examples",
     "Memory": "memory",
     "Prediction": "prediction",
-    "Query": "examples",
-    "Template": "template",
-    "tokenize_demonstrations": "tokens",
-    "load_memory": "store",
-    "load_model": "model",
+    "Query": "data.examples",
+    "Template": "data.template",
+    "tokenize_demonstrations": "model.tokens",
+    "load_memory": "artifact.files",
+    "load_model": "engine.network",
     "predict": "prediction",
-    "read_demonstrations": "examples",
-    "save_memory": "store",
+    "read_demonstrations": "data.examples",
+    "save_memory": "artifact.files",
     "score": "scoring",
     "think": "thinking",
-    "tokenize_queries": "tokens",
+    "tokenize_queries": "model.tokens",
 }
 
 __all__ = [

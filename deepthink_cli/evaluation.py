@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from deepthink_cli.engine import engine_of, read_each
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.choice import engine_of, read_each
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.reading import Reading
 from deepthink_cli.errors import InputError
-from deepthink_cli.examples import Query
+from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.origin import Demonstrations
+from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.prediction import Prediction, predict_plan
-from deepthink_cli.reading import Reading
+from deepthink_cli.provenance import Demonstrations
 from deepthink_cli.scoring import Plan, check_length, prepare
-from deepthink_cli.threads import ahead
-from deepthink_cli.tokens import TokenizedQuery, tokenize_queries
 
 CHUNK = 1024  # queries tokenised and scored together
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from deepthink_cli.origin import Drift, Origin
+from deepthink_cli.provenance import Drift, Origin
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from deepthink_cli.engine import engine_of
+from deepthink_cli.artifact.files import check_fit
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.choice import engine_of
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
-from deepthink_cli.examples import Query
+from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.origin import Demonstrations
+from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.provenance import Demonstrations
 from deepthink_cli.scoring import Plan, Scores, check_length, check_text, prepare, score_each
-from deepthink_cli.store import check_fit
-from deepthink_cli.threads import ahead
-from deepthink_cli.tokens import tokenize_queries
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together
 

@@ -14,17 +14,17 @@ from itertools import accumulate
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine import Engine, engine_of, read_each
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine.choice import Engine, engine_of, read_each
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packing import Row
+from deepthink_cli.engine.passes import Past, score_rows
+from deepthink_cli.engine.reading import Reading
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
-from deepthink_cli.examples import Query
-from deepthink_cli.limits import Limits
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.packing import Row
-from deepthink_cli.passes import Past, score_rows
-from deepthink_cli.reading import Reading
-from deepthink_cli.template import Template
-from deepthink_cli.tokens import LONG, TokenizedQuery, common_length, encode, fewest_tokens
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.tokens import LONG, TokenizedQuery, common_length, encode, fewest_tokens
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from deepthink_cli.config import Positions
-from deepthink_cli.engine import read_each
+from deepthink_cli.engine.choice import read_each
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.reading import Reading
 from deepthink_cli.memory import Memory
-from deepthink_cli.model import LanguageModel
-from deepthink_cli.origin import Demonstrations, Method, Origin
-from deepthink_cli.reading import Reading
+from deepthink_cli.options import Positions
+from deepthink_cli.provenance import Demonstrations, Method, Origin
 
 
 def think(

@@ -14,7 +14,7 @@ from forks import Forks
 from hypothesis import HealthCheck, settings
 
 from deepthink_cli import DemonstrationSet, Example, load_model
-from deepthink_cli.model import LanguageModel
+from deepthink_cli.engine.network import LanguageModel
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"

@@ -24,11 +24,11 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine.logits import float32_head
+from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
-from deepthink_cli.head import float32_head
-from deepthink_cli.model import LanguageModel
 from deepthink_cli.scoring import prepare
-from deepthink_cli.template import Template
 
 PAIR = ("positive", "negative")
 

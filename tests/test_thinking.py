@@ -24,8 +24,8 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli.config import Positions
-from deepthink_cli.model import LanguageModel
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.options import Positions
 
 ORACLES: dict[str, type[Oracle]] = {"gpt2": GPT2Oracle, "llama": LlamaOracle}
 QUERY = Query("a strange but lovely film", ("positive", "negative", "very negative", "12"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.cli.console import bar, report, table, write_json
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
+    from deepthink_cli.artifact.format import Header
     from deepthink_cli.evaluation import Evaluation
 
 

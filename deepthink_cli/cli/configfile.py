@@ -14,8 +14,8 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from deepthink_cli.documents import Document, read_document
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.documents import Document, read_document
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:

@@ -14,7 +14,7 @@ from deepthink_cli.cli.console import report, size, write_json
 from deepthink_cli.cli.values import model_options
 
 if TYPE_CHECKING:
-    from deepthink_cli.config import ModelOptions
+    from deepthink_cli.options import ModelOptions
 
 _PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "datasets", "pydantic",
              "typer", "rich", "accelerate", "bitsandbytes")  # fmt: skip

@@ -23,11 +23,11 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Artifact, Header
-    from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.artifact.format import Artifact, Header
+    from deepthink_cli.data.examples import Query
     from deepthink_cli.evaluation import Evaluation
-    from deepthink_cli.examples import Query
-    from deepthink_cli.tasks.source import Source
+    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.tasks.sources import Source
 
 Labelled = Annotated[
     str | None,
@@ -93,7 +93,7 @@ def evaluate(
 ) -> None:
     """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
@@ -165,8 +165,8 @@ def _inputs(
 
 
 def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:
-    from deepthink_cli.examples import read_queries
-    from deepthink_cli.tasks.sampling import sampled
+    from deepthink_cli.data.examples import read_queries
+    from deepthink_cli.tasks.splits import sampled
 
     problems = Problems()
     checked = check_inputs(header, labelled, problems, labelled=True)
@@ -180,7 +180,7 @@ def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:
 
 def _from_task(header: Header, name: str, protocol: str, source: Source, limit: int | None, quiet: bool) -> _Inputs:
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.sampling import evaluation_set
+    from deepthink_cli.tasks.splits import evaluation_set
 
     task = find_task(name)
     check_memory(header, task)
@@ -227,6 +227,6 @@ def _evaluate(
 
 
 def _samples_file(samples: Path | None) -> AbstractContextManager[TextIO | None]:
-    from deepthink_cli.atomic import writing
+    from deepthink_cli.io.atomic import writing
 
     return nullcontext(None) if samples is None else writing(samples, "--samples")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
-    from deepthink_cli.blueprint import Blueprint
-    from deepthink_cli.examples import Query
+    from deepthink_cli.artifact.format import Header
+    from deepthink_cli.data.examples import Query
+    from deepthink_cli.model.spec import Blueprint
     from deepthink_cli.prediction import Prediction
 
 
@@ -29,8 +29,8 @@ def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool
 
     Standard input can be read only once: its rows are checked as they are scored, and None is returned.
     """
-    from deepthink_cli.examples import read_queries
-    from deepthink_cli.rows import STDIN
+    from deepthink_cli.data.examples import read_queries
+    from deepthink_cli.data.rows import STDIN
 
     if inputs == STDIN:
         return None
@@ -48,9 +48,9 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
 
     Rows that were `checked` are not read again where none can be of that kind.
     """
-    from deepthink_cli.examples import read_queries
+    from deepthink_cli.data.examples import read_queries
+    from deepthink_cli.model.tokens import tokenize_queries
     from deepthink_cli.scoring import check_length, check_text
-    from deepthink_cli.tokens import tokenize_queries
 
     metadata, problems = header.metadata, Problems()
     length = len(metadata.demonstrations.token_ids)
@@ -74,7 +74,7 @@ def _bytes(header: Header, query: Query) -> int:
 
 
 def _brings_candidates(query: Query) -> bool:
-    from deepthink_cli.examples import CANDIDATES
+    from deepthink_cli.data.examples import CANDIDATES
 
     return CANDIDATES in (query.fields or {})
 

@@ -12,8 +12,8 @@ from deepthink_cli.cli.console import bar, report, size, table, write_json
 from deepthink_cli.cli.predict import MemoryFile
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
-    from deepthink_cli.origin import Metadata
+    from deepthink_cli.artifact.format import Header
+    from deepthink_cli.provenance import Metadata
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=options.OUTPUT, help="Read every byte and compare with the digest.")
@@ -28,7 +28,7 @@ def inspect(
     config: options.Config = None,
 ) -> None:
     """What made a memory, how it drifted, its sizes, labels, template and demonstrations."""
-    from deepthink_cli import artifact
+    from deepthink_cli.artifact import format as artifact
 
     header = artifact.read_header(Path(memory))
     if verify:

@@ -26,7 +26,7 @@ from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
-from deepthink_cli.threads import still_working
+from deepthink_cli.io.prefetch import still_working
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

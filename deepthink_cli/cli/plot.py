@@ -32,12 +32,12 @@ def plot(
     config: options.Config = None,
 ) -> None:
     """Accuracy over T: a panel for each task or mean, bands over seeds, plain in-context learning as a dotted line."""
-    from deepthink_cli.atomic import replacing
-    from deepthink_cli.curves import panels
-    from deepthink_cli.footnotes import footnotes
-    from deepthink_cli.outputs import check_apart
-    from deepthink_cli.plots import METADATA, check_suffix, draw
-    from deepthink_cli.results import FILE
+    from deepthink_cli.io.atomic import replacing
+    from deepthink_cli.report.curves import panels
+    from deepthink_cli.report.figures import METADATA, check_suffix, draw
+    from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.runs.results import FILE
+    from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
     read = read_by(*(run / FILE for run in runs), config=config)

@@ -19,8 +19,8 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Artifact
-    from deepthink_cli.blueprint import Blueprint
+    from deepthink_cli.artifact.format import Artifact
+    from deepthink_cli.model.spec import Blueprint
     from deepthink_cli.prediction import Prediction
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -62,10 +62,10 @@ def predict(
 
     The model, the template and the labels come from the memory.
     """
-    from deepthink_cli.atomic import writing
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
-    from deepthink_cli.outputs import check_apart
-    from deepthink_cli.threads import behind
+    from deepthink_cli.io.atomic import writing
+    from deepthink_cli.io.prefetch import behind
+    from deepthink_cli.workflows.outputs import check_apart
 
     if output is not None and str(output) == "-":
         output = None
@@ -128,7 +128,7 @@ def _predictions(
     artifact: Artifact, blueprint: Blueprint, inputs: str, count: int | None, quiet: bool, verbose: bool
 ) -> Iterator[list[Prediction]]:
     from deepthink_cli.cli.recall import load_both
-    from deepthink_cli.examples import read_queries
+    from deepthink_cli.data.examples import read_queries
     from deepthink_cli.prediction import CHUNK, predict_chunks
 
     metadata = artifact.header.metadata

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings, simplefilter
 
-from deepthink_cli.artifact import Artifact, Header, kept_iteration, read_artifact, read_header
+from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, read_artifact, read_header
 from deepthink_cli.cli.console import note
-from deepthink_cli.config import ModelOptions
+from deepthink_cli.options import ModelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.blueprint import Blueprint
-    from deepthink_cli.engine import Engine
+    from deepthink_cli.engine.choice import Engine
+    from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model import LanguageModel
+    from deepthink_cli.model.spec import Blueprint
 
 
 def chosen_iterations(header: Header, choice: str) -> Sequence[int]:
@@ -52,7 +52,7 @@ def load_both(
     artifact: Artifact, blueprint: Blueprint, quiet: bool, verbose: bool
 ) -> tuple[LanguageModel, list[Memory]]:
     """The model with its weights and the memories, which fit it; numbers of another kind than the memory's are told."""
-    from deepthink_cli.store import check_fit, memories_of
+    from deepthink_cli.artifact.files import check_fit, memories_of
 
     header = artifact.header
     memories = memories_of(artifact)
@@ -71,7 +71,7 @@ def load_both(
 
 def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
     """Load a model's weights; a note says so where they are a pickle."""
-    from deepthink_cli.model import load_model
+    from deepthink_cli.engine.network import load_model
 
     model = load_model(blueprint)
     if blueprint.pickled:
@@ -95,7 +95,7 @@ def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = 
 
 def engine_found(model: LanguageModel) -> Engine:
     """The model's engine; its description says why it is not packed, so the Python warning is suppressed."""
-    from deepthink_cli.engine import engine_of
+    from deepthink_cli.engine.choice import engine_of
 
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)
@@ -104,7 +104,7 @@ def engine_found(model: LanguageModel) -> Engine:
 
 def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
     """Find a model, without its weights; a download is announced before it begins."""
-    from deepthink_cli.blueprint import needs_download, open_model
+    from deepthink_cli.model.spec import needs_download, open_model
 
     if needs_download(options):
         note(f"downloading {options.model} from the hub", quiet)
@@ -113,7 +113,7 @@ def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
 
 def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:
     """Find the memory's model, without its weights; raises InputError where it is another model."""
-    from deepthink_cli.store import check_fit
+    from deepthink_cli.artifact.files import check_fit
 
     blueprint = find_model(options, quiet)
     check_fit(header.metadata.origin(), blueprint.identity, header.path)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.cells import Line, texts, values
 from deepthink_cli.cli.console import json_line, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.formats import Page, comma_separated, latex, markdown
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.report.cells import Line, texts, values
 
 if TYPE_CHECKING:
-    from deepthink_cli.jobs import Job
-    from deepthink_cli.summary import Row
+    from deepthink_cli.report.jobs import Job
+    from deepthink_cli.report.summary import Row
 
 TEXT_WIDTH = 100
 
@@ -74,10 +74,10 @@ def report(
     config: options.Config = None,
 ) -> None:
     """Tables of one or several runs: thinking against plain in-context learning, over seeds."""
-    from deepthink_cli.atomic import writing
-    from deepthink_cli.footnotes import footnotes
-    from deepthink_cli.outputs import check_apart
-    from deepthink_cli.summary import summarize
+    from deepthink_cli.io.atomic import writing
+    from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.report.summary import summarize
+    from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
@@ -109,8 +109,8 @@ def report(
 
 def read_jobs(runs: Sequence[Path], problems: Problems) -> list[Job]:
     """The jobs of all runs; raises everything collected so far together with what is wrong with a run."""
-    from deepthink_cli.jobs import jobs_of
-    from deepthink_cli.results import FILE, read_results
+    from deepthink_cli.report.jobs import jobs_of
+    from deepthink_cli.runs.results import FILE, read_results
 
     results = []
     for run in runs:
@@ -148,7 +148,7 @@ def _names(runs: Sequence[Path]) -> str:
 
 
 def _with_paper(rows: Sequence[Row]) -> list[Line]:
-    from deepthink_cli.published import published
+    from deepthink_cli.report.published import published
 
     paper = published()
     return [Line(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
@@ -156,7 +156,7 @@ def _with_paper(rows: Sequence[Row]) -> list[Line]:
 
 def _about_paper(lines: Sequence[Line]) -> list[str]:
     """Where the paper's figures come from, and where they are not of the same kind."""
-    from deepthink_cli.published import published
+    from deepthink_cli.report.published import published
 
     paper = published()
     found = [line for line in lines if line.table]
@@ -177,7 +177,7 @@ def _about_paper(lines: Sequence[Line]) -> list[str]:
 
 def _page(runs: str, lines: Sequence[Line], notes: Sequence[str], iteration: int | None) -> Page:
     """A section for each arm; columns that are empty everywhere are left out."""
-    from deepthink_cli.jobs import label, shared, varying
+    from deepthink_cli.report.jobs import label, shared, varying
 
     arms = list(dict.fromkeys(line.row.arm for line in lines))
     cells = {line: texts(line) for line in lines}

@@ -18,13 +18,13 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.blueprint import Blueprint
-    from deepthink_cli.config import RunOptions
-    from deepthink_cli.journal import Journal
-    from deepthink_cli.model import LanguageModel
-    from deepthink_cli.study import Job, Plan
+    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.options import RunOptions
+    from deepthink_cli.runs.folder import Journal
+    from deepthink_cli.runs.plan import Job, Plan
+    from deepthink_cli.runs.runner import Work
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.trial import Work
 
 Out = Annotated[
     Path,
@@ -99,9 +99,9 @@ def run(
 ) -> None:
     """Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped."""
     from deepthink_cli.cli.recall import find_model
-    from deepthink_cli.config import RunOptions
-    from deepthink_cli.outputs import check_run_apart
+    from deepthink_cli.options import RunOptions
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.workflows.outputs import check_run_apart
 
     problems = Problems()
     with problems.collected():
@@ -135,7 +135,7 @@ def run(
 
 
 def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> Plan:
-    from deepthink_cli.study import Plan
+    from deepthink_cli.runs.plan import Plan
 
     if demos is not None and (len(tasks) > 1 or len(options.every_seed) > 1):
         raise InputError(f"--demos {demos}: stands for one task and one seed; name one task and leave --seeds away")
@@ -151,7 +151,7 @@ def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, de
 def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
     """Every job of every task, checked; all mistakes are told together."""
     from deepthink_cli.cli.console import progress
-    from deepthink_cli.study import prepare_jobs
+    from deepthink_cli.runs.plan import prepare_jobs
 
     problems, jobs = Problems(), []
     with progress(quiet) as shown:
@@ -170,9 +170,9 @@ def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
 
 def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> None:
     """Raise InputError where the folder's rows come from other data; warn, also if quiet, where that is unknown."""
-    from deepthink_cli.journal import found_in
-    from deepthink_cli.samedata import check_continues, unchecked
-    from deepthink_cli.study import settings
+    from deepthink_cli.runs.folder import found_in
+    from deepthink_cli.runs.plan import settings
+    from deepthink_cli.runs.same_data import check_continues, unchecked
 
     found = found_in(out)
     if not found:
@@ -188,7 +188,7 @@ def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprin
 
 
 def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> dict[str, Any]:
-    from deepthink_cli.study import scorings, settings
+    from deepthink_cli.runs.plan import scorings, settings
 
     identity = blueprint.identity
     rows = [(job, settings(plan, job, identity)) for job in jobs]
@@ -223,9 +223,9 @@ def _run(
     verbose: bool,
 ) -> None:
     from deepthink_cli.cli.recall import load, say_loaded
-    from deepthink_cli.journal import open_journal
-    from deepthink_cli.samedata import check_continues
-    from deepthink_cli.study import settings
+    from deepthink_cli.runs.folder import open_journal
+    from deepthink_cli.runs.plan import settings
+    from deepthink_cli.runs.same_data import check_continues
 
     with open_journal(out) as journal:
         model = load(blueprint, quiet)
@@ -261,8 +261,8 @@ def _score(
     samples: bool,
     quiet: bool,
 ) -> int:
-    from deepthink_cli.samples import write_samples
-    from deepthink_cli.trial import run_jobs, together
+    from deepthink_cli.runs.runner import run_jobs, together
+    from deepthink_cli.runs.samples import write_samples
 
     with RunProgress(plan, work, quiet) as shown:
         for jobs in together(plan, model, work):

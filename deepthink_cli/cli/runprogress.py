@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Self
 from deepthink_cli.cli.console import note, printable, progress
 
 if TYPE_CHECKING:
-    from deepthink_cli.results import Result
-    from deepthink_cli.study import Job, Plan
-    from deepthink_cli.trial import Work
+    from deepthink_cli.runs.plan import Job, Plan
+    from deepthink_cli.runs.results import Result
+    from deepthink_cli.runs.runner import Work
 
 
 class RunProgress:
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
     def __init__(self, plan: Plan, work: Work, quiet: bool) -> None:
-        from deepthink_cli.study import scorings
+        from deepthink_cli.runs.plan import scorings
 
         self.quiet = quiet
         self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in work), 0, 0

@@ -10,12 +10,12 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact import Header
-    from deepthink_cli.config import TaskOptions
-    from deepthink_cli.examples import DemonstrationSet
+    from deepthink_cli.artifact.format import Header
+    from deepthink_cli.data.examples import DemonstrationSet
+    from deepthink_cli.options import TaskOptions
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.tasks.sampling import Drawn, EvaluationSet
-    from deepthink_cli.tasks.source import Source
+    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.tasks.splits import Drawn, EvaluationSet
 
 
 def task_options(
@@ -26,7 +26,7 @@ def task_options(
     limit: str | None = None,
 ) -> TaskOptions:
     """The options of a task's rows as they were typed, checked."""
-    from deepthink_cli.config import TaskOptions
+    from deepthink_cli.options import TaskOptions
 
     return TaskOptions.checked(
         shots=shots, seed=seed or 0, order_seed=order_seed, sampling=sampling.value if sampling else None, limit=limit
@@ -35,7 +35,7 @@ def task_options(
 
 def source_of(data_dir: Path | None, offline: bool) -> Source:
     """Where task rows come from; raises InputError for a data directory that is not there."""
-    from deepthink_cli.tasks.source import Source
+    from deepthink_cli.tasks.sources import Source
 
     if data_dir is not None and not data_dir.is_dir():
         raise InputError(f"--data-dir {data_dir}: no such directory")
@@ -44,7 +44,7 @@ def source_of(data_dir: Path | None, offline: bool) -> Source:
 
 def announce(source: Source, tasks: int, quiet: bool) -> None:
     """Say that rows may be downloaded, before they are."""
-    from deepthink_cli.tasks.source import needs_hub
+    from deepthink_cli.tasks.sources import needs_hub
 
     if needs_hub(source):
         note(
@@ -65,7 +65,7 @@ def only_with_task(task: str | None, **given: object) -> None:
 
 def draw(task: Task, protocol: str, source: Source, options: TaskOptions, quiet: bool) -> Drawn:
     """The task's demonstrations, with a note on what was left out."""
-    from deepthink_cli.tasks.sampling import draw_demonstrations, evaluation_set
+    from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
     announce(source, 1, quiet)
     evaluated = evaluation_set(task, protocol, source)
@@ -77,7 +77,7 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, quiet:
 
 def given_demonstrations(task: Task, demos: str) -> DemonstrationSet:
     """Demonstrations from a file, in the task's prompt: rows with the template's fields."""
-    from deepthink_cli.examples import read_demonstrations
+    from deepthink_cli.data.examples import read_demonstrations
 
     return read_demonstrations(demos, task.template, None, task.labels, task.separator)
 
@@ -109,8 +109,8 @@ def check_memory(header: Header, task: Task) -> None:
 
 def warn_of_leaks(header: Header, evaluated: EvaluationSet, quiet: bool) -> None:
     """Say how many of the memory's demonstrations stand in the rows that are evaluated."""
-    from deepthink_cli.examples import Query
-    from deepthink_cli.tasks.sampling import key
+    from deepthink_cli.data.examples import Query
+    from deepthink_cli.tasks.splits import key
 
     given = header.metadata.origin().demonstrations
     labels = tuple(given.labels)

@@ -17,7 +17,7 @@ from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
-    from deepthink_cli.tasks.source import Source
+    from deepthink_cli.tasks.sources import Source
 
 VALIDATE = "validate"
 
@@ -103,7 +103,7 @@ def _counted_all(found: list[Task], source: Source) -> dict[str, dict[str, Any]]
 
 def _counts(task: Task, source: Source) -> dict[str, Any]:
     """Rows and labels under every protocol, and what does not fit, from the data."""
-    from deepthink_cli.tasks.sampling import draw_demonstrations, evaluation_set
+    from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
     found: dict[str, Any] = {}
     for protocol in task.protocols:

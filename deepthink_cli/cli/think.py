@@ -18,13 +18,13 @@ from deepthink_cli.cli.values import label_list, model_options, pattern, unescap
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.blueprint import Blueprint
-    from deepthink_cli.config import MethodOptions, ModelOptions, TaskOptions
-    from deepthink_cli.examples import DemonstrationSet
+    from deepthink_cli.data.examples import DemonstrationSet
+    from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model import LanguageModel
-    from deepthink_cli.origin import Demonstrations
-    from deepthink_cli.tasks.source import Source
+    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.options import MethodOptions, ModelOptions, TaskOptions
+    from deepthink_cli.provenance import Demonstrations
+    from deepthink_cli.tasks.sources import Source
 
 Demos = Annotated[
     str | None,
@@ -86,8 +86,8 @@ def think(
     config: options.Config = None,
 ) -> None:
     """Read solved examples T times and store what the model remembers of them as a file."""
-    from deepthink_cli.config import MethodOptions
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.options import MethodOptions
+    from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
@@ -126,8 +126,8 @@ def think(
 def _from_rows(
     demos: str | None, template: str | None, label_field: str | None, labels: str | None, separator: str | None
 ) -> DemonstrationSet:
-    from deepthink_cli.examples import read_demonstrations
-    from deepthink_cli.template import SEPARATOR
+    from deepthink_cli.data.examples import read_demonstrations
+    from deepthink_cli.data.template import SEPARATOR
 
     if demos is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
@@ -159,15 +159,15 @@ def _prepare(
 ) -> tuple[Blueprint, Demonstrations]:
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
-    from deepthink_cli.fitting import check_fit
-    from deepthink_cli.tokens import tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.model.fitting import check_fit
+    from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
 
     blueprint = find_model(chosen, quiet)
     check_fit(blueprint.limits, blueprint.tokenizer, given, method.iterations, method.positions, blueprint.id)
     demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
     blueprint.check_ids(demonstrations.token_ids, "demonstrations")
     if given.labels:
-        from deepthink_cli.examples import Query
+        from deepthink_cli.data.examples import Query
 
         probe = Query(given.examples[0].text, given.labels, where="--labels")
         (labelled,) = tokenize_queries(blueprint.tokenizer, given.template, [probe])
@@ -179,8 +179,8 @@ def _think(
     blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
     named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
+    from deepthink_cli.artifact.files import save_memory
     from deepthink_cli.cli.recall import load, say_loaded
-    from deepthink_cli.store import save_memory
 
     model = load(blueprint, quiet)
     say_loaded(model, quiet, verbose)
@@ -190,7 +190,7 @@ def _think(
     seconds = time.perf_counter() - started
     header = save_memory(memories, output)
     if json:
-        from deepthink_cli.artifact import summary
+        from deepthink_cli.artifact.format import summary
 
         write_json({**summary(header), "seconds": seconds})
     for line in _closing(demonstrations, method, named, str(output), header.size, seconds):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from deepthink_cli.config import ModelOptions
+    from deepthink_cli.options import ModelOptions
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
@@ -69,7 +69,7 @@ def model_options(
     quantize: Enum | None, offline: bool, trust_remote_code: bool, batch_tokens: str | None = None,
 ) -> ModelOptions:  # fmt: skip
     """The model options as they were typed, checked."""
-    from deepthink_cli.config import POCKET, ModelOptions
+    from deepthink_cli.options import POCKET, ModelOptions
 
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later

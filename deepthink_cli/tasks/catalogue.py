@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.origin import canonical_json
+from deepthink_cli.provenance import canonical_json
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "definitions"
 PROTOCOLS = ("paper", "official")
 
 

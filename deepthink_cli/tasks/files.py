@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from deepthink_cli.documents import Document, read_document
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.examples import Query
-from deepthink_cli.rows import Row
+from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, item
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.template import SEPARATOR, Template
 
 Sampling = Literal["random", "stratified", "first"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.examples import Example, Query
-from deepthink_cli.rows import Row
+from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.rows import Row
 from deepthink_cli.tasks.format import Candidates, Piece, Task
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -19,7 +19,7 @@ from statistics import mean, stdev
 
 from corpus import SOURCES, Corpus, load_corpus, rows, words
 from deepthink_cli import DemonstrationSet, Example, Memory, Query, load_model, predict, think, tokenize_demonstrations
-from deepthink_cli.model import LanguageModel
+from deepthink_cli.engine.network import LanguageModel
 from vocabulary import label_words
 
 TEMPLATE = "Review: {text}\nSentiment: {label}"

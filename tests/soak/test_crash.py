@@ -17,7 +17,7 @@ from families import write_model
 from forks import Forks, leave
 from tiny import GOOD, run_files, run_words
 
-from deepthink_cli.results import FILE
+from deepthink_cli.runs.results import FILE
 
 OLD = b"what was there before"
 STEP, PAGE = 64 * 1024, 4096  # bytes: how finely a disk is filled
@@ -141,7 +141,7 @@ def test_the_command_of_a_user_may_be_killed_too(forks: Forks, written: Written,
 
 WRITER = """
 import os, sys
-from deepthink_cli.atomic import writing
+from deepthink_cli.io.atomic import writing
 for _ in range(int(sys.argv[2])):
     with writing(sys.argv[1]) as file:
         file.write(f"{os.getpid()}\\n" * 1000)

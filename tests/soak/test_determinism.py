@@ -18,7 +18,7 @@ from conftest import Soak, write_rows
 from families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Memory, Query, load_model, predict, think, tokenize_demonstrations
-from deepthink_cli.model import LanguageModel
+from deepthink_cli.engine.network import LanguageModel
 
 LABELS = ("positive", "negative", "neither of the two")
 NATS = 1e-4  # by which scores may differ in float32

@@ -16,10 +16,10 @@ from families import FAMILIES, write_model
 from tiny import tiny_task
 
 from deepthink_cli import load_model, save_memory, think, tokenize_demonstrations
-from deepthink_cli.blueprint import Blueprint
 from deepthink_cli.cli.main import run
-from deepthink_cli.examples import DemonstrationSet
-from deepthink_cli.origin import ModelIdentity
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.model.spec import Blueprint
+from deepthink_cli.provenance import ModelIdentity
 
 Captured = pytest.CaptureFixture[str]
 Models = Callable[[str], Path]

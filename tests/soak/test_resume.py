@@ -20,8 +20,8 @@ from tiny import run_files, run_words
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.journal import LOCK, open_journal
-from deepthink_cli.results import FILE, read_results
+from deepthink_cli.runs.folder import LOCK, open_journal
+from deepthink_cli.runs.results import FILE, read_results
 
 
 @dataclass
@@ -108,7 +108,7 @@ def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
     whole: Whole, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, soak: Soak
 ) -> None:
     model = load_model(str(models("llama")))
-    monkeypatch.setattr("deepthink_cli.model.load_model", lambda _: model)  # as often as there are cuts
+    monkeypatch.setattr("deepthink_cli.engine.network.load_model", lambda _: model)  # as often as there are cuts
     content = whole.files[FILE]
     anywhere = soak.draw("cuts").sample(range(whole.last), soak.count(2, 50))
     for cut in (0, *anywhere, *range(whole.last, len(content) + 1, soak.count(150, 1))):

@@ -1,0 +1,179 @@
+"""Memories on disk: whole, checked, and the same bytes for the same inputs (DESIGN 4.3)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from deepthink_cli.artifact.format import (
+    KEY,
+    MAX_HEADER,
+    Artifact,
+    Header,
+    content_digest,
+    metadata_json,
+    read_artifact,
+    read_header,
+    tensor_name,
+)
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.atomic import replacing
+from deepthink_cli.memory import Memory
+from deepthink_cli.provenance import (
+    FORMAT_VERSION,
+    Metadata,
+    ModelIdentity,
+    Origin,
+    StoredDemonstrations,
+    canonical_json,
+)
+
+
+def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
+    """Write one memory, or several iterations of one run, as an artifact; returns its header.
+
+    The file is written beside its target and moved over it when it is whole, can be read back and is on
+    disk; after that nothing fails. Raises InputError where nothing can be written, DeepThinkError for values
+    that are not finite, memories of different runs, or a disk that refuses.
+    """
+    memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
+    if not memories or memories[-1].origin is None:
+        raise InputError("nothing to save: give a memory that think() made")
+    for one in memories:
+        if place := one.not_finite():
+            raise DeepThinkError(
+                f"{place} of iteration {one.iteration} hold NaN or infinite values; nothing was written; use --dtype float32"
+            )
+    tensors = {
+        tensor_name(one.iteration, layer, part): tensor.cpu().contiguous()
+        for one in memories
+        for part, layers in (("keys", one.keys), ("values", one.values))
+        for layer, tensor in enumerate(layers)
+    }
+    text = metadata_json(_metadata(memories, tensors))
+    if len(canonical_json(text).encode()) + 200 * len(tensors) > MAX_HEADER:
+        raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")
+    with replacing(path) as temporary:
+        try:
+            safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
+        except SafetensorError as error:
+            raise _system_error(error) from error
+        header = read_header(temporary)
+    return replace(header, path=str(path))
+
+
+def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
+    """Read the memory of one iteration (default: the last that was kept), on the CPU.
+
+    Raises InputError for a file that is not a whole, unchanged deepthink memory, and for an iteration
+    that was not kept.
+    """
+    header = read_header(path)
+    return read_memories(header, [iteration if iteration is not None else header.metadata.kept[-1]])[0]
+
+
+def read_memories(header: Header, iterations: Sequence[int] | None = None) -> list[Memory]:
+    """Read several iterations (default: all that were kept) of an artifact, verified; raises as `load_memory` does."""
+    return memories_of(read_artifact(header, header.metadata.kept if iterations is None else iterations))
+
+
+def memories_of(artifact: Artifact) -> list[Memory]:
+    """The memories of a verified artifact, made of the bytes that were verified; raises InputError for NaN or infinity."""
+    memories = [_memory(artifact, iteration) for iteration in artifact.iterations]
+    for memory in memories:
+        if place := memory.not_finite():
+            raise InputError(
+                f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or infinite values; think again"
+            )
+    return memories
+
+
+def check_fit(origin: Origin, other: ModelIdentity, path: str | Path) -> None:
+    """Raise InputError unless the memory was made by the model with identity `other`."""
+    differences = origin.model.differences(other)
+    if differences:
+        raise InputError(
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {_called(origin.model)}, "
+            f"this is {_called(other)}: give -m the model that made it, or think again"
+        )
+
+
+def _called(model: ModelIdentity) -> str:
+    revision = f" at revision {model.revision}" if model.revision else ""
+    quantized = f" in {model.quantize}" if model.quantize else ""
+    return f"{model.id}{revision}{quantized}"
+
+
+def _memory(artifact: Artifact, iteration: int) -> Memory:
+    header = artifact.header
+    keys, values = (
+        tuple(_tensor(artifact, tensor_name(iteration, layer, part)) for layer in range(header.layers))
+        for part in ("keys", "values")
+    )
+    drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
+    return Memory(keys, values, iteration, drift, header.metadata.origin())
+
+
+def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
+    numbers = torch.frombuffer(artifact.tensors[name], dtype=torch.float32)
+    return numbers.view(artifact.header.tensors[name].shape)
+
+
+def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> Metadata:
+    last = memories[-1]
+    origin = last.origin
+    assert origin is not None
+    for one in memories[:-1]:
+        if one.origin != origin:
+            raise InputError("these memories come from different runs; save each in a file of its own")
+    kept = [one.iteration for one in memories]
+    if len(set(kept)) < len(kept):
+        raise InputError(f"iterations {kept}: one is given twice; give each once")
+    given = origin.demonstrations
+    unsigned = Metadata(
+        format_version=FORMAT_VERSION,
+        model=origin.model,
+        demonstrations=StoredDemonstrations(
+            token_ids=list(given.token_ids),
+            texts=[text if isinstance(text, str) else dict(text) for text in (e.text for e in given.examples)],
+            labels=[example.label for example in given.examples],
+            sha256=given.sha256,
+        ),
+        template=given.template,
+        labels=list(given.labels),
+        iterations=origin.method.iterations,
+        eta=float(origin.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
+        momentum=float(origin.method.momentum),
+        positions=origin.method.positions,
+        kept=kept,
+        dtypes={"memory": "float32", "model": origin.model.dtype},
+        task=origin.task,
+        seed=origin.seed,
+        shots=len(given.examples),
+        versions=versions(),
+        drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
+    )
+    described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
+    signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())
+    return replace(unsigned, sha256=signed)
+
+
+def _system_error(error: SafetensorError) -> OSError:
+    """What the system said, of which safetensors gives the number only within its message."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
+
+
+def versions() -> dict[str, str]:
+    """Versions of what made a memory."""
+    packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
+    return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

@@ -1,0 +1,254 @@
+"""The memory file: read, checked and hashed without torch (DESIGN 4.3).
+
+A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors'
+bytes (https://github.com/huggingface/safetensors#format). Of all the ways to write the same memory one alone is
+taken: the one that `think` writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.provenance import ADAPTER_METADATA, Metadata, canonical_json, parse_metadata
+
+KEY = "deepthink"
+MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
+_NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)")
+_BYTES = {"F32": 4}
+_ALIGNED = 8  # the header is filled up with spaces to a multiple of these bytes
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor as the header lists it: dtype, shape and the place of its bytes after the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an artifact says of itself; `start` is where the tensors' bytes begin."""
+
+    path: str
+    metadata: Metadata
+    tensors: dict[str, TensorEntry]
+    start: int
+    size: int
+
+    @property
+    def layers(self) -> int:
+        """Number of layers with keys and values."""
+        return len(self.tensors) // (2 * len(self.metadata.kept))
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A verified memory file: its header, and the very bytes that were verified of the `iterations` asked for."""
+
+    header: Header
+    iterations: tuple[int, ...]
+    tensors: Mapping[str, bytearray]
+
+
+def tensor_name(iteration: int, layer: int, part: str) -> str:
+    """`iteration.{t}.layer.{l}.keys` or `.values`."""
+    return f"iteration.{iteration}.layer.{layer}.{part}"
+
+
+def read_header(path: str | Path) -> Header:
+    """Read and check the header of a memory file, without its tensors and without torch.
+
+    Raises InputError where the file is missing, is not a deepthink memory, or its tensors are not
+    exactly those that the metadata promise.
+    """
+    source = Path(path)
+    if not os.path.exists(source):
+        raise InputError(f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}")
+    if not os.path.isfile(source):
+        raise InputError(f"{path}: not a regular file; name a memory written by deepthink think")
+    try:
+        raw, text, size = _raw_header(source)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    metadata = raw.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or list(metadata) != [KEY] or not isinstance(metadata[KEY], str):
+        raise _foreign(path, "a safetensors file without deepthink metadata")
+    parsed = parse_metadata(metadata[KEY], str(path))
+    header = Header(str(path), parsed, _entries(raw, path), 8 + len(text), size)
+    _check_layout(header)
+    if text != _header_text(header):
+        raise InputError(
+            f"{path}: damaged: its header is not as deepthink think writes it; think again or copy it again"
+        )
+    return header
+
+
+def kept_iteration(header: Header, choice: int | str) -> int:
+    """The number of an iteration that the file keeps; raises InputError for any other choice."""
+    kept = list(map(str, header.metadata.kept))
+    if str(choice) not in kept:
+        raise InputError(
+            f"--iteration {choice}: {header.path} keeps {', '.join(kept)}; "
+            "name one of them, last or all, or think again with --keep"
+        )
+    return int(choice)
+
+
+def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
+    """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
+
+    Raises InputError where the bytes are not those that were written, or an iteration was not kept, and
+    DeepThinkError where the tensors do not fit into memory.
+    """
+    for iteration in iterations:
+        kept_iteration(header, iteration)
+    wanted = {name for name in header.tensors if int(name.split(".")[1]) in iterations}
+    kept: dict[str, bytearray] = {}
+    try:
+        with open(header.path, "rb", buffering=0) as file:
+
+            def tensor_bytes(name: str) -> bytearray:
+                entry = header.tensors[name]
+                buffer = bytearray(entry.end - entry.begin)
+                file.seek(header.start + entry.begin)
+                _fill(file.readinto, memoryview(buffer))
+                if name in wanted:
+                    kept[name] = buffer
+                return buffer
+
+            described = {name: (entry.dtype, entry.shape) for name, entry in header.tensors.items()}
+            found = content_digest(header.metadata, described, tensor_bytes)
+    except OSError as error:
+        raise InputError(f"{header.path}: cannot be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise DeepThinkError(
+            f"{header.path}: {header.size} bytes do not fit into memory; keep fewer iterations"
+        ) from error
+    if found != header.metadata.sha256:
+        raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
+    return Artifact(header, tuple(iterations), kept)
+
+
+def verify(header: Header) -> None:
+    """Raise InputError unless the file's bytes are those that were written."""
+    read_artifact(header)
+
+
+def content_digest(
+    metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
+) -> str:
+    """The digest of metadata (its own field apart) and tensors {name: (dtype, shape)}; `read(name)` gives bytes."""
+    total = hashlib.sha256(metadata_json(replace(metadata, sha256="")).encode())
+    for name in sorted(tensors):
+        dtype, shape = tensors[name]
+        total.update(canonical_json([name, dtype, list(shape)]).encode())
+        total.update(read(name))
+    return total.hexdigest()
+
+
+def metadata_json(metadata: Metadata) -> str:
+    """The metadata as the artifact holds them: canonical JSON."""
+    return canonical_json(ADAPTER_METADATA.dump_python(metadata, mode="json"))
+
+
+def summary(header: Header) -> dict[str, Any]:
+    """The metadata and sizes as one JSON-ready object, token ids left out."""
+    fields = ADAPTER_METADATA.dump_python(header.metadata, mode="json")
+    fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
+    keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
+    return {"file": header.path, "bytes": header.size, "layers": header.layers,
+            "shape": {"keys": list(keys), "values": list(values)}, **fields}  # fmt: skip
+
+
+def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
+    """The header as JSON and as it stands in the file, and the file's size."""
+    with open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+        if not 2 <= length <= min(MAX_HEADER, size - 8):
+            raise _foreign(source, "not a safetensors file")
+        text = file.read(length)
+    try:
+        raw = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(source, "not a safetensors file") from error
+    if not isinstance(raw, dict):
+        raise _foreign(source, "not a safetensors file")
+    return raw, text, size
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _foreign(path: object, found: str) -> InputError:
+    return InputError(f"{path}: not a deepthink memory ({found}); name a file written by deepthink think")
+
+
+def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
+    entries = {}
+    for name, entry in raw.items():
+        try:
+            begin, end = map(int, entry["data_offsets"])
+            shape = tuple(int(size) for size in entry["shape"])
+            entries[name] = TensorEntry(str(entry["dtype"]), shape, begin, end)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{path}: damaged: tensor {name!r} is not described as safetensors does") from error
+    return entries
+
+
+def _header_text(header: Header) -> bytes:
+    """The one header that a file with these metadata and tensors has."""
+    listed = {
+        name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+        for name, entry in sorted(header.tensors.items())
+    }
+    raw = {"__metadata__": {KEY: metadata_json(header.metadata)}, **listed}
+    text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
+    return text + b" " * (-len(text) % _ALIGNED)
+
+
+def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> None:
+    """Read until the buffer is full or the file ends: one call gives at most 2 GiB."""
+    while len(buffer) and (count := readinto(buffer)):
+        buffer = buffer[count:]
+
+
+def _check_layout(header: Header) -> None:
+    """The tensors are those of the kept iterations, each (kv_heads, L, head_dim), in order, with no byte over or missing."""
+    kept, length = header.metadata.kept, len(header.metadata.demonstrations.token_ids)
+    layers = {int(match[2]) for name in header.tensors if (match := _NAME.fullmatch(name))}
+    expected = {
+        tensor_name(t, layer, part) for t in kept for layer in range(len(layers)) for part in ("keys", "values")
+    }
+    if not kept or not expected or set(header.tensors) != expected:
+        raise InputError(f"{header.path}: damaged: its tensors are not those of iterations {kept}")
+    place = 0
+    for name, entry in sorted(header.tensors.items()):
+        width = _BYTES.get(entry.dtype)
+        shape = entry.shape
+        if width is None or len(shape) != 3 or shape[1] != length or min(shape) < 1:
+            raise InputError(
+                f"{header.path}: damaged: {name} is {entry.dtype} {list(shape)}, not F32 (heads, {length}, size)"
+            )
+        if entry.begin != place or entry.end - entry.begin != width * math.prod(shape):
+            raise InputError(f"{header.path}: damaged: the bytes of {name} are not where they should be")
+        place = entry.end
+    if header.start + place != header.size:
+        raise InputError(f"{header.path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")

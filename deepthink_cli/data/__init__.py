@@ -1,0 +1,1 @@
+"""Rows, examples and templates."""

@@ -1,0 +1,217 @@
+"""From rows to what the method knows: demonstrations with labels, and queries with candidates."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepthink_cli.data.rows import Row, name_of, read_rows
+from deepthink_cli.data.template import SEPARATOR, Template
+from deepthink_cli.errors import InputError, Problems
+
+CANDIDATES = "candidates"
+
+Text = str | Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A demonstration (x_i, y_i): the text (a string, or named fields) and its label word."""
+
+    text: Text
+    label: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """A test input x_test: its text, the candidates Y, and its true label where it is known."""
+
+    text: Text
+    candidates: tuple[str, ...]
+    gold: str | None = None
+    where: str = ""
+    fields: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class DemonstrationSet:
+    """Demonstrations with the template that writes them and the label words, in order.
+
+    `labels` is empty where every demonstration carried candidates of its own.
+    """
+
+    examples: tuple[Example, ...]
+    template: Template
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, examples: Iterable[Example], template: str | Template, labels: Sequence[str] = ()) -> DemonstrationSet:
+        """Examples under a template; the label words are those seen unless they are given."""
+        known = tuple(examples)
+        pattern = template if isinstance(template, Template) else Template(template)
+        return cls(known, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in known)))
+
+
+def read_demonstrations(
+    source: str,
+    pattern: str | None = None,
+    label_field: str | None = None,
+    labels: Sequence[str] | None = None,
+    separator: str = SEPARATOR,
+) -> DemonstrationSet:
+    """Read the demonstrations from `source` (see `read_rows`).
+
+    Without `pattern` the first row's own field names make the template, and its last field is the label
+    unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
+    """
+    problems = Problems()
+    rows = list(read_rows(source, problems))
+    if not rows:
+        problems.raise_any()
+    template = _template(rows[0], pattern, label_field, separator)
+    allowed = _distinct(labels, "--labels") if labels else None
+    examples = []
+    for row in rows:
+        with problems.collected():
+            examples.append(_example(row, template, allowed))
+    problems.raise_any()
+    seen = tuple(dict.fromkeys(example.label for example in examples))
+    if allowed is None and all(CANDIDATES in row.fields for row in rows):
+        return DemonstrationSet(tuple(examples), template, ())
+    if len(allowed or seen) < 2:
+        raise InputError(
+            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all with --labels"
+        )
+    return DemonstrationSet(tuple(examples), template, allowed or seen)
+
+
+def read_queries(
+    source: str, template: Template, labels: Sequence[str], labelled: bool = False, problems: Problems | None = None
+) -> Iterator[Query]:
+    """Yield the queries in `source` one at a time; a row's own `candidates` go before `labels`.
+
+    With `labelled`, every row must hold the template's label field, with one of its candidates.
+    Raises InputError at the first bad row; with `problems` given, collects them and goes on.
+    """
+    for row in read_rows(source, problems):
+        try:
+            yield _query(row, template, tuple(labels), labelled)
+        except InputError as error:
+            if problems is None:
+                raise
+            problems.messages.extend(error.messages)
+
+
+def text_value(value: Any, where: str, field: str) -> str:
+    """A field's value as text: strings stripped, numbers and true/false written as in JSON.
+
+    Raises InputError where it is missing, empty, not finite, a list or object, or holds a lone surrogate.
+    """
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: {field!r} is {value}; use a string")
+    if isinstance(value, int | float):
+        return str(value)
+    if value is None:
+        raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {field!r} is a {type(value).__name__}; use a string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = ascii(value[error.start])
+        raise InputError(f"{where}: {field!r} holds the lone surrogate {found}; remove it") from error
+    if not value.strip():
+        raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
+    return value.strip()
+
+
+def _template(row: Row, pattern: str | None, label_field: str | None, separator: str) -> Template:
+    if pattern is not None:
+        template = Template(pattern, separator)
+        if label_field is not None and label_field != template.label_field:
+            raise InputError(
+                f"--label-field {label_field}: the template ends with {{{template.label_field}}}; end it with {{{label_field}}}"
+            )
+        return template
+    names = [name for name in row.fields if name != CANDIDATES]
+    if len(names) < 2:
+        raise InputError(
+            f'{row.where}: needs a text and a label, found the fields {names}; write {{"text": "...", "label": "..."}}'
+        )
+    if label_field is not None and label_field not in names:
+        raise InputError(f"--label-field {label_field}: {row.where} has the fields {', '.join(names)}")
+    try:
+        return Template.of_fields(names, label_field or names[-1], separator)
+    except InputError as error:
+        raise InputError(f"{row.where}: {error.messages[0]}") from error
+
+
+def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> Example:
+    problems = Problems()
+    text: Text = ""
+    with problems.collected():
+        text = _text(row, template)
+    with problems.collected():
+        label = text_value(_field(row, template.label_field), row.where, template.label_field)
+        choices = _candidates(row) or allowed
+        if choices and label not in choices:
+            raise InputError(f"{row.where}: label {label!r} is not one of {', '.join(choices)}")
+    problems.raise_any()
+    return Example(text, label)
+
+
+def _query(row: Row, template: Template, labels: tuple[str, ...], labelled: bool) -> Query:
+    problems = Problems()
+    text: Text = ""
+    with problems.collected():
+        text = _text(row, template)
+    with problems.collected():
+        candidates = _candidates(row) or labels
+        if not candidates:
+            raise InputError(
+                f'{row.where}: no candidates; this memory has no label words of its own, add "candidates": [...]'
+            )
+        gold = None
+        if labelled:
+            gold = text_value(_field(row, template.label_field), row.where, template.label_field)
+            if gold not in candidates:
+                raise InputError(f"{row.where}: label {gold!r} is not one of {', '.join(candidates)}")
+    problems.raise_any()
+    return Query(text, candidates, gold, row.where, row.fields)
+
+
+def _text(row: Row, template: Template) -> Text:
+    problems = Problems()
+    values = {}
+    for name in template.text_fields:
+        with problems.collected():
+            values[name] = text_value(_field(row, name), row.where, name)
+    problems.raise_any()
+    return values[template.text_fields[0]] if len(values) == 1 else values
+
+
+def _field(row: Row, name: str) -> Any:
+    if name not in row.fields:
+        raise InputError(f"{row.where}: field {name!r} is missing; the row has {', '.join(row.fields) or 'none'}")
+    return row.fields[name]
+
+
+def _candidates(row: Row) -> tuple[str, ...] | None:
+    if CANDIDATES not in row.fields:
+        return None
+    values = row.fields[CANDIDATES]
+    if not isinstance(values, list) or not values:
+        raise InputError(f'{row.where}: "candidates" must be a list of strings, as in ["yes", "no"]')
+    return _distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")
+
+
+def _distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
+    for value in values:
+        if values.count(value) > 1:
+            raise InputError(f"{where}: {value!r} stands twice; keep one")
+    return tuple(values)

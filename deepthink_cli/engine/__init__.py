@@ -1,0 +1,1 @@
+"""The one seam to the network: how a model reads and scores."""

@@ -1,0 +1,88 @@
+"""How much a pass may hold: the tokens that are fastest together, and the bytes that fit a device's free memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from deepthink_cli.engine.attention import has_kernel
+from deepthink_cli.engine.logits import SLICE
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.memory import Memory
+
+FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # tokens of a pass by default: more is not faster
+KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator keeps for the next pass
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def room(device: torch.device) -> int:
+    """Bytes that passes and memories may take: half of the device's free memory, rounded down to a power of two.
+
+    Rounded, so that the same job on the same machine is split into the same passes and writes the same bytes.
+    """
+    return 1 << (max(1, _free(device) // 2).bit_length() - 1)
+
+
+def found_tokens(model: LanguageModel) -> int:
+    """The number of tokens at which a scoring pass is fastest, as far as they fit the device's memory."""
+    layers: Any = model.network.base_model.modules()
+    widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
+    if model.device.type != "cuda":
+        best = min(_CPU_TOKENS, KEPT // (widest * model.dtype.itemsize))
+    else:
+        # Several tensors as large as the widest activation of a layer.
+        best = min(_CUDA_TOKENS, room(model.device) // (8 * widest * model.dtype.itemsize + _head_bytes(model)))
+    return max(FEWEST_TOKENS, best)
+
+
+def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
+    """The most tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least one."""
+    config: Any = model.network.config.get_text_config(decoder=True)
+    equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that its kernel takes
+    by_kernel = equal and not capped and folded and has_kernel(model.device.type)
+    # Without a kernel, scores and weights (T, heads, L) exist in float32, and once more in the model's dtype.
+    attention = 0 if by_kernel else _heads(model, memory) * memory.length * (2 * 4 + model.dtype.itemsize)
+    return max(1, free // max(1, attention + _head_bytes(model)))
+
+
+def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
+    """The most padded rows of `width` tokens, each with a copy of the memory, that fit `free` bytes; at least one."""
+    length, itemsize = memory.length + width, model.dtype.itemsize
+    copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
+    # Attention without a kernel holds scores and weights (heads, width, length) of one layer at a time.
+    attention = _heads(model, memory) * width * length * (2 * 4 + itemsize)
+    return max(1, free // (copy + attention + width * _head_bytes(model)))
+
+
+def _heads(model: LanguageModel, memory: Memory) -> int:
+    """Attention heads of a layer; those of its keys where a configuration does not say."""
+    config: Any = model.network.config.get_text_config(decoder=True)
+    return getattr(config, "num_attention_heads", None) or memory.keys[0].shape[0]
+
+
+def _head_bytes(model: LanguageModel) -> int:
+    """Bytes that one token takes between the last layer and its log-probabilities."""
+    if model.has_float32_head:
+        return 4 * SLICE * 4  # the vocabulary is processed in slices
+    return model.known_tokens * (model.dtype.itemsize + 2 * 4)
+
+
+def _free(device: torch.device) -> int:
+    """Free bytes of a device's memory that this process may use."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        limit, used = ((_CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
+        free = min(free, int(limit) - int(used))  # the container's limit, if it has one
+    except (OSError, StopIteration, ValueError):
+        pass
+    return max(0, free)

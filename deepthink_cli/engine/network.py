@@ -1,0 +1,264 @@
+"""A frozen causal language model with its tokenizer: it reads, it never learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import signature
+from logging import ERROR, getLogger
+from threading import Lock, RLock
+from typing import Any
+from warnings import catch_warnings, simplefilter
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from deepthink_cli.engine.logits import Head, float32_head
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.memory import Memory, from_cache
+from deepthink_cli.model.limits import Limits, check_pass
+from deepthink_cli.model.spec import Blueprint, load_failure, open_model
+from deepthink_cli.model.tokens import check_known, ordinary_ids
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.provenance import ModelIdentity
+
+_locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
+_making = Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
+
+    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: it is found.
+    """
+
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    identity: ModelIdentity
+    limits: Limits
+    batch_tokens: int | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go."""
+        return self.network.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the network computes, and attention reads, in."""
+        return self.network.dtype
+
+    @property
+    def lock(self) -> RLock:
+        """Held during every pass of the network, by all models that share it: one thread at a time reads or scores.
+
+        Hold it to run `network` yourself while other threads use this model.
+        """
+        with _making:
+            return _locks.setdefault(self.network, RLock())
+
+    @torch.inference_mode()
+    def read(self, token_ids: Sequence[int], history: Memory | None = None, start: int = 0) -> Memory:
+        """One pass over the tokens; returns their keys and values, the present (Eq. 2).
+
+        With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
+        and causally to the present, which stands at positions `start` onward. The vocabulary projection
+        is not computed. Raises InputError where the pass is longer than the model holds and for tokens that it
+        does not know, and DeepThinkError for values that are not finite.
+        """
+        self.check_reading(token_ids, history, start)
+        ids = torch.tensor([token_ids], device=self.device)  # (1, L)
+        past = history.as_cache(self.dtype) if history is not None else DynamicCache()
+        self.run(ids, past, start)
+        return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
+
+    def check_reading(self, token_ids: Sequence[int], history: Memory | None, start: int) -> None:
+        """Raise InputError for a reading from position `start` on that is too long for the model or has unknown ids."""
+        check_pass(self.limits, len(token_ids), history.length if history else 0, start, self.identity.id)
+        self.check_ids(token_ids, "a reading")
+
+    def checked_present(self, present: Memory, tokens: int) -> Memory:
+        """The present, if it holds finite keys and values of every token; raises as `read` does."""
+        if not present.keys or present.length != tokens:
+            raise InputError(
+                f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined there; choose a model with attention only"
+            )
+        if place := present.not_finite():
+            raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")
+        return present
+
+    def overflow(self) -> str:
+        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        if self.dtype == torch.float16:
+            return "float16 ends at 65,504, which this model passes; use --dtype bfloat16 or float32"
+        if self.dtype == torch.bfloat16:
+            return "computed in bfloat16; use --dtype float32, and look for NaN in the weights"
+        return "the weights hold NaN or are too large; get the checkpoint again"
+
+    def check_memory(self, memory: Memory, name: str = "this memory") -> None:
+        """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
+        advice = "give the model that made it, or think again"
+        if _sizes(memory) != _sizes(self._one_token):
+            raise InputError(
+                f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
+            )
+        ids = memory.origin.demonstrations.token_ids if memory.origin else ()
+        known = self.known_tokens
+        if ids and not 0 <= min(ids) <= max(ids) < known:
+            raise InputError(
+                f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
+            )
+
+    def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
+        """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
+        body: Any = self.network.base_model
+        with self.lock:
+            return body(**self.inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
+
+    def inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
+        """What the network is given for a pass over ids (rows, S) after `past`."""
+        given: dict[str, Any] = {"input_ids": ids, "past_key_values": past, "use_cache": True}
+        if self._takes_positions:
+            rows, width = ids.shape
+            given["position_ids"] = torch.arange(start, start + width, device=ids.device).expand(rows, -1)
+        return given
+
+    def log_probabilities(self, inputs: Mapping[str, Any], places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
+        """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
+
+        `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
+        Arguments and result may be on any device: a network can be spread over several.
+        """
+        with self.lock:
+            if self._head is None:
+                logits = _read_off(self.network(**inputs).logits, places).float()
+                asked, tokens = asked.to(logits.device), tokens.to(logits.device)
+                return logits[asked, tokens] - logits.logsumexp(-1)[asked]
+            body: Any = self.network.base_model
+            return self._head.log_probabilities(_read_off(body(**inputs).last_hidden_state, places), asked, tokens)
+
+    @property
+    def has_float32_head(self) -> bool:
+        """Whether logits are computed in float32 slices; otherwise the network computes those of every token."""
+        with self.lock:
+            return self._head is not None
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError, prefixed with `where`, for a token id beyond the model's embedding."""
+        check_known(self.tokenizer, ids, self.known_tokens, self.identity.id, where)
+
+    @cached_property
+    def known_tokens(self) -> int:
+        """The number of tokens in the model's embedding."""
+        embedding: Any = self.network.get_input_embeddings()
+        return len(embedding.weight)  # not always a parameter: accelerate replaces it
+
+    @cached_property
+    def _head(self) -> Head | None:
+        return float32_head(self.network, ordinary_ids(self.tokenizer, self.known_tokens, 8))
+
+    @property
+    def layer_devices(self) -> tuple[torch.device, ...]:
+        """The device of every layer's keys and values, found by reading one token."""
+        return tuple(tensor.device for tensor in self._one_token.keys)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that one token takes in a float32 memory."""
+        return self._one_token.nbytes
+
+    @property
+    def _one_token(self) -> Memory:
+        with self.lock:  # before the lock of the cached property, in every thread
+            return self._first_reading
+
+    @cached_property
+    def _first_reading(self) -> Memory:
+        return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
+
+    @cached_property
+    def _takes_positions(self) -> bool:
+        return "position_ids" in signature(self.network.base_model.forward).parameters
+
+
+def _read_off(made: Tensor, places: Tensor) -> Tensor:
+    """The rows (M, n) of a pass's output (rows, S, n) that belong to the tokens at `places` (M,)."""
+    return made.flatten(0, 1)[places.to(made.device)]
+
+
+def _sizes(memory: Memory) -> list[tuple[int, int]]:
+    """Heads and head_dim of every layer's keys and values."""
+    return [(tensor.shape[0], tensor.shape[2]) for tensor in (*memory.keys, *memory.values)]
+
+
+def _layers(memory: Memory) -> str:
+    heads, _, size = memory.keys[0].shape
+    return f"{len(memory.keys)} layers of keys {heads} x {size}"
+
+
+def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageModel:
+    """Load a model: the built-in `pocket`, a hub id, a local directory, or a `Blueprint` of one.
+
+    Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline,
+    trust_remote_code, batch_tokens. Raises InputError where the model cannot be had or has no keys and values, and
+    DeepThinkError where its weights are incomplete or damaged.
+    """
+    if isinstance(model, str):
+        model = open_model(ModelOptions.checked(model=model, **options))
+    network = _network(model)
+    identity = replace(model.identify(), dtype=str(network.dtype).removeprefix("torch."))
+    made = LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
+    return made if made._takes_positions else replace(made, limits=replace(made.limits, relative=True))
+
+
+def _network(model: Blueprint) -> PreTrainedModel:
+    options = model.options
+    placed: dict[str, Any] = {}
+    if options.device_map is not None:
+        placed["device_map"] = options.device_map
+    elif options.quantize is not None:
+        placed["device_map"] = {"": model.device}
+    if options.quantize is not None:
+        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
+        placed["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+            load_in_8bit=options.quantize == "8bit",
+            load_in_4bit=options.quantize == "4bit",
+            bnb_4bit_compute_dtype=model.dtype,
+        )
+    network: PreTrainedModel
+    report: dict[str, Any]
+    try:
+        with catch_warnings():
+            simplefilter("ignore")  # what a pickle is written in is no news to a person
+            network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+                model.source,
+                revision=model.revision,
+                dtype=model.dtype,
+                local_files_only=options.offline,
+                trust_remote_code=options.trust_remote_code,
+                weights_only=True,  # torch's safe loader, where they are a pickle
+                output_loading_info=True,
+                **placed,
+            )
+    except Exception as error:  # the libraries raise many kinds, and the reason is in their text
+        raise load_failure(model.id, error) from error
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise DeepThinkError(
+            f"-m {model.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
+        )
+    if not placed:
+        network = network.to(model.device)  # type: ignore[arg-type]
+    network.requires_grad_(False)
+    network.train(False)
+    return network

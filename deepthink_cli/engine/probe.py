@@ -1,0 +1,116 @@
+"""Whether a network can be packed: determined by reading and scoring a short text both ways, not from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.agreement import check_plain_pass, off_by_one_rounding
+from deepthink_cli.engine.attention import UnsupportedAttention
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packing import Row, lines, tree
+from deepthink_cli.engine.passes import score_rows
+from deepthink_cli.engine.reading import Reading, read_packed
+from deepthink_cli.errors import ran_out_of_memory
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
+
+_LENGTH = 16  # tokens of the probe's memory
+_TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded ones
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a network gives the same results packed and padded; `reason` says why not, None where it does.
+
+    `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of
+    the device. `difference` is the root mean square difference between packed and padded scores in nats, `rounding`
+    that between padded scores with different rounding; None where the packed pass did not run.
+    """
+
+    reason: str | None = None
+    failure: str | None = None
+    difference: float | None = None
+    rounding: float | None = None
+
+
+def try_packed(model: LanguageModel) -> Verdict:
+    """Read and score a short text padded and packed, and compare.
+
+    Raises InputError, naming the architecture, for a network that scores differently after a memory than in one pass
+    over the whole prompt, and the device's error where even this short text does not fit its memory.
+    """
+    text, queries = _texts(model)
+    check_plain_pass(model, text, queries[0].prefix)
+    try:
+        return _compared(model, text, queries)
+    except UnsupportedAttention as unsupported:
+        return Verdict(reason=str(unsupported))
+    except Exception as error:
+        if ran_out_of_memory(error):
+            raise
+        first_line = str(error).strip().partition("\n")[0]
+        failure = f"{type(error).__name__}: {first_line}"
+        return Verdict(reason=f"a packed pass failed ({failure})", failure=failure)
+
+
+def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery]) -> Verdict:
+    first = model.read(text)
+    trees = [tree(number, query) for number, query in enumerate(queries)]
+    rows = [row for number, query in enumerate(queries) for row in lines(number, query)]
+    packed_scores = _scores(model, first, trees, packed=True)
+    packed_reading = _numbers(read_packed(model, [Reading(text), Reading(text, first, first.length)])[1])
+    padded_scores, padded_reading = _padded(model, first, rows, text)
+    with off_by_one_rounding(model):
+        rounded_scores, rounded_reading = _padded(model, first, rows, text)
+    if packed_reading.shape != padded_reading.shape:
+        return Verdict(reason="only some of its layers use the attention interface of transformers")
+    # Matrix products of another batch size round differently.
+    other = _scores(model, first, [row for row in rows if row.query == 0], packed=False)
+    own = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
+    difference = _rms(packed_scores - padded_scores)
+    apart, own_apart = _rms(packed_reading - padded_reading), _rms(rounded_reading - padded_reading)
+    eps = torch.finfo(torch.float32).eps  # the dtype of scores and memories
+    scores_agree = difference <= _TOLERANCE * own + 4 * eps * float(padded_scores.abs().max())
+    if scores_agree and apart <= _TOLERANCE * own_apart + 4 * eps * _rms(padded_reading):
+        return Verdict(difference=difference, rounding=own)
+    reason = f"packed and padded scores differ by {difference:.1e} nats, rounding alone by {own:.1e}"
+    if scores_agree:
+        reason = f"packed and padded readings differ by {apart:.1e}, rounding alone by {own_apart:.1e}"
+    return Verdict(reason=reason, difference=difference, rounding=own)
+
+
+def _padded(model: LanguageModel, first: Memory, rows: Sequence[Row], text: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The scores of the rows after the first reading of a text, and the keys and values of its second one."""
+    return _scores(model, first, rows, packed=False), _numbers(model.read(text, first, first.length))
+
+
+def _scores(model: LanguageModel, memory: Memory, rows: Sequence[Row], packed: bool) -> Tensor:
+    """Scores in the order of (query, candidate), (N,) in float64."""
+    found = next(score_rows(model, [(memory,)], rows, packed))
+    return torch.tensor([found[one] for one in sorted(found)], dtype=torch.float64)
+
+
+def _numbers(memory: Memory) -> Tensor:
+    """All keys and values in one vector."""
+    return torch.cat([tensor.flatten().cpu() for tensor in (*memory.keys, *memory.values)])
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.double().square().mean().sqrt())
+
+
+def _texts(model: LanguageModel) -> tuple[tuple[int, ...], tuple[TokenizedQuery, ...]]:
+    """The tokens of the probe's memory, and queries with shared, nested and unequal candidates, of ordinary text."""
+    ids = ordinary_ids(model.tokenizer, model.known_tokens, 37)
+    most = model.limits.most_tokens()
+    length = _LENGTH if most is None else max(1, min(_LENGTH, (most - 8) // 2))
+    a, b, c, d, e = ids[32:37]
+    return tuple(ids[:length]), (
+        TokenizedQuery(tuple(ids[16:20]), ((a,), (b, c), (b, d, e), (b, d))),
+        TokenizedQuery(tuple(ids[20:22]), ((a, d, e), (b, c), (a,))),
+        TokenizedQuery(tuple(ids[22:24]), ((d,), (e,))),
+    )

@@ -1,0 +1,1 @@
+"""Files and text: atomic writes, strict documents, background threads."""

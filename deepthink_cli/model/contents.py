@@ -1,0 +1,144 @@
+"""A digest of every byte of a model's weights, computed once per machine.
+
+It is kept in the user's cache folder under the paths, sizes, times and inodes of the files, and computed again when
+one of these has changed. A cache that cannot be read or written only costs time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.atomic import replacing
+from deepthink_cli.provenance import canonical_json
+
+_CHUNK = 2**20  # bytes read at a time
+_THREADS = 8  # one thread is limited by the processor, several by the disk
+_SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
+_RESTING = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
+_found: dict[str, str] = {}  # digests by the `_state` of the files
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor's name, its dtype and shape as canonical JSON, and its byte range; or the same of a whole file."""
+
+    name: str
+    described: str
+    file: Path
+    begin: int
+    end: int
+
+
+def stored_tensors(file: Path) -> list[Stored]:
+    """The tensors of a safetensors file; raises DeepThinkError where its header is damaged."""
+    try:
+        return _tensors(file)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:  # fmt: skip
+        raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
+
+
+def contents_sha256(files: Sequence[Path]) -> str:
+    """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
+
+    A file that is not safetensors contributes its name, size and bytes. Raises DeepThinkError for a damaged header,
+    and for tensors that take up more than their file.
+    """
+    if sum(file.stat().st_size for file in files) < _SMALL:
+        return _hashed(files)
+    state, resting = _state(files), _resting(files)
+    kept = _folder() / state
+    digest = _found.get(state) or _read(kept)
+    if digest is None:
+        digest = _hashed(files)
+        if resting and _state(files) == state:  # otherwise they may have changed while they were read
+            _found[state] = digest
+            _keep(kept, digest)
+    return digest
+
+
+def _tensors(file: Path) -> list[Stored]:
+    with open(file, "rb") as stream:
+        length, size = struct.unpack("<Q", stream.read(8))[0], file.stat().st_size
+        if length > size:
+            raise ValueError("the header is longer than the file")
+        header = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    found = []
+    for name, entry in header.items():
+        begin, end = map(index, entry["data_offsets"])
+        if not 0 <= begin <= end <= size - length - 8:
+            raise ValueError("a tensor is not within the file")
+        described = canonical_json([entry["dtype"], entry["shape"]])
+        found.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
+    return found
+
+
+def _hashed(files: Sequence[Path]) -> str:
+    parts = [part for file in files for part in _parts(file)]
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib releases the GIL
+        digests = pool.map(_digest, parts)
+        lines = [canonical_json([part.name, part.described, one]) for part, one in zip(parts, digests, strict=True)]
+    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogatepass")).hexdigest()
+
+
+def _parts(file: Path) -> list[Stored]:
+    size = file.stat().st_size
+    if file.suffix != ".safetensors":
+        return [Stored(file.name, str(size), file, 0, size)]
+    parts = stored_tensors(file)
+    if sum(part.end - part.begin for part in parts) > size:
+        raise DeepThinkError(f"{file}: damaged: its tensors take up more than the file; get the whole checkpoint")
+    return parts
+
+
+def _digest(part: Stored) -> str:
+    total, buffer = hashlib.sha256(), memoryview(bytearray(min(_CHUNK, part.end - part.begin)))
+    with open(part.file, "rb", buffering=0) as stream:
+        stream.seek(part.begin)
+        left = part.end - part.begin
+        while left and (count := stream.readinto(buffer[: min(left, _CHUNK)])):
+            total.update(buffer[:count])
+            left -= count
+    return total.hexdigest()
+
+
+def _state(files: Sequence[Path]) -> str:
+    """A digest that changes whenever one of the files does: unlike mtime, ctime cannot be set by hand."""
+    found = [(os.path.realpath(file), os.stat(file)) for file in files]
+    rows = [[path, one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino] for path, one in found]
+    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
+
+
+def _resting(files: Sequence[Path]) -> bool:
+    changed = max(max(one.st_mtime_ns, one.st_ctime_ns) for one in map(os.stat, files))
+    return changed < time.time_ns() - _RESTING
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "deepthink" / "weights"
+
+
+def _read(kept: Path) -> str | None:
+    with suppress(OSError, ValueError):
+        text = kept.read_text(encoding="ascii")
+        return text if re.fullmatch("[0-9a-f]{64}", text) else None
+    return None
+
+
+def _keep(kept: Path, digest: str) -> None:
+    with suppress(OSError, DeepThinkError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(kept) as temporary:
+            temporary.write_text(digest, encoding="ascii")

@@ -1,0 +1,98 @@
+"""How many demonstrations fit a model, found without tokenising many more than fit."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.data.examples import DemonstrationSet, Example
+from deepthink_cli.data.template import Template
+from deepthink_cli.model.limits import Limits, check_demonstrations
+from deepthink_cli.model.tokens import LONG, demonstration_ids, fewest_tokens
+
+JOINED = 16  # tokens; joining one more demonstration to a text removes far fewer
+
+
+def check_fit(
+    limits: Limits,
+    tokenizer: PreTrainedTokenizerBase,
+    given: DemonstrationSet,
+    iterations: int,
+    positions: str,
+    model: str,
+) -> None:
+    """Raise InputError unless T readings of the demonstrations fit, with how many of the first ones would.
+
+    The number of tokens L is exact up to `LONG` characters, and a lower bound beyond.
+    """
+    count, bound, method = len(given.examples), "", (positions, iterations)
+    lengths = [0] * count  # only which ones fit and the length of the last one matter
+    far = limits.largest(*method, sys.maxsize)
+    if far is not None:
+        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], far))
+        text = _text(given.template, given.examples)
+        short = len(text) <= LONG
+        whole = short and limits.holds(tokens(count), *method)
+        fit = count if whole else most_held(limits, *method, tokens, count)
+        if fit < count:
+            least = tokens(count) if short else max(tokens(fit + 1), fewest_tokens(tokenizer, text))
+            total = tokens(fit + 1) if limits.holds(least, *method) else least
+            lengths[fit:] = [total] * (count - fit)
+            bound = "" if short else "at least "
+    check_demonstrations(limits, lengths, iterations, positions, model, bound)
+
+
+def most_held(
+    limits: Limits, positions: str, iterations: int, tokens: Callable[[int], int], count: int, share: float = 1
+) -> int:
+    """The greatest number of demonstrations, up to `count`, whose `tokens` fit T readings; 0 if none fits.
+
+    They may take up at most `share` of the tokens that the model holds with a query.
+    """
+
+    def bound(length: int) -> int | None:
+        most = limits.most_tokens(length)
+        bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
+        return min((one for one in bounds if one is not None), default=None)
+
+    for length in (sys.maxsize, 0):  # beyond the LongRoPE boundary, if there is one, then within it
+        largest = bound(length)
+        if largest is None:
+            return count
+        fit = most_that_fit(tokens, count, largest)
+        if fit and tokens(fit) <= (bound(tokens(fit)) or 0):
+            return fit
+    return 0
+
+
+def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int:
+    """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 if none fits.
+
+    At most about twice as many demonstrations as fit are tokenised at once.
+    """
+    tried = 1
+    while tried < count and tokens(tried) <= largest:
+        tried = min(2 * tried, count)
+    fit = bisect_left(range(1, tried + 1), True, key=lambda number: tokens(number) > largest)
+    for number in range(fit + 1, count + 1):  # one more can be a token less where a token spans two
+        if tokens(number) > largest + JOINED:
+            break
+        fit = number if tokens(number) <= largest else fit
+    return fit
+
+
+def count_tokens(
+    tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int | None
+) -> int:
+    """Tokens of demonstrations; for more than `LONG` characters a lower bound, if it is more than `largest`."""
+    text = _text(template, examples)
+    least = fewest_tokens(tokenizer, text) if len(text) > LONG else 0
+    return least if largest is not None and least > largest else len(demonstration_ids(tokenizer, text))
+
+
+def _text(template: Template, examples: Sequence[Example]) -> str:
+    return template.demonstrations((one.text, one.label) for one in examples)

@@ -1,0 +1,189 @@
+"""From text to token ids: one convention for every stage (DESIGN section 3).
+
+The demonstrations are one string, preceded by the special tokens that the tokenizer puts before a text; a query and
+its candidate are tokenised together, without special tokens; the ids are concatenated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.provenance import Demonstrations
+
+_PROBE = 100  # characters that show which special tokens the tokenizer appends
+# Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
+_ORDINARY = (
+    "It was late in the evening when the two friends came home from the theatre. They had seen a play about a small "
+    "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
+    "funny. One of them wanted to see it again, and the other one had already bought the book."
+)
+LONG = 2**20  # characters that take seconds and gigabytes to tokenise with every candidate
+_KEEPING = {"ByteLevel", "Digits", "Metaspace", "Prepend", "Replace", "Split"}  # steps of tokenizers
+_BYTES = set(ByteLevel.alphabet()) - set(map(chr, (0xC0, 0xC1, *range(0xF5, 0x100))))  # those that UTF-8 has
+_SHORTENING = {"Lowercase", "NFC"}  # to a quarter of the bytes at most
+
+
+@dataclass(frozen=True)
+class TokenizedQuery:
+    """A query's candidates as token ids: what they share, and what each adds.
+
+    `prefix` [q] is the longest start common to the query alone and to the query with every candidate;
+    `answers[i]` [c_i] are the ids that candidate i adds to it. `where` is what messages call the query.
+    """
+
+    prefix: tuple[int, ...]
+    answers: tuple[tuple[int, ...], ...]
+    where: str = ""
+
+    @property
+    def ids(self) -> Iterator[int]:
+        """Every token of the query and its candidates."""
+        return chain(self.prefix, *self.answers)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the query with its longest candidate."""
+        return len(self.prefix) + max(map(len, self.answers))
+
+
+def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> Demonstrations:
+    """Tokenise solved examples as one text that ends with the separator."""
+    text = given.template.demonstrations((example.text, example.label) for example in given.examples)
+    return Demonstrations(given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text)))
+
+
+def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of the demonstrations' text, after the special tokens that the tokenizer puts before a text.
+
+    Those that it appends, such as EOS, are left out, because the query follows.
+    """
+    ids = encode(tokenizer, [text], special=True)[0]
+    return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
+
+
+def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
+    whole, (own,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
+    after = range(len(whole) - len(own) + 1)  # possible counts; the text itself may end with such a token
+    return next((count for count in after if whole[len(whole) - count - len(own) : len(whole) - count] == own), 0)
+
+
+def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
+    """Raise InputError, prefixed with `where`, for a token id beyond the `known` rows of a model's embedding."""
+    largest = max(ids, default=0)
+    if largest >= known:
+        raise InputError(
+            f"{where}: {tokenizer.decode([largest])!r} is token {largest} of the tokenizer, and {model} knows {known} tokens; "
+            "change the text, or save the model with its embedding resized to the tokenizer (resize_token_embeddings)"
+        )
+
+
+def tokenize_queries(
+    tokenizer: PreTrainedTokenizerBase, template: Template, queries: Sequence[Query]
+) -> list[TokenizedQuery]:
+    """Tokenise every query with each of its candidates.
+
+    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same.
+    """
+    texts: dict[str, int] = {}  # each once, in order
+    starts = [template.query(query.text) for query in queries]
+    for query, start in zip(queries, starts, strict=True):
+        for text in _texts(start, query):
+            texts.setdefault(text, len(texts))
+    ids = encode(tokenizer, list(texts), special=False)
+    return [
+        _spans(query, *(ids[texts[text]] for text in _texts(start, query)))
+        for query, start in zip(queries, starts, strict=True)
+    ]
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
+    """Token ids of each text; a special token written in a text stays text.
+
+    With `special`, the tokenizer adds its own special tokens by its own rule.
+    """
+    encoded = tokenizer(
+        list(texts), add_special_tokens=special, split_special_tokens=True, return_attention_mask=False, verbose=False
+    )
+    ids: list[list[int]] = encoded["input_ids"]
+    return ids
+
+
+def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
+    """`count` token ids below `known` from an ordinary text, repeated where it is too short."""
+    ids = [one for one in encode(tokenizer, [_ORDINARY], special=True)[0] if one < known] or [0]
+    return (ids * (count // len(ids) + 1))[:count]
+
+
+def fewest_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """How many tokens a text has at least, told from its bytes; 0 where a tokenizer may drop or join any number of them.
+
+    Certain for a BPE with a token for every byte, whose other steps keep what they read: no token then
+    stands for more bytes than the longest has, or for four times as many where characters become shorter ones.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    rules: Any = json.loads(backend.to_str()) if backend is not None else {"model": {"type": None}}
+    vocabulary, steps = tokenizer.get_vocab(), _steps(rules.get("normalizer")) | _steps(rules.get("pre_tokenizer"))
+    bytewise = "ByteLevel" in steps and vocabulary.keys() >= _BYTES
+    fallback = rules["model"].get("byte_fallback") and all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
+    joining = any(token["lstrip"] or token["rstrip"] for token in rules.get("added_tokens", []))
+    if rules["model"]["type"] != "BPE" or not (bytewise or fallback) or joining or not steps <= _KEEPING | _SHORTENING:
+        return 0
+    longest = max(len(token.encode()) for token in vocabulary)
+    return len(text.encode()) // (4 * longest if steps & _SHORTENING else longest)
+
+
+def _steps(rule: Any) -> set[str]:
+    """The kinds of the steps of a normalizer or a pre-tokenizer, marked where a step takes text away."""
+    if not rule:
+        return set()
+    if rule["type"] == "Sequence":
+        return {kind for one in rule.get("normalizers", []) + rule.get("pretokenizers", []) for kind in _steps(one)}
+    shorter = rule["type"] == "Replace" and len(rule["content"]) < len(
+        rule["pattern"].get("String", rule["content"] + "?")
+    )
+    return {rule["type"] + (" away" if shorter or rule.get("behavior") == "Removed" else "")}
+
+
+def _texts(start: str, query: Query) -> list[str]:
+    """The query without and with the space before its label, and with every candidate."""
+    # A space before the label belongs to the label's first token, never to the query.
+    return [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
+
+
+def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
+    """The query's and its answers' ids, from those of `_texts`."""
+    start = min(common_length(alone, ids) for ids in together)
+    answers = tuple(tuple(ids[start:]) for ids in together)
+    where = f"{query.where}: " if query.where else ""
+    for number, answer in enumerate(answers):
+        if not answer or together[number] == spaced:
+            raise InputError(
+                f"{where}candidate {query.candidates[number]!r} has no tokens after the query; use another word"
+            )
+        if answer in answers[:number]:
+            other = query.candidates[answers.index(answer)]
+            raise InputError(
+                f"{where}candidates {other!r} and {query.candidates[number]!r} are the same tokens; keep one"
+            )
+    if start == 0:
+        raise InputError(f"{where}nothing stands before the label; put text before it in the template")
+    return TokenizedQuery(tuple(alone[:start]), answers, query.where)
+
+
+def common_length(one: Sequence[int], two: Sequence[int]) -> int:
+    """How many leading tokens two sequences share."""
+    length = min(len(one), len(two))
+    if one[:length] == two[:length]:
+        return length
+    return next(n for n in range(length) if one[n] != two[n])

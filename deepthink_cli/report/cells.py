@@ -1,0 +1,125 @@
+"""One row of a report: as text for people, and as numbers for programs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deepthink_cli.report.published import Cell
+    from deepthink_cli.report.significance import Spread
+    from deepthink_cli.report.summary import Row
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the run and the paper's two figures for the same model and task, where it has them."""
+
+    row: Row
+    paper_plain: Cell | None = None
+    paper_thinking: Cell | None = None
+
+    @property
+    def table(self) -> int | None:
+        """The number of the paper's table."""
+        cell = self.paper_plain or self.paper_thinking
+        return cell.table if cell else None
+
+
+def texts(line: Line) -> dict[str, str]:
+    """The cells by column heading; empty where there is nothing to say."""
+    row = line.row
+    return {
+        "task": _name(row),
+        "seeds": str(len(row.scores)),
+        "T": _middle(row.iterations),
+        "eta": _middle(row.etas) if row.arm.eta is None else "",
+        "ICL": _percent(row.plain),
+        "Deep-Thinking": _percent(row.thinking),
+        "difference": f"{100 * row.difference.mean:+.1f}",
+        "95 % interval": _interval(row.ci95),
+        "p": _p(row.wilcoxon_p),
+        "McNemar": f"{row.better} / {row.worse}",
+        "oracle": _percent(row.oracle),
+        "paper: ICL": f"{line.paper_plain.accuracy:.1f}" if line.paper_plain else "",
+        "paper: D-T": f"{line.paper_thinking.accuracy:.1f}" if line.paper_thinking else "",
+        "table": str(line.table or ""),
+    }
+
+
+def values(line: Line) -> dict[str, Any]:
+    """The row's numbers, accuracies as shares, nothing rounded."""
+    row = line.row
+    low, high = row.ci95 or (None, None)
+    return {
+        "model": row.arm.model,
+        "dtype": row.arm.dtype,
+        "quantize": row.arm.quantize,
+        "protocol": row.arm.protocol,
+        "positions": row.arm.positions,
+        "momentum": row.arm.momentum,
+        "eta": row.arm.eta,
+        "sampling": row.arm.sampling,
+        "shots": row.arm.shots,
+        "task": row.name,
+        "is_mean": row.is_mean,
+        "tasks": row.tasks,
+        "tasks_known": row.known,
+        "seeds": len(row.scores),
+        "chosen_on_dev": row.on_dev,
+        **_range("iteration", row.iterations),
+        **_range("eta", row.etas),
+        "icl_mean": row.plain.mean,
+        "icl_sd": row.plain.sd,
+        "thinking_mean": row.thinking.mean,
+        "thinking_sd": row.thinking.sd,
+        "difference_mean": row.difference.mean,
+        "difference_sd": row.difference.sd,
+        "difference_low": low,
+        "difference_high": high,
+        "wilcoxon_p": row.wilcoxon_p,
+        "mcnemar_better": row.better,
+        "mcnemar_worse": row.worse,
+        "oracle_mean": row.oracle.mean,
+        "oracle_sd": row.oracle.sd,
+        "paper_table": line.table,
+        "paper_icl": _share(line.paper_plain),
+        "paper_thinking": _share(line.paper_thinking),
+    }
+
+
+def _name(row: Row) -> str:
+    if not row.is_mean:
+        return row.name
+    counted = f"{row.tasks}" if row.tasks == row.known else f"{row.tasks} of {row.known}"
+    return f"{row.name} (mean of {counted})"
+
+
+def _percent(spread: Spread) -> str:
+    return f"{100 * spread.mean:.1f}" + ("" if spread.sd is None else f" ± {100 * spread.sd:.1f}")
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return ""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _middle(numbers: Sequence[float]) -> str:
+    """The median (one that was chosen, not between two), and the range where they are not all the same."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:g}" if low == high else f"{statistics.median_low(numbers):g} ({low:g} to {high:g})"
+
+
+def _range(name: str, numbers: Sequence[float]) -> dict[str, float]:
+    return {f"{name}_median": statistics.median_low(numbers), f"{name}_min": min(numbers), f"{name}_max": max(numbers)}
+
+
+def _share(cell: Cell | None) -> float | None:
+    return round(cell.accuracy / 100, 4) if cell else None

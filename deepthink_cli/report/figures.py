@@ -1,0 +1,165 @@
+"""Accuracy over T as small multiples: a panel for each task or mean, a line for each arm.
+
+Sized for print: two panels side by side fill a column of text, four a page, with 7-point letters.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.curves import Curve, Panel
+from deepthink_cli.report.jobs import Arm, label, varying
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+# What would make two files of the same figure differ, by suffix.
+METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+COLUMN, PAGE = 3.4, 7.0  # widths in inches
+FEW = 6  # as many panels fit a column
+HEIGHT = 1.5  # of a panel, in inches
+DPI = 300
+ENTRY, LETTER = 0.45, 0.06  # inches of a legend's line sample and of one letter
+TITLE = 26  # letters that fit a panel's width
+# Okabe and Ito's colours without yellow, which is too pale for a line; markers tell them apart in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "os^Dv<>PX"
+GREY = "#555555"
+STYLE: Any = {
+    "font.size": 7, "axes.titlesize": 7.5, "axes.labelsize": 7.5, "legend.fontsize": 7, "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5, "ytick.major.size": 2.5, "lines.linewidth": 1.1, "lines.markersize": 2.4,
+    "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "deepthink", "pdf.fonttype": 42,
+}  # fmt: skip
+
+
+def check_suffix(path: Path, option: str = "-o") -> None:
+    """Raise InputError for a file name that does not end like a figure's."""
+    if path.suffix.lower() not in METADATA:
+        raise InputError(f"{option} {path}: unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
+
+
+def draw(panels: Sequence[Panel], files: Mapping[Path, str]) -> None:
+    """Draw the panels once and write them to every file, in the format of the suffix it is given.
+
+    The same panels give the same bytes, whatever the user's own matplotlib settings.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = _figure(panels)
+        FigureCanvasAgg(figure)
+        for path, suffix in files.items():
+            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
+
+
+def _figure(panels: Sequence[Panel]) -> Figure:
+    from matplotlib.figure import Figure
+
+    columns = 1 if len(panels) == 1 else 2 if len(panels) <= FEW else 4
+    width, height = (COLUMN, HEIGHT) if columns == 2 else (PAGE, HEIGHT) if columns == 4 else (COLUMN, 1.3 * HEIGHT)
+    rows = -(-len(panels) // columns)
+    arms = list(dict.fromkeys(curve.arm for panel in panels for curve in panel.curves))
+    looks = {arm: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, arm in enumerate(arms)}
+    handles = _handles(panels, looks)
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    abreast = max(1, min(columns, int(width / (ENTRY + LETTER * longest))))
+    height = rows * height + 0.14 * -(-len(handles) // abreast) + 0.5
+    figure = Figure(figsize=(width, height), layout="constrained")
+    for number, panel in enumerate(panels, start=1):
+        _draw_panel(figure.add_subplot(rows, columns, number), panel, looks)
+    figure.legend(handles=handles, loc="outside upper center", ncols=abreast, frameon=False,
+                  handlelength=2.4, columnspacing=1.2, labelspacing=0.3, borderaxespad=0.2)  # fmt: skip
+    figure.supylabel("accuracy (%)", fontsize=7.5)
+    figure.supxlabel(f"iterations T\n{_seeds(panels)}", fontsize=7.5)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title(_title(panel), pad=3)
+    plain = {
+        curve.arm: 100 * curve.points[1].mean for curve in panel.curves if curve.part == "test" and 1 in curve.points
+    }
+    for arm, height in {round(height, 6): (arm, height) for arm, height in plain.items()}.values():
+        colour = GREY if len({round(one, 6) for one in plain.values()}) == 1 else looks[arm][0]
+        axes.axhline(height, color=colour, linewidth=0.8, linestyle=":", zorder=1)
+    if panel.majority is not None:
+        axes.axhline(100 * panel.majority, color=GREY, linewidth=0.7, linestyle="-.", zorder=1)
+    for curve in panel.curves:
+        _draw_curve(axes, curve, *looks[curve.arm])
+    last = max(max(curve.points) for curve in panel.curves)
+    axes.set_xticks(_ticks(last))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.set_xlim(1 - 0.04 * last, last + 0.04 * last)
+
+
+def _title(panel: Panel) -> str:
+    """The panel's name in lines that fit its width."""
+    name = textwrap.fill(panel.name.replace("_", " "), TITLE, break_on_hyphens=False)
+    if not panel.is_mean:
+        return name
+    mean = f"(mean of {_range({curve.tasks for curve in panel.curves})})"
+    return name + (" " if len(name) + len(mean) < TITLE else "\n") + mean
+
+
+def _range(numbers: Collection[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _draw_curve(axes: Axes, curve: Curve, colour: str, marker: str) -> None:
+    iterations = list(curve.points)
+    middle = [100 * spread.mean for spread in curve.points.values()]
+    if curve.part == "dev":
+        axes.plot(iterations, middle, color=colour, linestyle=(0, (4, 2)), linewidth=0.8, zorder=2)
+        return
+    axes.plot(iterations, middle, color=colour, marker=marker, zorder=3)
+    around = [100 * (spread.sd or 0) for spread in curve.points.values()]
+    if any(around):
+        low = [mean - sd for mean, sd in zip(middle, around, strict=True)]
+        high = [mean + sd for mean, sd in zip(middle, around, strict=True)]
+        axes.fill_between(iterations, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
+
+
+def _ticks(last: int) -> list[int]:
+    """1 and the multiples of a round step, at most six in all."""
+    steps = (factor * 10**power for power in range(9) for factor in (1, 2, 5))
+    step = next(step for step in steps if last // step + (step > 1) <= 6)
+    return sorted({1, *range(step, last + 1, step)})
+
+
+def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]]) -> list[Line2D]:
+    from matplotlib.lines import Line2D
+
+    names = varying(list(looks)) or ["model", "eta"]
+    handles = [
+        Line2D([], [], color=colour, marker=marker, label=label(arm, names, short=True))
+        for arm, (colour, marker) in looks.items()
+    ]
+    if any(curve.part == "dev" for panel in panels for curve in panel.curves):
+        handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), label="on dev rows"))
+    handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=":", label="T = 1 (plain ICL)"))
+    if any(panel.majority is not None for panel in panels):
+        handles.append(Line2D([], [], color=GREY, linewidth=0.7, linestyle="-.", label="majority class"))
+    return handles
+
+
+def _seeds(panels: Sequence[Panel]) -> str:
+    """What lines and bands are, for below the figure."""
+    counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
+    return "one seed" if max(counts) == 1 else f"mean of {_range(counts)} seeds, band: ± 1 standard deviation"

@@ -1,0 +1,225 @@
+"""The cells of a table: what the rows of a run say about thinking against plain in-context learning."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of, widest
+from deepthink_cli.report.jobs import Arm, Job, Seed, name_of
+from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Score:
+    """One seed's accuracies on a task, or their means over the tasks of a group.
+
+    `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, where eta was
+    chosen) on the test rows themselves. `answers` are the inputs on which plain and thinking differ,
+    added up over tasks; `iterations` and `etas` are those reported, one a task; `on_dev` says that dev rows
+    chose them.
+    """
+
+    plain: float
+    thinking: float
+    oracle: float
+    answers: Discordant
+    iterations: tuple[int, ...]
+    etas: tuple[float, ...]
+    on_dev: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm on one task, or on the mean of `tasks` of the `known` tasks of a group, over its seeds.
+
+    `is_detail` marks a task of a group so large that tables show its means.
+    """
+
+    arm: Arm
+    name: str
+    tasks: int
+    known: int
+    is_mean: bool
+    is_detail: bool
+    scores: tuple[Score, ...]
+
+    @cached_property
+    def plain(self) -> Spread:
+        """Accuracy at T = 1."""
+        return Spread.of([score.plain for score in self.scores])
+
+    @cached_property
+    def thinking(self) -> Spread:
+        """Accuracy at the reported T."""
+        return Spread.of([score.thinking for score in self.scores])
+
+    @cached_property
+    def oracle(self) -> Spread:
+        """Accuracy at the T that is best on the test rows."""
+        return Spread.of([score.oracle for score in self.scores])
+
+    @cached_property
+    def steps(self) -> list[float]:
+        """Thinking less plain, seed by seed."""
+        return differences([score.plain for score in self.scores], [score.thinking for score in self.scores])
+
+    @property
+    def difference(self) -> Spread:
+        """The paired difference."""
+        return Spread.of(self.steps)
+
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """Student's interval of the paired difference."""
+        return t_interval(self.steps)
+
+    @property
+    def wilcoxon_p(self) -> float | None:
+        """Exact signed-rank p over seeds."""
+        return wilcoxon_p(self.steps)
+
+    @property
+    def better(self) -> int:
+        """How many seeds have significantly more right answers, by McNemar."""
+        return sum(one.answers.p < ALPHA and one.answers.gained > one.answers.lost for one in self.scores)
+
+    @property
+    def worse(self) -> int:
+        """How many seeds have significantly fewer."""
+        return sum(one.answers.p < ALPHA and one.answers.gained < one.answers.lost for one in self.scores)
+
+    @property
+    def on_dev(self) -> bool:
+        """Whether dev rows chose the reported T."""
+        return any(score.on_dev for score in self.scores)
+
+    @property
+    def iterations(self) -> list[int]:
+        """The reported T of every seed and task."""
+        return [iteration for score in self.scores for iteration in score.iterations]
+
+    @property
+    def etas(self) -> list[float]:
+        """The reported eta of every seed and task."""
+        return [eta for score in self.scores for eta in score.etas]
+
+
+def summarize(jobs: Sequence[Job], iteration: int | None = None) -> list[Row]:
+    """A row for each arm and task, and for each arm and group of tasks.
+
+    The reported T is `iteration`; without it that which each seed's own dev rows choose, together with
+    eta; without those too, the last. Only seeds that have both that T and T = 1 count; in a group
+    only those that have them on all its tasks. Raises InputError for an iteration beyond the run.
+    """
+    last = max((t for job in jobs for t in job.test), default=0)
+    if iteration is not None and not 1 <= iteration <= last:
+        raise InputError(f"--iteration {iteration}: the run has iterations 1 to {last}; name one of them")
+    scores = _scores(jobs, iteration)
+    groups = groups_of(jobs)
+    rows = []
+    for arm in in_order({arm for arm, _ in scores}, jobs):
+        for name in names_of(jobs):
+            tasks = [task for task in groups.get(name, [name]) if scores.get((arm, task))]
+            by_seed = [scores[arm, task] for task in tasks]
+            seeds = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)] if by_seed else []
+            if seeds:
+                own = tuple(_mean([one[seed] for one in by_seed]) for seed in seeds)
+                known = len(groups.get(name, [name]))
+                rows.append(Row(arm, name, len(tasks), known, name in groups, is_detail(name, groups), own))
+    return rows
+
+
+def _scores(jobs: Sequence[Job], iteration: int | None) -> dict[tuple[Arm, str], dict[Seed, Score]]:
+    """The score of every arm, task and seed that has what is to be reported."""
+    last: dict[tuple[Arm, str], int] = {}
+    for job in jobs:
+        block = (job.arm, widest(job))
+        last[block] = max([last.get(block, 0), *job.test])
+    options = {} if iteration else _options(jobs)
+    scores: dict[tuple[Arm, str], dict[Seed, Score]] = {}
+    for (arm, task, seed), own in _sharing(jobs, options).items():
+        wanted = options.get((arm.family, task))
+        if wanted is None:
+            score = _score(own, own[0], iteration or last[arm, widest(own[0])], on_dev=False)
+        else:
+            score = _score_on_dev(own, {option for option in wanted if arm.eta in (None, option[1])})
+        if score is not None:
+            scores.setdefault((arm, task), {})[seed] = score
+    return scores
+
+
+Option = tuple[int, float | None]  # T and eta
+
+
+def _options(jobs: Sequence[Job]) -> dict[tuple[Arm, str], set[Option]]:
+    """For every family and task with dev rows, what each seed must have dev rows for before it chooses."""
+    by_block: dict[tuple[Arm, str], set[Option]] = {}
+    for job in jobs:
+        by_block.setdefault((job.arm.family, widest(job)), set()).update((t, job.arm.eta) for t in job.dev)
+    return {(job.arm.family, job.task): by_block[job.arm.family, widest(job)] for job in jobs if job.dev}
+
+
+def _sharing(jobs: Sequence[Job], options: Container[tuple[Arm, str]]) -> dict[tuple[Arm, str, Seed], list[Job]]:
+    """Jobs that share one score: all etas of a seed where dev rows choose among several, else each alone."""
+    etas: dict[Arm, set[float | None]] = {}
+    for job in jobs:
+        etas.setdefault(job.arm.family, set()).add(job.arm.eta)
+    found: dict[tuple[Arm, str, Seed], list[Job]] = {}
+    for job in jobs:
+        several = (job.arm.family, job.task) in options and len(etas[job.arm.family]) > 1
+        found.setdefault((job.arm.family if several else job.arm, job.task, job.seed), []).append(job)
+    return found
+
+
+def _score_on_dev(jobs: Sequence[Job], wanted: set[Option]) -> Score | None:
+    """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
+
+    None where dev rows are missing: what remains of them must not choose.
+    """
+    found = {
+        (t, job.arm.eta): (-row.accuracy, t, job.arm.eta or 0.0, job) for job in jobs for t, row in job.dev.items()
+    }
+    if not found or not wanted <= found.keys():
+        return None
+    _, t, _, job = min(found.values(), key=lambda option: option[:3])
+    return _score(jobs, job, t, on_dev=True)
+
+
+def _score(jobs: Sequence[Job], chosen: Job, iteration: int, on_dev: bool) -> Score | None:
+    """The score of one seed on one task; None where T = 1 or the reported T is missing."""
+    if 1 not in chosen.test or iteration not in chosen.test:
+        return None
+    plain, thinking = chosen.test[1], chosen.test[iteration]
+    if plain.n != thinking.n:
+        raise InputError(
+            f"{chosen.task}, {name_of(chosen.seed)}: {plain.n} inputs at T = 1 and {thinking.n} at T = {iteration}; "
+            "they cannot be compared, run the job again"
+        )
+    return Score(
+        plain=plain.accuracy,
+        thinking=thinking.accuracy,
+        oracle=max(row.accuracy for job in jobs for row in job.test.values()),
+        answers=discordant(plain.was_right(), thinking.was_right()),
+        iterations=(iteration,),
+        etas=(chosen.arm.eta or 0.0,),
+        on_dev=on_dev,
+    )
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """The mean over the tasks of one seed."""
+    return Score(
+        plain=statistics.fmean(score.plain for score in scores),
+        thinking=statistics.fmean(score.thinking for score in scores),
+        oracle=statistics.fmean(score.oracle for score in scores),
+        answers=Discordant(sum(score.answers.gained for score in scores), sum(score.answers.lost for score in scores)),
+        iterations=tuple(t for score in scores for t in score.iterations),
+        etas=tuple(eta for score in scores for eta in score.etas),
+        on_dev=any(score.on_dev for score in scores),
+    )

@@ -1,0 +1,1 @@
+"""Many jobs, in a folder that can be continued."""

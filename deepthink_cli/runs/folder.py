@@ -1,0 +1,127 @@
+"""The folder of a run: rows are appended one by one, so that a killed run loses none and doubles none."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.runs.results import FILE, Result, Setting, read_results
+
+LOCK = ".lock"
+
+
+class Journal:
+    """The rows of a run, open for appending; `open_journal` makes one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found = read_results(folder)
+        self.done = {row.key for row in self.found}
+
+    def has(self, setting: Setting) -> bool:
+        """Whether a setting's row exists, also if an older version wrote it without digests of its data.
+
+        `check_continues` checks whether the data of those rows are the same.
+        """
+        return setting.key in self.done or setting.without_digests.key in self.done
+
+    def append(self, row: Result) -> None:
+        """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
+        with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
+            file.write(row.line().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self.done.add(row.key)
+
+
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """Open a run's folder, made if it is not there, for this process alone.
+
+    What a killed run left of its last row is cut off. Raises InputError where another process writes the
+    same run, where the folder holds other files, and for rows that are not a run's; DeepThinkError where
+    the disk refuses.
+    """
+    _make(folder)
+    with open(folder / LOCK, "r+b", buffering=0) as lock:
+        with _refusals(folder):
+            _claim(lock, folder)
+        journal = Journal(folder)  # refuses a file that is not a run's before truncating it
+        with _refusals(folder):
+            _cut_torn_row(folder / FILE)
+        yield journal
+
+
+def found_in(folder: Path) -> list[Result]:
+    """The rows of a run in a folder, if there is one, without locking or changing it; raises as `open_journal` does."""
+    with _refusals(folder):
+        return read_results(folder) if (folder / FILE).is_file() else []
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError where a run cannot be written to this folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder}: is a file; name a folder")
+    if folder.is_dir() and not (folder / FILE).exists() and any(one.name != LOCK for one in folder.iterdir()):
+        raise InputError(f"--out {folder}: holds other files and no run; name a new folder")
+    parent = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """Raise what the disk refuses as a DeepThinkError that says how the run goes on."""
+    try:
+        yield
+    except OSError as error:
+        raise DeepThinkError(
+            f"--out {folder}: cannot be written: {error.strerror or error}; the same command continues the run"
+        ) from error
+
+
+def _make(folder: Path) -> None:
+    check_folder(folder)
+    with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).touch()
+        (folder / LOCK).touch()
+
+
+def _claim(lock: BinaryIO, folder: Path) -> None:
+    """Take the lock, which the kernel frees however a process dies, and leave this process's number in it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(
+            f"--out {folder}: another deepthink run (process {lock.read().decode() or 'unknown'}) writes there; "
+            "wait for it, or name another folder"
+        ) from error
+    except OSError as error:
+        raise DeepThinkError(
+            f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder on another"
+        ) from error
+    lock.truncate()
+    lock.write(str(os.getpid()).encode())
+
+
+def _cut_torn_row(path: Path) -> None:
+    """Cut the file after its last line break: what stands behind is a row that was not finished."""
+    size = end = path.stat().st_size
+    with open(path, "r+b") as file:
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            place = file.read(end - start).rfind(b"\n")
+            if place >= 0:
+                end = start + place + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())

@@ -1,0 +1,163 @@
+"""A study: tasks, seeds, gates. What its jobs are, and the settings of every row, before a model is loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from hashlib import sha256
+
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.fitting import count_tokens, most_held
+from deepthink_cli.model.spec import Blueprint
+from deepthink_cli.model.tokens import tokenize_demonstrations
+from deepthink_cli.options import Positions
+from deepthink_cli.provenance import Demonstrations, ModelIdentity, canonical_json
+from deepthink_cli.runs.results import Part, Setting
+from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.format import Sampling, Task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import (
+    Drawn,
+    EvaluationSet,
+    dev_set,
+    draw_demonstrations,
+    evaluation_set,
+    row_digest,
+    rows_digest,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: every task with every seed, gate and momentum; T rows each, and as many on a dev set.
+
+    `given` are demonstrations that stand for every seed's; `dev_size` counts dev rows (None: as many as
+    the test has).
+    """
+
+    tasks: tuple[Task, ...]
+    seeds: tuple[int, ...]
+    iterations: int
+    etas: tuple[float, ...]
+    momentums: tuple[float, ...]
+    positions: Positions
+    protocol: str
+    source: Source
+    limit: int | None = None
+    shots: int | None = None
+    sampling: Sampling | None = None
+    order_seed: int | None = None
+    given: DemonstrationSet | None = None
+    select_dev: bool = False
+    dev_size: int | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is scored."""
+        return ("test", "dev") if self.select_dev else ("test",)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One task with one seed: its demonstrations, as many as fit the model, and its queries.
+
+    `rows_sha256` holds the digest of the queries of every scored part.
+    """
+
+    task: Task
+    seed: int
+    evaluated: EvaluationSet
+    drawn: Drawn
+    demonstrations: Demonstrations
+    rows_sha256: Mapping[Part, str]
+
+    def queries(self, plan: Plan, part: Part) -> Iterator[Query]:
+        """The queries of the test part, or of the dev part that chooses T and eta, read again.
+
+        Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
+        """
+        given = self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        found = []
+        for query in given:
+            found.append(row_digest(query))
+            yield query
+        if rows_digest(found) != self.rows_sha256[part]:
+            raise DeepThinkError(
+                f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
+                "restore them, or run into a new folder"
+            )
+
+
+def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
+    """Yield a task's jobs, one a seed, checked as far as they can be without the weights.
+
+    Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
+    whose rows are not to be had, or of which not one demonstration fits.
+    """
+    evaluated = evaluation_set(task, plan.protocol, plan.source, plan.limit)
+    for seed in plan.seeds:
+        drawn = _drawn(plan, evaluated, seed)
+        read = _fitted(plan, blueprint, f"task {task.name}, seed {seed}", drawn.demonstrations)
+        rows: dict[Part, str] = {"test": evaluated.rows_sha256}
+        if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
+            rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
+        yield Job(task, seed, evaluated, drawn, read, rows)
+    evaluated.pools.clear()
+
+
+def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
+    """The settings of a job's rows, in the order they are written."""
+    # Keys do not depend on the path or name of a model; sampled weights alone keep the keys of earlier versions.
+    same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
+    model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
+    dev_size = plan.dev_size or len(job.evaluated)
+    base = Setting(
+        model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
+        task=job.task.name, task_sha256=digest(job.task), protocol=job.evaluated.protocol, part="test",
+        split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
+        shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, eta=plan.etas[0],
+        momentum=plan.momentums[0], positions=plan.positions, iteration=1,
+        demonstrations_sha256=job.demonstrations.sha256, weights_sha256=identity.weights_sha256 or None,
+    )  # fmt: skip
+    dev = replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size)
+    return [
+        replace(one, eta=eta, momentum=momentum, iteration=iteration, rows_sha256=job.rows_sha256[one.part])
+        for one in (base, dev)
+        if one.part in plan.parts
+        for eta in plan.etas
+        for momentum in plan.momentums
+        for iteration in range(1, plan.iterations + 1)
+    ]
+
+
+def scorings(plan: Plan, job: Job, wanted: Iterable[Setting]) -> int:
+    """Inputs that a job's wanted rows score; T = 1 counts once for all gates, a dev set as if its task had enough rows."""
+    sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
+    scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
+    return sum(sizes[part] for part, _, _ in scored)
+
+
+def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
+    if plan.given is not None:
+        return Drawn(plan.given, Counter(), frozenset())
+    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+
+
+def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:
+    """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
+    limits, method = blueprint.limits, (plan.positions, plan.iterations)
+    far = limits.largest(*method, sys.maxsize)
+    tokens = cache(lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], far))
+    fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
+    if not fit:
+        raise InputError(
+            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+            f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
+        )
+    read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
+    blueprint.check_ids(read.token_ids, f"{job}: demonstrations")
+    return read

@@ -1,0 +1,157 @@
+"""The rows of a run: one for each (model, task, seed, eta, momentum, positions, protocol, iteration).
+
+A row holds nothing that changes from one run to the next, such as times: a run that was killed and
+continued writes the same bytes as one that was not. Rows made from different demonstrations or
+evaluated rows have different keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.provenance import canonical_json
+
+FILE = "results.jsonl"
+DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
+Part = Literal["test", "dev"]
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
+class Setting:
+    """What one row is a result of; its digest is the row's key.
+
+    `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
+    of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
+    rows asked for. The last three are the digests of the demonstrations as the model read them, of the
+    evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
+    """
+
+    model: str
+    model_sha256: str
+    dtype: str
+    quantize: str | None
+    task: str
+    task_sha256: str
+    protocol: str
+    part: Part
+    split: str
+    limit: int | None
+    sampling: str
+    shots: int
+    seed: int
+    order_seed: int | None
+    eta: float
+    momentum: float
+    positions: str
+    iteration: int
+    demonstrations_sha256: str | None = None
+    rows_sha256: str | None = None
+    weights_sha256: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that name this setting and no other."""
+        known = {name: value for name, value in asdict(self).items() if name not in DIGESTS or value is not None}
+        return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+
+    @property
+    def without_digests(self) -> Setting:
+        """The same setting as older versions wrote it, without digests of its data."""
+        return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
+class Result:
+    """One row of `results.jsonl`.
+
+    `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations
+    that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
+    `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
+    accuracy of always giving the commonest label (None where candidates differ); `correct` has one bit an
+    input, in the order of the split (see `bits`). `where` is the line that the row was read from
+    (`run/results.jsonl:3`), and is not written.
+    """
+
+    key: str
+    setting: Setting
+    groups: list[str]
+    shots_used: int
+    length: int
+    demonstrations_sha256: str
+    n: int
+    right: int
+    accuracy: float
+    accuracy_mean_per_token: float
+    macro_f1: float | None
+    ties: int
+    majority: float | None
+    chance: float
+    correct: str
+    skipped: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    where: str = field(default="", compare=False)
+
+    def line(self) -> str:
+        """The row as one line of canonical JSON."""
+        values = asdict(self)
+        del values["where"]
+        return canonical_json(values) + "\n"
+
+    def was_right(self) -> list[bool]:
+        """For every scored input, in order, whether it was labelled rightly."""
+        packed = base64.b64decode(self.correct)
+        return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(self.n)]
+
+
+ADAPTER = TypeAdapter(Result)
+
+
+def bits(right: Sequence[bool]) -> str:
+    """Booleans packed eight a byte, the first in the lowest bit, in base64."""
+    packed = bytearray((len(right) + 7) // 8)
+    for place, value in enumerate(right):
+        packed[place // 8] |= value << (place % 8)
+    return base64.b64encode(packed).decode()
+
+
+def read_results(folder: str | Path) -> list[Result]:
+    """The rows of a run's folder, in order; a last line that a killed run left torn is not one.
+
+    Raises InputError where there is no run, and for a row that is not one of this program's.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise InputError(f"{folder}: no {FILE} in it; give the folder of a deepthink run")
+    return [_row(line, f"{path}:{number}") for number, line in whole_lines(path)]
+
+
+def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that end with a line break, numbered from 1."""
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith(b"\n"):
+                yield number, line
+
+
+def _row(line: bytes, where: str) -> Result:
+    try:
+        row: Any = ADAPTER.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "row"
+        raise InputError(f"{where}: not a row of a run: {place}: {first['msg']}; remove the line") from error
+    if row.key != row.setting.key:
+        raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
+    if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):
+        raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
+    return replace(row, where=where)  # type: ignore[no-any-return]

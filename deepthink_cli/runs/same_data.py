@@ -1,0 +1,106 @@
+"""Whether results are of the same data.
+
+A setting names its data by task, split and seed; its digests identify their contents. Results that name
+the same data and have different digests are neither continued in one folder nor shown in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.runs.results import Result, Setting
+
+TASK, DEMONSTRATIONS, ROWS, WEIGHTS = "task_sha256", "demonstrations_sha256", "rows_sha256", "weights_sha256"
+OTHER = {
+    TASK: "another definition of the task",
+    DEMONSTRATIONS: "other demonstrations",
+    ROWS: "other evaluated rows",
+    WEIGHTS: "other weights",
+}
+
+Name = tuple[object, ...]
+
+
+def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
+    """Raise InputError where rows of a folder come from other data than a plan's; one line for each job and part."""
+    known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
+    found: dict[Name, list[tuple[Result, list[str]]]] = {}
+    for row in rows:
+        names, digests = _names(row.setting), _digests(row)
+        other = [one for one in OTHER if digests[one] and known.get(names[one], digests[one]) != digests[one]]
+        if other:
+            own = row.setting
+            found.setdefault((own.task, own.seed, own.order_seed, own.part), []).append((row, other))
+    problems = Problems()
+    for job in found.values():
+        with problems.collected():
+            raise InputError(_refusal(job))
+    problems.raise_any()
+
+
+def check_agree(rows: Iterable[Result]) -> None:
+    """Raise InputError where results that name the same data were made from different data; one line for each name."""
+    first: dict[Name, Result] = {}
+    found: dict[Name, str] = {}
+    for row in rows:
+        names, digests = _names(row.setting), _digests(row)
+        for digest in (DEMONSTRATIONS, ROWS, WEIGHTS):
+            if digests[digest] is None:
+                continue
+            seen = first.setdefault(names[digest], row)
+            if _digests(seen)[digest] != digests[digest]:
+                message = (
+                    f"{_job(row)}: {row.where} has {OTHER[digest]} than {seen.where}; report their runs "
+                    "separately, or remove the rows of one of them"
+                )
+                found.setdefault(names[digest], message)
+    problems = Problems()
+    problems.messages.extend(found.values())
+    problems.raise_any()
+
+
+def unchecked(rows: Iterable[Result], planned: Iterable[Setting]) -> int:
+    """How many rows of a folder name the same evaluated rows as a plan, but have no digest of them."""
+    names = {_names(setting)[ROWS] for setting in planned}
+    return sum(row.setting.rows_sha256 is None and _names(row.setting)[ROWS] in names for row in rows)
+
+
+def _names(setting: Setting) -> dict[str, Name]:
+    """For every digest, the fields that determine it while the data do not change."""
+    drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed)
+    task = (setting.task, setting.task_sha256, setting.protocol)
+    dev = drawn if setting.part == "dev" else ()  # the dev rows are those that are not demonstrations
+    return {
+        TASK: (TASK, setting.task),
+        DEMONSTRATIONS: (DEMONSTRATIONS, *task, setting.model_sha256, setting.positions, *drawn),
+        ROWS: (ROWS, *task, setting.part, setting.split, setting.limit, *dev),
+        WEIGHTS: (WEIGHTS, setting.model_sha256),  # model_sha256 covers samples of the weights
+    }
+
+
+def _digests(row: Result) -> dict[str, str | None]:
+    own = row.setting
+    return {
+        TASK: own.task_sha256,
+        DEMONSTRATIONS: row.demonstrations_sha256,
+        ROWS: own.rows_sha256,
+        WEIGHTS: own.weights_sha256,
+    }
+
+
+def _job(row: Result) -> str:
+    order = "" if row.setting.order_seed is None else f" in order {row.setting.order_seed}"
+    return f"{row.setting.task}, seed {row.setting.seed}{order}, {row.setting.part}"
+
+
+def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
+    """One line about the rows of one job and part, each given with its differing digests."""
+    row, _ = job[0]
+    differing = {digest for _, other in job for digest in other}
+    words = " and ".join(OTHER[digest] for digest in OTHER if digest in differing)
+    count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
+    return (
+        f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new --out, or remove "
+        "these rows"
+    )

@@ -1,0 +1,42 @@
+"""Every input's scores of one row of a run, as a Parquet file named after the row's key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.atomic import replacing
+from deepthink_cli.prediction import Prediction
+from deepthink_cli.runs.results import Result
+
+FOLDER = "samples"
+
+
+def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
+    """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
+
+    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError where the
+    disk refuses.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table(
+        {
+            "where": [one.query.where for one in predictions],
+            "gold": [one.query.gold for one in predictions],
+            "label": [one.label for one in predictions],
+            "probability": [one.probability for one in predictions],
+            "candidates": [list(one.scores) for one in predictions],
+            "scores": [list(one.scores.values()) for one in predictions],
+        }
+    )
+    path = folder / FOLDER / f"{row.key}.parquet"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path, "--samples") as temporary:
+            pyarrow.parquet.write_table(table, temporary)
+    except OSError as error:
+        raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
+    return path

@@ -1,0 +1,102 @@
+"""Where a task's rows come from: a directory of files, or the hub, pinned. The same rows either way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.data.rows import Row, read_rows
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.tasks.format import Split, Task
+
+SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to look: `data_dir` holds `FOLDER/SPLIT.jsonl` files and goes before the hub."""
+
+    data_dir: Path | None = None
+    offline: bool = False
+
+
+def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
+    """Yield the rows of one split, in its order, in the hub's columns.
+
+    Raises InputError, with the ways to get it, where the split is not to be had.
+    """
+    if source.data_dir is not None:
+        return read_rows(str(_file(task, split, source.data_dir)))
+    return _hub_rows(task, split, source)
+
+
+def needs_hub(source: Source) -> bool:
+    """Whether rows may be downloaded."""
+    return source.data_dir is None and not source.offline
+
+
+def _file(task: Task, split: str, data_dir: Path) -> Path:
+    folder = data_dir / task.folder
+    for suffix in SUFFIXES:
+        if (path := folder / f"{split}{suffix}").is_file():
+            return path
+    raise InputError(
+        f"--data-dir {data_dir}: task {task.name} needs {folder / split}.jsonl (rows in the hub's columns), "
+        f"and it is not there; add it, or leave --data-dir away to use {_origin(task, split)}"
+    )
+
+
+def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
+    if source.offline:
+        os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+    says = task.splits.get(split, Split())
+    if task.hub is None and says.url is None:
+        raise InputError(f"task {task.name}: its file names no hub data set; give --data-dir")
+    origin = _origin(task, split)
+    try:
+        rows = _loaded(task, split, says)
+    except Exception as error:  # the library raises many kinds, and the reason is in their text
+        reason = " ".join(str(error).split())[:200]
+        way = "connect once without --offline" if source.offline else "check the connection"
+        raise DeepThinkError(
+            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way}, or give --data-dir DIR "
+            f"with DIR/{task.folder}/{split}.jsonl"
+        ) from error
+    for number, fields in enumerate(rows, start=1):
+        yield Row(fields, f"{origin}:{number}")
+
+
+def _loaded(task: Task, split: str, says: Split) -> Any:
+    import datasets
+
+    datasets.disable_progress_bars()
+    if says.url is not None and says.pattern is not None:
+        texts = datasets.load_dataset("text", data_files={split: says.url}, split=split, sample_by="document")
+        return matches(says.pattern, "\n".join(texts["text"]))
+    if says.url is not None:
+        return datasets.load_dataset("json", data_files={split: says.url}, split=split, field=says.field)
+    assert task.hub is not None
+    config = says.config or task.hub.config
+    return datasets.load_dataset(task.hub.path, config, split=says.split or split, revision=task.hub.revision)
+
+
+def matches(pattern: str, text: str) -> list[dict[str, str]]:
+    """The rows that a pattern finds in a text: its named groups are the columns."""
+    return [
+        {name: (value or "").strip() for name, value in found.groupdict().items()}
+        for found in re.finditer(pattern, text)
+    ]
+
+
+def _origin(task: Task, split: str) -> str:
+    says = task.splits.get(split, Split())
+    if says.url is not None:
+        return says.url
+    if task.hub is None:
+        return "no hub data set"
+    config = says.config or task.hub.config
+    return f"{task.hub.path}{f' ({config})' if config else ''}, split {says.split or split}"

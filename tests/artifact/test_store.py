@@ -1,0 +1,209 @@
+"""Memories on disk: the same bytes for the same inputs, and nothing damaged or foreign ever loads."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from families import write_model
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Example,
+    Memory,
+    load_memory,
+    load_model,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.artifact import files as store
+from deepthink_cli.artifact.files import check_fit, read_memories
+from deepthink_cli.artifact.format import KEY, content_digest, metadata_json, read_header, verify
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError, InputError
+
+
+@pytest.fixture
+def readings(llama: LanguageModel, reviews: DemonstrationSet) -> list[Memory]:
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=3))
+
+
+def test_a_memory_comes_back_bit_for_bit(readings: list[Memory], tmp_path: Path) -> None:
+    save_memory(readings, tmp_path / "mem.safetensors")
+    for memory in readings:
+        loaded = load_memory(tmp_path / "mem.safetensors", memory.iteration)
+        assert all(map(torch.equal, (*loaded.keys, *loaded.values), (*memory.keys, *memory.values)))
+        assert (loaded.origin, loaded.drift) == (memory.origin, memory.drift)
+
+
+def test_the_tensors_have_the_names_and_shapes_of_the_contract(readings: list[Memory], tmp_path: Path) -> None:
+    save_memory([readings[0], readings[2]], tmp_path / "mem.safetensors")
+    tensors = load_file(tmp_path / "mem.safetensors")
+    expected = {f"iteration.{t}.layer.{n}.{part}" for t in (1, 3) for n in (0, 1) for part in ("keys", "values")}
+    assert set(tensors) == expected
+    assert {tuple(tensor.shape) for tensor in tensors.values()} == {(2, readings[0].length, 8)}
+
+
+def test_two_runs_give_the_same_bytes(models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        model = load_model(str(models("llama")))
+        save_memory(list(think(model, tokenize_demonstrations(model.tokenizer, reviews)))[-1], tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_the_only_metadata_key_holds_canonical_json(readings: list[Memory], tmp_path: Path) -> None:
+    save_memory(readings[-1], tmp_path / "mem.safetensors")
+    with safe_open(tmp_path / "mem.safetensors", "pt") as file:
+        metadata = file.metadata()
+    assert list(metadata) == [KEY]
+    fields = json.loads(metadata[KEY])
+    again = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert metadata[KEY] == again
+    assert fields["demonstrations"]["texts"][0] == "a warm and funny film"
+
+
+def test_no_mutation_of_the_file_loads_silently(readings: list[Memory], tmp_path: Path) -> None:
+    path = tmp_path / "mem.safetensors"
+    save_memory(readings[-1], path)
+    good, rng = path.read_bytes(), random.Random(0)
+    for _ in range(200):
+        place, bad = rng.randrange(len(good)), bytearray(good)
+        bad[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(bad)
+        with pytest.raises(InputError):
+            load_memory(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.999])
+def test_a_file_cut_short_is_refused(share: float, readings: list[Memory], tmp_path: Path) -> None:
+    path = tmp_path / "mem.safetensors"
+    save_memory(readings[-1], path)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    with pytest.raises(InputError):
+        load_memory(path)
+
+
+def test_values_that_are_not_finite_are_neither_saved_nor_loaded(readings: list[Memory], tmp_path: Path) -> None:
+    broken = replace(readings[-1], keys=(readings[-1].keys[0] * float("nan"), *readings[-1].keys[1:]))
+    path = tmp_path / "mem.safetensors"
+    with pytest.raises(DeepThinkError, match="NaN or infinite"):
+        save_memory(broken, path)
+    assert list(tmp_path.iterdir()) == []
+    header = save_memory(readings[-1], path)
+    tensors = {name: tensor * float("inf") for name, tensor in load_file(path).items()}
+    described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
+    signed = content_digest(header.metadata, described, lambda name: tensors[name].numpy().tobytes())
+    save_file(tensors, path, metadata={KEY: metadata_json(replace(header.metadata, sha256=signed))})
+    with pytest.raises(InputError, match="NaN or infinite"):
+        load_memory(path)
+
+
+def test_memories_of_different_runs_do_not_share_a_file(
+    llama: LanguageModel, reviews: DemonstrationSet, readings: list[Memory], tmp_path: Path
+) -> None:
+    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), eta=0.5))
+    with pytest.raises(InputError, match="different runs"):
+        save_memory([other, readings[1]], tmp_path / "mem.safetensors")
+
+
+def test_an_iteration_is_saved_once(readings: list[Memory], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^iterations \[1, 2, 2\]: one is given twice; give each once$"):
+        save_memory([readings[1], readings[0], readings[1]], tmp_path / "mem.safetensors")
+
+
+def test_a_memory_that_cannot_be_read_back_does_not_take_the_old_ones_place(
+    readings: list[Memory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mem.safetensors"
+    save_memory(readings[0], path)
+    before = path.read_bytes()
+
+    def refuse(path: Path) -> None:
+        raise InputError(f"{path}: damaged")
+
+    monkeypatch.setattr(store, "read_header", refuse)
+    with pytest.raises(InputError, match="damaged"):
+        save_memory(readings[1], path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_size_of_the_header_is_known_before_it_is_written(
+    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quoted = DemonstrationSet.of([Example('"' * 300, "positive"), Example("ä", "negative")], "{text}: {label}")
+    memory = next(think(llama, tokenize_demonstrations(llama.tokenizer, quoted), iterations=1))
+    header = save_memory(memory, tmp_path / "mem.safetensors")
+    monkeypatch.setattr(store, "MAX_HEADER", header.start - 9)  # a byte less than it takes
+    with pytest.raises(DeepThinkError, match="the memory's metadata would pass"):
+        save_memory(memory, tmp_path / "other.safetensors")
+
+
+def test_an_iteration_that_was_not_kept_is_named(readings: list[Memory], tmp_path: Path) -> None:
+    save_memory([readings[0], readings[2]], tmp_path / "mem.safetensors")
+    with pytest.raises(InputError, match=r"--iteration 2: .* keeps 1, 3"):
+        load_memory(tmp_path / "mem.safetensors", 2)
+
+
+def test_a_memory_refuses_another_model(readings: list[Memory], tmp_path: Path) -> None:
+    other = load_model(str(write_model(tmp_path / "other", "llama", seed=1)))
+    origin = readings[0].origin
+    assert origin is not None
+    with pytest.raises(InputError, match=r"made by another model: weights differ"):
+        check_fit(origin, other.identity, "mem.safetensors")
+
+
+def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
+    readings: list[Memory], models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model = load_model(str(models("llama")))
+    model.network.save_pretrained(tmp_path / "moved", max_shard_size="20KB")
+    model.tokenizer.save_pretrained(tmp_path / "moved")
+    assert len(list((tmp_path / "moved").glob("*.safetensors"))) > 1
+    origin = readings[0].origin
+    assert origin is not None
+    check_fit(origin, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
+
+
+def test_a_header_is_read_without_its_tensors(readings: list[Memory], tmp_path: Path) -> None:
+    path = tmp_path / "mem.safetensors"
+    save_memory(readings, path)
+    header = read_header(path)
+    verify(header)
+    assert (header.layers, header.metadata.kept) == (2, [1, 2, 3])
+    assert len(read_memories(header)) == 3
+
+
+def test_a_special_file_is_no_memory(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a regular file"):
+        load_memory("/dev/null")
+
+
+def test_a_file_of_another_kind_is_called_what_it_is_not(tmp_path: Path) -> None:
+    page = tmp_path / "mem.safetensors"
+    page.write_text("<html>404</html>" * 10)
+    with pytest.raises(InputError, match="not a deepthink memory"):
+        load_memory(page)
+    page.write_bytes(struct.pack("<Q", 2) + b"{}")
+    with pytest.raises(InputError, match="not a deepthink memory"):
+        load_memory(page)
+
+
+def test_keys_and_values_may_have_different_sizes(
+    models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    model = load_model(str(models("deepseek_v3")))
+    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    assert memory.keys[0].shape != memory.values[0].shape
+    save_memory(memory, tmp_path / "mem.safetensors")
+    loaded = load_memory(tmp_path / "mem.safetensors")
+    assert all(map(torch.equal, (*loaded.keys, *loaded.values), (*memory.keys, *memory.values)))

@@ -1,0 +1,328 @@
+"""The program as a user meets it: results on stdout, people on stderr, one exit code for each ending."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.data import examples
+
+INPUTS = [{"review": "a wise and tender film"}, {"review": "long and dull", "id": 7}]
+LABELLED = [{"review": text, "sentiment": label} for text, label in
+            [("wise and tender", "positive"), ("long and dull", "negative"), ("a joy", "positive")]]  # fmt: skip
+
+
+@pytest.fixture
+def tiny(models: Callable[[str], Path]) -> str:
+    return str(models("llama"))
+
+
+@pytest.fixture
+def memory(tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "-m", tiny, "-T", "3", "--keep", "2,3", "-o", str(path)]) == 0
+    capsys.readouterr()
+    return path
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_think_says_what_was_written_and_what_comes_next(
+    tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.safetensors"
+    assert run(["think", str(demos), "-m", tiny, "-o", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"wrote {path}" in err
+    assert f"deepthink predict {path}" in err
+
+
+def test_think_prints_one_object_with_json(
+    tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["think", str(demos), "-m", tiny, "-T", "3", "--json", "-o", str(tmp_path / "out.safetensors")])
+    (found,) = rows(capsys.readouterr().out)
+    assert (found["iterations"], found["kept"], found["layers"]) == (3, [3], 2)
+    assert found["drift"].keys() == {"2", "3"}  # type: ignore[attr-defined]
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    models: Callable[[str], Path], demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "weightless"
+    folder.mkdir()
+    for file in models("gpt2").iterdir():
+        if file.suffix == ".json":
+            (folder / file.name).write_bytes(file.read_bytes())
+    path = tmp_path / "out.safetensors"
+    assert run(["think", str(demos), "-m", str(folder), "-T", "4", "--dry-run", "--json", "-o", str(path)]) == 0
+    (plan,) = rows(capsys.readouterr().out)
+    assert plan["tokens_attended"] == 2 * int(str(plan["tokens"]))
+    assert (plan["passes"], plan["context"]) == (4, 512)
+    assert not path.exists()
+
+
+def test_the_planned_size_is_the_size_on_disk(
+    tiny: str, demos: Path, memory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["think", str(demos), "-m", tiny, "-T", "3", "--keep", "2,3", "--dry-run", "--json"])
+    (plan,) = rows(capsys.readouterr().out)
+    assert 0 < memory.stat().st_size - int(str(plan["file_bytes"])) < 10_000
+
+
+def test_predict_writes_the_rows_of_the_contract(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS))]) == 0
+    first, second = rows(capsys.readouterr().out)
+    assert list(first) == ["index", "label", "probability", "scores", "input"]
+    assert (first["index"], second["index"]) == (0, 1)
+    assert second["input"] == INPUTS[1]
+    assert list(first["scores"]) == ["positive", "negative"]  # type: ignore[call-overload]
+
+
+def test_predict_takes_candidates_of_any_number_and_length(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = [{"review": "x", "candidates": ["good", "not at all good", "so so"]}, {"review": "y", "candidates": ["a"]}]
+    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", inputs))])
+    first, second = rows(capsys.readouterr().out)
+    assert list(first["scores"]) == inputs[0]["candidates"]  # type: ignore[call-overload]
+    assert (second["label"], second["probability"]) == ("a", 1.0)
+
+
+def test_predict_gives_every_kept_iteration_on_request(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--iteration", "all"])
+    found = [(row["index"], row["iteration"]) for row in rows(capsys.readouterr().out)]
+    assert found == [(0, 2), (0, 3), (1, 2), (1, 3)]
+
+
+def test_predict_reads_csv_and_parquet_like_json_lines(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    (tmp_path / "in.csv").write_text('review\n"a wise, tender film"\n')
+    pyarrow.parquet.write_table(pyarrow.table({"review": ["a wise, tender film"]}), tmp_path / "in.parquet")
+    write_rows(tmp_path / "in.jsonl", [{"review": "a wise, tender film"}])
+    printed = []
+    for name in ("in.csv", "in.parquet", "in.jsonl"):
+        assert run(["predict", str(memory), str(tmp_path / name)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert len(set(printed)) == 1
+
+
+def test_eval_reports_what_the_predictions_say(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled, samples = write_rows(tmp_path / "in.jsonl", LABELLED), tmp_path / "samples.jsonl"
+    assert run(["eval", str(memory), str(labelled), "--json", "--samples", str(samples)]) == 0
+    (found,) = rows(capsys.readouterr().out)
+    assert [result["iteration"] for result in found["results"]] == [1, 2, 3]  # type: ignore[attr-defined]
+    assert found["majority"] == {"label": "positive", "accuracy": pytest.approx(2 / 3)}
+    for result in found["results"]:  # type: ignore[attr-defined]
+        mine = [row for row in rows(samples.read_text()) if row["iteration"] == result["iteration"]]
+        assert result["accuracy"] == pytest.approx(sum(row["label"] == row["gold"] for row in mine) / 3)
+
+
+def test_eval_shows_a_table_with_every_iteration(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", str(memory), str(write_rows(tmp_path / "in.jsonl", LABELLED))]) == 0
+    out = capsys.readouterr().out
+    assert "T = 1 is plain in-context learning" in out
+    assert "always answering 'positive': 66.7%" in out
+    assert [line.split()[0] for line in out.splitlines() if "%" in line and "to" in line][:4] == ["T", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(("threshold", "code"), [("0.0", 0), ("1.0", 3)])
+def test_eval_ends_with_3_below_the_threshold(
+    threshold: str, code: int, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = write_rows(
+        tmp_path / "in.jsonl", [{"review": "x", "sentiment": label} for label in ("positive", "negative")]
+    )
+    assert run(["eval", str(memory), str(labelled), "--fail-under", threshold, "--json"]) == code
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(memory), "--verify"]) == 0
+    out = capsys.readouterr().out
+    for told in (
+        "T = 3, eta 0.01",
+        "iteration 2, 3",
+        "positive, negative",
+        "a dull and lifeless mess",
+        "digest verified",
+    ):
+        assert told in out
+    run(["inspect", str(memory), "--json"])
+    assert rows(capsys.readouterr().out)[0]["shots"] == 4
+
+
+def test_doctor_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--json"]) == 0
+    (found,) = rows(capsys.readouterr().out)
+    assert "float32" in found["devices"][0]["dtypes"]  # type: ignore[index]
+    assert run(["doctor"]) == 0
+    assert "transformers" in capsys.readouterr().out
+
+
+def test_a_memory_finds_its_model_and_another_can_be_given(
+    memory: Path, tiny: str, tmp_path: Path, models: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = str(write_rows(tmp_path / "in.jsonl", INPUTS))
+    (tmp_path / "moved").symlink_to(tiny)
+    assert run(["predict", str(memory), inputs, "-m", str(tmp_path / "moved")]) == 0
+    capsys.readouterr()
+    assert run(["predict", str(memory), inputs, "-m", str(models("gpt2"))]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "made by another model: architecture and configuration and weights differ" in err
+
+
+def test_values_come_from_flags_then_the_environment_then_the_file(
+    tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "options.toml").write_text("eta = 0.1\niterations = 7\nmomentum = 0.5\n")
+    monkeypatch.setenv("DEEPTHINK_ITERATIONS", "6")
+    monkeypatch.setenv("DEEPTHINK_ETA", "0.2")
+    arguments = ["--config", str(tmp_path / "options.toml"), "--eta", "0.3", "--dry-run", "--json"]
+    assert run(["think", str(demos), "-m", tiny, *arguments]) == 0
+    (plan,) = rows(capsys.readouterr().out)
+    assert (plan["eta"], plan["passes"], plan["momentum"]) == (0.3, 6, 0.5)
+
+
+def test_the_module_is_the_same_program_and_reads_a_pipe(memory: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-"],
+        input='{"review": "a [bold] film"}\n', capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert rows(done.stdout)[0]["input"] == {"review": "a [bold] film"}
+    assert done.stderr == ""
+
+
+def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path) -> None:
+    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(3000)])
+    command = f"{sys.executable} -m deepthink_cli predict {memory} {inputs} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["predict MEMORY INPUTS", "inspect MEMORY", "inspect MEMORY --json", "tasks", "--version"]
+)
+def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path) -> None:
+    inputs = write_rows(tmp_path / "in.jsonl", INPUTS)
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    given = [{"MEMORY": str(memory), "INPUTS": str(inputs)}.get(word, word) for word in words.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "deepthink_cli", *given], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "deepthink: standard output: cannot be written: No space left on device\n"
+
+
+def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "deepthink_cli", "think", str(demos), "-m", tiny, "-T", "1000000", "-v", "-o", str(tmp_path / "out.safetensors")],
+        stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert started.stderr is not None
+    assert "loaded" in started.stderr.readline()
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=30) == 130
+    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
+
+
+def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-", "-v"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert started.stderr is not None
+    assert any("packed engine" in line for line in started.stderr)
+    time.sleep(0.2)
+    sent = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=30) == 130
+    assert time.monotonic() - sent < 5  # seconds go by where Python itself would wait for the reader
+    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
+
+
+def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n} " * (n % 5 + 1)} for n in range(40)])
+    found = []
+    for tokens in ([], ["--batch-tokens", "1"], ["--batch-tokens", "100000"]):
+        assert run(["predict", str(memory), str(inputs), *tokens]) == 0
+        found.append([row["label"] for row in rows(capsys.readouterr().out)])
+    assert found[0] == found[1] == found[2]
+    assert run(["predict", str(memory), str(inputs), "--batch-tokens", "0"]) == 2
+    assert "--batch-tokens 0: a number of tokens, 1 or more" in capsys.readouterr().err
+
+
+def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    real = examples.read_rows
+    monkeypatch.setattr(examples, "read_rows", lambda source, *more: looked.append(source) or real(source, *more))
+    short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
+    long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
+    for source in (short, long):
+        assert run(["predict", str(memory), source, "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
+    assert looked == [short] * 2 + [long] * 3
+
+
+def test_no_command_shows_the_help_and_an_unknown_one_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Usage: deepthink" in capsys.readouterr().out
+    assert run(["thnk"]) == 2
+    assert capsys.readouterr().err == "deepthink: No such command 'thnk'. Did you mean 'think'?\n"
+
+
+def test_a_bug_is_reported_shortly_and_in_full_with_debug(
+    demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("deepthink_cli.data.examples.read_demonstrations", broken)
+    assert run(["think", str(demos)]) == 70
+    err = capsys.readouterr().err
+    assert err.startswith("deepthink: a bug in deepthink: ZeroDivisionError: by zero (test_cli.py:")
+    assert "Traceback" not in err
+    assert run(["think", str(demos), "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert len(rows("\n".join(line for line in out.splitlines() if line.startswith("{")))) == 4
+    assert "64 inputs" in out
+    for step in ("1. Think", "2. Inspect", "3. Predict", "4. Eval", "deepthink think demos.jsonl -m gpt2"):
+        assert step in err

@@ -1,0 +1,186 @@
+"""`deepthink tasks`, and tasks in `think` and `eval`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import shared
+from tiny import tiny_task
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.tasks.catalogue import built_in
+from deepthink_cli.tasks.files import read_tasks
+
+Models = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+
+
+def output(capsys: Captured, *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert run(list(arguments)) == code
+    captured = capsys.readouterr()
+    return captured.out if code == 0 else captured.err
+
+
+def test_the_list_names_every_task(capsys: Captured) -> None:
+    listed = output(capsys, "tasks")
+    assert all(name.rsplit("/", maxsplit=1)[-1] in listed for name in built_in())
+    assert len(json.loads(output(capsys, "tasks", "--json"))) == len(built_in())
+
+
+def test_a_task_is_shown_with_its_prompt_splits_source_and_licence(capsys: Captured) -> None:
+    shown = output(capsys, "tasks", "agnews")
+    for part in ("Article: {text}", "World, Sports, Business, Technology", "8 of split train", "7,600 rows", "2,000 rows",
+                 "fancyzhx/ag_news at eb185aa", "licence", "Category: World"):  # fmt: skip
+        assert part in shown
+
+
+def test_a_group_is_a_table(capsys: Captured) -> None:
+    assert output(capsys, "tasks", "mmlu/stem").count("mmlu/") == 18
+
+
+def test_a_printed_task_file_is_the_task(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "copy.yaml"
+    path.write_text(output(capsys, "tasks", "bbh/snarks", "--yaml"), encoding="utf-8")
+    assert read_tasks(path) == [built_in()["bbh/snarks"]]
+
+
+def test_rows_are_counted_from_the_data(capsys: Captured) -> None:
+    counted = json.loads(output(capsys, "tasks", "trec", "--data-dir", str(shared("data")), "--json"))["counted"][
+        "paper"
+    ]
+    assert (counted["rows"], counted["labels"]["Entity"], counted["left_out"]) == (500, 94, {"also in test": 10})
+
+
+def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path)
+    assert run(["tasks", "validate", str(path)]) == 0
+    assert "tiny is a task" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"shots": -1}, "shots:"),
+        ({"example": {"body": "a", "kind": 9}}, "its example is no row of the task: the answer is no"),
+    ],
+)
+def test_a_wrong_task_file_does_not(tmp_path: Path, capsys: Captured, changes: dict[str, object], reason: str) -> None:
+    path, _ = tiny_task(tmp_path, **changes)
+    assert reason in output(capsys, "tasks", "validate", str(path), code=2)
+
+
+def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path, example={"body": "a"})
+    error = output(capsys, "tasks", str(path), code=2)
+    assert error == "deepthink: task: tiny: its example is no row of the task: no column 'kind'\n"
+
+
+@pytest.mark.parametrize("arguments", [["validate"], ["agnews", "x.yaml"], ["agnew"], ["validate", "nowhere.yaml"]])
+def test_wrong_words_are_a_usage_error(arguments: list[str], capsys: Captured) -> None:
+    assert output(capsys, "tasks", *arguments, code=2).startswith("deepthink: ")
+
+
+@pytest.fixture
+def memory(models: Models, tmp_path: Path) -> tuple[Path, list[str]]:
+    """A memory of the tiny task, and the options that name the task."""
+    task, data = tiny_task(tmp_path)
+    named = ["--task", str(task), "--data-dir", str(data)]
+    path = tmp_path / "mem.safetensors"
+    assert run(["think", *named, "-m", str(models("llama")), "--seed", "3", "-T", "2", "-o", str(path), "-q"]) == 0
+    return path, named
+
+
+def test_a_memory_records_its_task_seed_and_shots(memory: tuple[Path, list[str]]) -> None:
+    metadata = read_header(memory[0]).metadata
+    assert (metadata.task, metadata.seed, metadata.shots, metadata.labels) == ("tiny", 3, 4, ["negative", "positive"])
+
+
+def test_eval_takes_rows_and_labels_from_the_task(memory: tuple[Path, list[str]], capsys: Captured) -> None:
+    path, named = memory
+    found = json.loads(output(capsys, "eval", str(path), *named, "--json", "--protocol", "official", "-q"))
+    assert (found["split"], found["protocol"], found["n"], found["skipped"]) == ("test", "official", 6, {})
+
+
+def test_eval_samples_a_file_too(memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": f"film {n}", "kind": "positive"}) + "\n" for n in range(9)))
+    assert json.loads(output(capsys, "eval", str(memory[0]), str(rows), "--limit", "4", "--json", "-q"))["n"] == 4
+
+
+def test_eval_refuses_a_memory_of_other_labels(memory: tuple[Path, list[str]], capsys: Captured) -> None:
+    error = output(capsys, "eval", str(memory[0]), "--task", "agnews", code=2)
+    assert "made for the labels negative, positive; task agnews has World" in error
+
+
+def test_eval_refuses_a_memory_of_other_fields(
+    memory: tuple[Path, list[str]], tmp_path: Path, capsys: Captured
+) -> None:
+    path, data = tiny_task(tmp_path / "other", template="{one} {two}: {kind}", fields={"one": "body", "two": "body"})
+    error = output(capsys, "eval", str(memory[0]), "--task", str(path), "--data-dir", str(data), code=2)
+    assert "asks for text; task tiny has one, two" in error
+
+
+def test_eval_warns_of_demonstrations_among_the_rows(models: Models, tmp_path: Path, capsys: Captured) -> None:
+    task, data = tiny_task(tmp_path)
+    demos = tmp_path / "demos.jsonl"
+    demos.write_text('{"text": "a warm film 0", "kind": "positive"}\n{"text": "new", "kind": "negative"}\n')
+    named = ["--task", str(task), "--data-dir", str(data)]
+    path = str(tmp_path / "mem.safetensors")
+    assert run(["think", str(demos), *named, "-m", str(models("llama")), "-o", path, "-q"]) == 0
+    run(["eval", path, *named])
+    assert "warning: 1 of the memory's demonstrations stand in tiny's test split" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["think"], "DEMOS: no demonstrations"),
+        (["think", "--shots", "3"], "--shots 3: only with --task NAME"),
+        (["think", "--task", "sst2", "--labels", "a,b"], "--labels a,b: the task has its own"),
+        (["think", "--task", "classic"], "a group of 5 tasks"),
+        (["think", "--task", "sst2", "--data-dir", "/nowhere"], "--data-dir /nowhere: no such directory"),
+    ],
+)
+def test_task_options_that_do_not_go_together(arguments: list[str], message: str, capsys: Captured) -> None:
+    assert message in output(capsys, *arguments, code=2)
+
+
+def test_a_data_directory_in_the_environment_is_no_mistake(
+    memory: tuple[Path, list[str]], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_DATA_DIR", memory[1][3])
+    assert run(["eval", str(memory[0]), *memory[1][:2], "-q"]) == 0
+    assert run(["think", str(demos), "-T", "1", "-o", str(tmp_path / "other.safetensors"), "-q"]) == 0
+
+
+def test_offline_never_asks_the_hub(capsys: Captured) -> None:
+    error = output(capsys, "think", "--task", "snli", "--offline", code=1)
+    assert "connect once without --offline, or give --data-dir DIR" in error
+
+
+def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["tasks", "copa", "--data-dir", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "{premise} {link} {answer}" in captured.out
+    assert "1 of 1 tasks could not be counted" in captured.err
+
+
+def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
+    assert "--yaml: bbh is 22 tasks" in output(capsys, "tasks", "bbh", "--yaml", code=2)
+
+
+def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
+    path, _ = tiny_task(tmp_path)
+    assert json.loads(output(capsys, "tasks", "validate", str(path), "--json"))["tasks"] == ["tiny"]
+
+
+def test_eval_of_a_file_and_a_task_names_one_mistake(
+    memory: tuple[Path, list[str]], demos: Path, capsys: Captured
+) -> None:
+    error = output(capsys, "eval", str(memory[0]), str(demos), *memory[1], code=2)
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,240 @@
+"""Rows become demonstrations and queries, or are refused by field, file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from deepthink_cli.data.examples import DemonstrationSet, Example, read_demonstrations, read_queries, text_value
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError, Problems
+
+TEMPLATE = Template("Text: {text}\nLabel: {label}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+def demonstrations(path: Path, *rows: dict[str, Any], **options: Any) -> DemonstrationSet:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read_demonstrations(str(path), **options)
+
+
+def refusals(path: Path, *rows: dict[str, Any], **options: Any) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        demonstrations(path, *rows, **options)
+    return caught.value.messages
+
+
+def query_refusal(
+    path: Path, row: dict[str, Any], labels: tuple[str, ...] = ("yes", "no"), labelled: bool = False
+) -> str:
+    path.write_text(json.dumps(row))
+    with pytest.raises(InputError) as caught:
+        list(read_queries(str(path), TEMPLATE, labels, labelled))
+    return str(caught.value)
+
+
+def row(text: Any, label: Any, **more: Any) -> dict[str, Any]:
+    return {"text": text, "label": label, **more}
+
+
+def test_the_field_names_of_the_first_row_are_the_template(path: Path) -> None:
+    given = demonstrations(path, {"review_text": "fine", "verdict": "good"}, {"review_text": "poor", "verdict": "bad"})
+    assert given.template.pattern == "Review text: {review_text}\nVerdict: {verdict}"
+    assert given.examples == (Example("fine", "good"), Example("poor", "bad"))
+    assert given.labels == ("good", "bad")
+
+
+def test_the_label_field_may_stand_anywhere(path: Path) -> None:
+    given = demonstrations(path, {"y": "a", "x": "1"}, {"y": "b", "x": "2"}, label_field="y", separator="\n")
+    assert given.template == Template("X: {x}\nY: {y}", "\n")
+    assert given.examples == (Example("1", "a"), Example("2", "b"))
+
+
+def test_several_text_fields_stay_apart(path: Path) -> None:
+    given = demonstrations(path, {"a": " 1", "b": "2 ", "y": "p"}, {"a": "3", "b": "4", "y": "q"})
+    assert given.examples[0] == Example({"a": "1", "b": "2"}, "p")
+
+
+def test_a_template_chooses_among_the_fields(path: Path) -> None:
+    given = demonstrations(path, row("a", "x", id=1), row("b", "y", id=2), pattern="{text} -> {label}")
+    assert given.template == Template("{text} -> {label}")
+    assert given.examples == (Example("a", "x"), Example("b", "y"))
+
+
+def test_given_labels_keep_their_order_and_may_be_more_than_those_seen(path: Path) -> None:
+    given = demonstrations(path, row("a", "yes"), labels=["no", "perhaps", "yes"])
+    assert given.labels == ("no", "perhaps", "yes")
+
+
+def test_a_set_made_in_python_takes_the_labels_it_sees() -> None:
+    made = DemonstrationSet.of([Example("a", "q"), Example("b", "p"), Example("c", "q")], "{t}: {y}")
+    assert (made.labels, made.template) == (("q", "p"), Template("{t}: {y}"))
+    assert DemonstrationSet.of(made.examples, made.template, ["p", "q"]).labels == ("p", "q")
+
+
+def test_one_label_only_is_refused(path: Path) -> None:
+    way_out = "give a demonstration of another, or name all with --labels"
+    assert refusals(path, row("a", "yes"), row("b", "yes")) == (f"{path}: one label only, 'yes'; {way_out}",)
+
+
+def test_a_label_that_is_not_in_labels_is_named_with_its_line(path: Path) -> None:
+    messages = refusals(path, row("a", "yes"), row("b", "maybe"), labels=["yes", "no"])
+    assert messages == (f"{path}:2: label 'maybe' is not one of yes, no",)
+
+
+def test_a_label_given_twice_is_refused(path: Path) -> None:
+    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("--labels: 'x' stands twice; keep one",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1, 2], ("1", "2")),
+        ([True, False], ("true", "false")),
+        ([0.5, -1], ("0.5", "-1")),
+        ([" a ", "b\n"], ("a", "b")),
+    ],
+)
+def test_numbers_and_booleans_are_labels_as_json_writes_them(
+    path: Path, labels: list[Any], words: tuple[str, ...]
+) -> None:
+    given = demonstrations(path, row("t", labels[0]), row(7, labels[1]))
+    assert given.labels == words
+    assert given.examples[1] == Example("7", words[1])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "'text' is empty; fill it or leave the row out"),
+        ("", "'text' is empty; fill it or leave the row out"),
+        (" \n", "'text' is empty; fill it or leave the row out"),
+        (["a"], "'text' is a list; use a string"),
+        ({"a": 1}, "'text' is a dict; use a string"),
+    ],
+)
+def test_a_text_that_is_none_is_named_with_its_line(path: Path, value: Any, reason: str) -> None:
+    assert refusals(path, row("a", "x"), row(value, "y")) == (f"{path}:2: {reason}",)
+    assert query_refusal(path, {"text": value}) == f"{path}:1: {reason}"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_is_no_text(value: float) -> None:
+    with pytest.raises(InputError, match=rf"^here: 'a' is {value}; use a string$"):
+        text_value(value, "here", "a")
+
+
+def test_a_lone_surrogate_is_no_text() -> None:
+    with pytest.raises(InputError, match=r"^here: 'a' holds the lone surrogate '\\udc80'; remove it$"):
+        text_value("x\udc80", "here", "a")
+
+
+def test_a_missing_field_is_named_with_those_the_row_has(path: Path) -> None:
+    messages = refusals(path, row("a", "x"), {"label": "y", "body": "b"}, {})
+    assert messages == (
+        f"{path}:2: field 'text' is missing; the row has label, body",
+        f"{path}:3: field 'text' is missing; the row has none",
+        f"{path}:3: field 'label' is missing; the row has none",
+    )
+
+
+def test_every_mistake_of_every_row_is_told_at_once(path: Path) -> None:
+    path.write_text('{"text": "a", "label": "x"}\nwrong\n{"text": "", "label": null}\n{"text": "b", "label": []}\n')
+    with pytest.raises(InputError) as caught:
+        read_demonstrations(str(path))
+    assert [message.split(";")[0].split(" (")[0] for message in caught.value.messages] == [
+        f"{path}:2: not JSON", f"{path}:3: 'text' is empty", f"{path}:3: 'label' is empty", f"{path}:4: 'label' is a list",
+    ]  # fmt: skip
+
+
+def test_a_label_field_that_no_row_has_is_refused(path: Path) -> None:
+    assert refusals(path, row("a", "x"), label_field="gold") == (
+        f"--label-field gold: {path}:1 has the fields text, label",
+    )
+
+
+def test_a_label_field_must_be_the_templates_last(path: Path) -> None:
+    messages = refusals(path, row("a", "x"), pattern="{label}: {text}", label_field="label")
+    assert messages == ("--label-field label: the template ends with {text}; end it with {label}",)
+
+
+def test_demonstrations_with_candidates_of_their_own_share_no_labels(path: Path) -> None:
+    first, second = row("a", "x", candidates=["x", "y"]), row("b", "w", candidates=["v", "w"])
+    given = demonstrations(path, first, second)
+    assert given.labels == ()
+    assert given.template.pattern == "Text: {text}\nLabel: {label}"
+
+
+def test_a_demonstrations_own_candidates_go_before_the_labels(path: Path) -> None:
+    given = demonstrations(path, row("a", "x", candidates=["x", "y"]), row("b", "z"), labels=["z", "w"])
+    assert given.labels == ("z", "w")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "reason"),
+    [
+        ([], '"candidates" must be a list of strings, as in ["yes", "no"]'),
+        ("x", '"candidates" must be a list of strings, as in ["yes", "no"]'),
+        (["x", " x"], "candidates: 'x' stands twice; keep one"),
+        (["y", "z"], "label 'x' is not one of y, z"),
+        (["x", None], "'candidates' is empty; fill it or leave the row out"),
+        (["x", ["y"]], "'candidates' is a list; use a string"),
+    ],
+)
+def test_wrong_candidates_are_named_with_their_line(path: Path, candidates: Any, reason: str) -> None:
+    assert refusals(path, row("a", "x", candidates=candidates)) == (f"{path}:1: {reason}",)
+    assert query_refusal(path, row("a", "x", candidates=candidates), labelled=True) == f"{path}:1: {reason}"
+
+
+def test_a_query_takes_the_memorys_labels_unless_it_has_candidates(path: Path) -> None:
+    path.write_text('{"text": "a", "id": 7}\n{"text": "b", "candidates": [1, 2]}\n')
+    first, second = read_queries(str(path), TEMPLATE, ["yes", "no"])
+    assert (first.text, first.candidates, first.gold, first.where) == ("a", ("yes", "no"), None, f"{path}:1")
+    assert first.fields == {"text": "a", "id": 7}
+    assert second.candidates == ("1", "2")
+
+
+def test_a_query_without_any_candidates_is_refused(path: Path) -> None:
+    way_out = 'this memory has no label words of its own, add "candidates": [...]'
+    assert query_refusal(path, {"text": "a"}, labels=()) == f"{path}:1: no candidates; {way_out}"
+
+
+def test_labelled_queries_need_their_label(path: Path) -> None:
+    message = query_refusal(path, {"text": "a", "gold": "yes"}, labelled=True)
+    assert message == f"{path}:1: field 'label' is missing; the row has text, gold"
+    message = query_refusal(path, row("a", "Yes"), labelled=True)
+    assert message == f"{path}:1: label 'Yes' is not one of yes, no"
+
+
+def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None:
+    path.write_text('{"text": "a"}\n{"text": ""}\nwrong\n{"text": "b"}\n')
+    problems = Problems()
+    assert [query.text for query in read_queries(str(path), TEMPLATE, ["yes", "no"], problems=problems)] == ["a", "b"]
+    assert [message.split(": ")[0] for message in problems.messages] == [f"{path}:2", f"{path}:3"]
+
+
+def test_parquet_tells_null_from_not_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    columns = {"text": [1.5, float("nan"), None], "label": ["x", "y", "z"]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    with pytest.raises(InputError) as caught:
+        read_demonstrations(str(path))
+    assert caught.value.messages == (
+        f"{path}:2: 'text' is nan; use a string",
+        f"{path}:3: 'text' is empty; fill it or leave the row out",
+    )
+
+
+def test_csv_and_json_lines_make_the_same_demonstrations(path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text('text,label\n"one\ntwo",yes\nthree,no\n')
+    assert read_demonstrations(str(table)) == demonstrations(path, row("one\ntwo", "yes"), row("three", "no"))

@@ -1,0 +1,251 @@
+"""What holds of every file: what others wrote comes back with its lines, and no bytes bring more than an InputError."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import typer
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tasks import MINE
+
+from deepthink_cli.cli import options
+from deepthink_cli.data.examples import read_demonstrations, read_queries
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.documents import read_document
+from deepthink_cli.tasks.files import validated
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+HEADER = st.lists(
+    CELL.filter(lambda name: name and name == name.strip() and "\ufeff" not in name),
+    min_size=1,
+    max_size=4,
+    unique=True,
+)
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.none() | st.booleans() | st.integers() | FLOAT | TEXT
+VALUE = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
+)
+BLANK = st.lists(st.sampled_from(["", " ", "\t"]), max_size=2)
+COLUMNS = {
+    "text": (pyarrow.string(), TEXT), "n": (pyarrow.int64(), st.integers(-(2**63), 2**63 - 1)), "x": (pyarrow.float64(), FLOAT),
+    "yes": (pyarrow.bool_(), st.booleans()), "tags": (pyarrow.list_(pyarrow.string()), st.lists(TEXT, max_size=3)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("read")
+
+
+def rows_of(path: Path) -> list[tuple[dict[str, Any], str]]:
+    return [(row.fields, row.where) for row in read_rows(str(path))]
+
+
+@given(st.lists(st.tuples(BLANK, st.dictionaries(TEXT, VALUE, max_size=4), st.booleans()), min_size=1), st.data())
+def test_json_lines_come_back_with_their_lines(
+    folder: Path, drawn: list[tuple[list[str], dict[str, Any], bool]], data: st.DataObject
+) -> None:
+    lines, expected = [], []
+    for blank, fields, escaped in drawn:
+        lines += [*blank, json.dumps(fields, ensure_ascii=escaped)]
+        expected.append((fields, f"{folder}/rows.jsonl:{len(lines)}"))
+    end = data.draw(st.sampled_from(["\n", "\r\n"]))
+    content = data.draw(st.sampled_from(["", "\ufeff"])) + end.join(lines) + data.draw(st.sampled_from(["", end]))
+    (folder / "rows.jsonl").write_bytes(content.encode())
+    assert rows_of(folder / "rows.jsonl") == expected
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t")])
+@given(HEADER, st.data())
+def test_separated_cells_come_back_with_their_lines(
+    folder: Path, suffix: str, delimiter: str, header: list[str], data: st.DataObject
+) -> None:
+    path = folder / f"rows.{suffix}"
+    table = data.draw(st.lists(st.lists(CELL, min_size=len(header), max_size=len(header)), min_size=1, max_size=5))
+    # With \n alone the library leaves a cell with \r unquoted.
+    quoting, end = data.draw(
+        st.sampled_from([(csv.QUOTE_MINIMAL, "\r\n"), (csv.QUOTE_ALL, "\n"), (csv.QUOTE_ALL, "\r\n")])
+    )
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, quoting=quoting, lineterminator=end)
+    writer.writerow(header)
+    expected = []
+    for cells in table:
+        line = 1 + len(re.findall("\r\n|\r|\n", text.getvalue()))
+        expected.append((dict(zip(header, cells, strict=True)), f"{path}:{line}"))
+        writer.writerow(cells)
+    path.write_bytes((data.draw(st.sampled_from(["", "\ufeff"])) + text.getvalue()).encode())
+    assert rows_of(path) == expected
+
+
+@given(st.sets(st.sampled_from(sorted(COLUMNS)), min_size=1), st.integers(1, 300), st.data())
+def test_parquet_comes_back_with_its_row_numbers(
+    folder: Path, names: set[str], count: int, data: st.DataObject
+) -> None:
+    path = folder / "rows.parquet"
+    few = {name: data.draw(st.lists(st.none() | COLUMNS[name][1], min_size=1, max_size=4)) for name in sorted(names)}
+    columns = {name: [values[n % len(values)] for n in range(count)] for name, values in few.items()}
+    table = pyarrow.table({name: pyarrow.array(values, COLUMNS[name][0]) for name, values in columns.items()})
+    pyarrow.parquet.write_table(table, path, row_group_size=data.draw(st.integers(1, count)))
+    rows = [{name: values[n] for name, values in columns.items()} for n in range(count)]
+    assert rows_of(path) == [(row, f"{path}:{n}") for n, row in enumerate(rows, start=1)]
+
+
+# ---- Bytes that nobody meant ----
+
+GOOD = {
+    "jsonl": b'{"text": "caf\xc3\xa9", "label": "yes"}\n{"text": "x", "label": "no", "candidates": ["no", "yes"]}\n',
+    "csv": b'text,label\n"caf\xc3\xa9, ""x""",yes\ny,no\n',
+    "tsv": b"text\tlabel\ncaf\xc3\xa9\tyes\ny\tno\n",
+    "toml": b'eta = 0.5\nkeep = [1, 2]\nlabels = ["a", "b, c"]\n[table]\nday = 2024-05-01\n',
+    "yaml": yaml.safe_dump(MINE, allow_unicode=True).encode() + b"other: &a {x: 1}\nmore: {<<: *a, y: !!int 3}\n",
+}
+BITS = {
+    "jsonl": ["{", "}", "[", "]", '"', ",", ":", '"text"', '"label"', '"candidates"', "\\u", "\\ud800", "1e999", "NaN", "-0", "null", "\n"],
+    "csv": [",", '"', '""', "\n", "\r", "text", "label", " ", "\0", "x"],
+    "tsv": ["\t", '"', "\n", "\r", "text", "label", " ", "x"],
+    "toml": ["eta", "=", "[", "]", "{", "}", '"', "'''", '"""', "\n", "1", ".", "-", "_", "inf", "true", "2024-05-01", "T", ":", "\\u", "#", ","],
+    "yaml": ["a", ":", ": ", "\n", "  ", "- ", "[", "]", "{", "}", ",", "&a ", "*a", "!!int ", "!!timestamp ", "!x ", "'", '"', "|", ">", "<<", "? ",
+             "#", "\t", "%", "0x", "0b_", "1e3", "1:2", "2024-13-01", "\\u", "\\x", "=", "~", "yes", ".inf", "---", "...", "@"],
+}  # fmt: skip
+
+
+def damaged(content: bytes) -> st.SearchStrategy[bytes]:
+    """The content with a few stretches of it replaced."""
+
+    def replaced(cuts: list[tuple[int, int, bytes]]) -> bytes:
+        changed = content
+        for place, length, new in cuts:
+            changed = changed[:place] + new + changed[place + length :]
+        return changed
+
+    place = st.integers(0, len(content))
+    return st.lists(st.tuples(place, st.integers(0, 4), st.binary(max_size=4)), min_size=1, max_size=4).map(replaced)
+
+
+def any_bytes(kind: str) -> st.SearchStrategy[bytes]:
+    """Any bytes, a good file with holes, and the format's own words in any order."""
+    words = st.lists(st.sampled_from(BITS[kind]), max_size=30).map(lambda bits: "".join(bits).encode())
+    return st.binary(max_size=60) | damaged(GOOD[kind]) | words
+
+
+def refusals(read: Callable[[], object]) -> tuple[str, ...]:
+    """What a reader says, where it refuses."""
+    try:
+        read()
+    except InputError as error:
+        return error.messages
+    return ()
+
+
+def read_as_rows(path: Path) -> None:
+    template = Template("{text}: {label}")
+    said = refusals(lambda: read_demonstrations(str(path)))
+    said += refusals(lambda: list(read_queries(str(path), template, ["yes", "no"], labelled=True)))
+    assert all(str(path) in message for message in said)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv"])
+@given(st.data())
+def test_no_bytes_bring_more_than_an_input_error(folder: Path, kind: str, data: st.DataObject) -> None:
+    path = folder / f"bytes.{kind}"
+    path.write_bytes(data.draw(any_bytes(kind)))
+    read_as_rows(path)
+
+
+@pytest.fixture(scope="module")
+def parquet(folder: Path) -> bytes:
+    """A small table of everything that a row may hold."""
+    columns = {"text": ["café", "x"], "label": ["yes", "no"], "candidates": [["yes", "no"]] * 2, "n": [0.5, None]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "good.parquet", compression="none", store_schema=False)
+    return (folder / "good.parquet").read_bytes()
+
+
+@given(st.data())
+def test_no_damage_to_a_parquet_file_brings_more_than_an_input_error(
+    folder: Path, parquet: bytes, data: st.DataObject
+) -> None:
+    path = folder / "bytes.parquet"
+    path.write_bytes(data.draw(damaged(parquet) | st.integers(0, len(parquet)).map(lambda end: parquet[:end])))
+    read_as_rows(path)
+
+
+@pytest.mark.parametrize("kind", ["toml", "yaml"])
+@given(st.data())
+def test_no_bytes_of_a_document_bring_more_than_an_input_error(folder: Path, kind: str, data: st.DataObject) -> None:
+    path = folder / f"bytes.{kind}"
+    path.write_bytes(data.draw(any_bytes(kind)))
+    refused_by_line(path, lambda: read_document(path))
+
+
+def refused_by_line(path: Path, read: Callable[[], object]) -> None:
+    """Read; what is refused is refused by file:line, but for the count of those beyond twenty."""
+    said = [message for message in refusals(read) if not message.startswith("... and ")]
+    assert all(re.match(rf"{re.escape(str(path))}:[1-9]", message) for message in said)
+
+
+WRONG = VALUE | st.sampled_from(
+    ["{", "{0}", "{text} {label}", "(", "(?P<name>.)(?P<text>.)", "train", "test", -1, 2**70]
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*MINE, "candidates", "splits", "hub", "groups", "members", "x"]), WRONG, min_size=1
+    ),
+    st.data(),
+)
+def test_no_value_of_a_tasks_field_brings_more_than_an_input_error(
+    folder: Path, changes: dict[str, Any], data: st.DataObject
+) -> None:
+    path = folder / "task.yaml"
+    content = {**MINE, **changes}
+    if data.draw(st.booleans()):
+        known = st.sampled_from(
+            ["rows", "category", "shots", "title", "example", "column", "write", "options", "words", "line", "pattern"]
+        )
+        content[data.draw(st.sampled_from(["members", "fields", "candidates", "answer"]))] = data.draw(
+            st.dictionaries(known, WRONG | st.dictionaries(known, WRONG, max_size=2), max_size=3)
+        )
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    refused_by_line(path, lambda: validated(path))
+
+
+app = typer.Typer()
+
+
+@app.command()
+def command(
+    eta: options.Eta = "0.01", dtype: options.Dtype = options.DtypeName.auto, labels: options.Labels = None,
+    offline: options.Offline = False, task: options.TaskNames = None, data_dir: options.DataDir = None, config: options.Config = None,
+) -> None:  # fmt: skip
+    assert isinstance(eta, str)
+    assert isinstance(offline, bool)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["eta", "dtype", "labels", "offline", "task", "data-dir", "data_dir", "x", "config"]),
+        WRONG,
+        min_size=1,
+    )
+)
+def test_no_value_of_an_option_brings_more_than_an_input_error(folder: Path, values: dict[str, Any]) -> None:
+    path = folder / "options.yaml"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    refused_by_line(path, lambda: app(["--config", str(path)], standalone_mode=False))

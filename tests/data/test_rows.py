@@ -1,0 +1,224 @@
+"""Rows come from files as they are, and what cannot be read is named by file and line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from deepthink_cli.data.rows import Row, read_rows
+from deepthink_cli.errors import InputError, Problems
+
+
+def read(path: Path, content: str | bytes) -> list[Row]:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_rows(str(path)))
+
+
+def refusal(path: Path, content: str | bytes) -> str:
+    with pytest.raises(InputError) as caught:
+        read(path, content)
+    return str(caught.value)
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    return tmp_path / "rows.csv"
+
+
+def test_json_lines_keep_the_order_of_fields_and_name_their_lines(jsonl: Path) -> None:
+    rows = read(jsonl, '{"z": "one", "a": 1}\n\n  \n{"z": "two", "a": 2}')
+    assert [list(row.fields.items()) for row in rows] == [[("z", "one"), ("a", 1)], [("z", "two"), ("a", 2)]]
+    assert [row.where for row in rows] == [f"{jsonl}:1", f"{jsonl}:4"]
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u0085"])
+def test_an_unusual_line_separator_inside_a_row_does_not_split_it(jsonl: Path, character: str) -> None:
+    row = json.dumps({"text": f"one{character}two"}, ensure_ascii=False)
+    assert [row.fields["text"] for row in read(jsonl, f"{row}\n{row}\n")] == [f"one{character}two"] * 2
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".json", ".JSONL", ""])
+def test_every_name_of_json_lines_is_read_as_json_lines(tmp_path: Path, suffix: str) -> None:
+    assert read(tmp_path / f"rows{suffix}", '{"a": 1}\n')[0].fields == {"a": 1}
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_row(jsonl: Path) -> None:
+    assert read(jsonl, b'\xef\xbb\xbf{"a": 1}\n')[0].fields == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("nonsense", "not JSON (Expecting value): nonsense; write one object a line"),
+        ('{"a": 1', "not JSON (Expecting ',' delimiter): {\"a\": 1; write one object a line"),
+        ("[" * 100_000, "not JSON (nested too deeply): " + "[" * 57 + "...; write one object a line"),
+        ('"text"', 'not an object: "text"; write rows like {"text": "...", "label": "..."}'),
+        ("[1, 2]", 'not an object: [1, 2]; write rows like {"text": "...", "label": "..."}'),
+        ('{"a": NaN}', "NaN is not a finite number; use a number or a string"),
+        ('{"a": -Infinity}', "-Infinity is not a finite number; use a number or a string"),
+        ('{"a": [1e999]}', "1e999 is not a finite number; use a number or a string"),
+        ('{"a": 1, "b": 2, "a": 3}', "field 'a' stands twice; keep one"),
+        ('{"a": {"b": 1, "b": 1}}', "field 'b' stands twice; keep one"),
+        ('{"a": ' + "7" * 5000 + "}", 'a number is too long: {"a": ' + "7" * 51 + "..."),
+    ],
+)
+def test_a_row_that_is_not_a_json_object_is_named_with_its_line(jsonl: Path, line: str, reason: str) -> None:
+    assert refusal(jsonl, f'{{"a": 0}}\n{line}\n') == f"{jsonl}:2: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (r'{"text": "a\ud800b"}', "'text'"),
+        (r'{"text": "a", "tags": ["b", "\uD800"]}', "'tags'"),
+        (r'{"\ud800": "a"}', r"'\ud800'"),
+    ],
+)
+def test_a_lone_surrogate_is_named_with_its_line(jsonl: Path, line: str, field: str) -> None:
+    assert refusal(jsonl, f"\n{line}") == rf"{jsonl}:2: {field} holds the lone surrogate '\ud800'; remove it"
+
+
+def test_bytes_that_are_not_utf_8_are_named_with_their_line(jsonl: Path) -> None:
+    message = refusal(jsonl, b'{"a": 1}\n{"a": "caf\xe9"}\n')
+    assert message == f"{jsonl}:2: not UTF-8 (byte 0xe9); save the file as UTF-8"
+
+
+def test_bad_rows_are_collected_while_the_good_ones_go_on(jsonl: Path) -> None:
+    jsonl.write_text('{"a": 1}\nwrong\n{"a": 2}\n[]\n{"a": 3}\n')
+    problems = Problems()
+    assert [row.fields["a"] for row in read_rows(str(jsonl), problems)] == [1, 2, 3]
+    with pytest.raises(InputError) as caught:
+        problems.raise_any()
+    assert [message.split(": ")[0] for message in caught.value.messages] == [f"{jsonl}:2", f"{jsonl}:4"]
+
+
+def test_of_very_many_mistakes_twenty_are_shown_and_the_others_counted(jsonl: Path) -> None:
+    jsonl.write_text("wrong\n" * 25)
+    problems = Problems()
+    assert list(read_rows(str(jsonl), problems)) == []
+    with pytest.raises(InputError) as caught:
+        problems.raise_any()
+    assert len(caught.value.messages) == 21
+    assert caught.value.messages[-1] == "... and 5 more mistakes like these"
+
+
+def test_a_mistake_found_twice_is_told_once() -> None:
+    problems = Problems()
+    for _ in range(2):
+        with problems.collected():
+            raise InputError("--eta 2: too large")
+    with pytest.raises(InputError) as caught:
+        problems.raise_any()
+    assert caught.value.messages == ("--eta 2: too large",)
+
+
+@pytest.mark.parametrize("name", ["gone.jsonl", "a" * 300, '{"text": "' + "typed in place of a path " * 20 + '"}'])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(read_rows(str(tmp_path / name)))
+    assert str(caught.value) == f"{tmp_path / name}: no such file; check the path, or use - for standard input"
+
+
+def test_a_directory_is_not_a_table(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        list(read_rows(str(tmp_path)))
+    assert str(caught.value) == f"{tmp_path}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it"
+
+
+def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "rows.xlsx", "PK")
+    assert message == f"{tmp_path}/rows.xlsx: unknown format '.xlsx'; use .jsonl, .csv, .tsv or .parquet"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.csv", ""), ("a.tsv", "x\ty\n")]
+)
+def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    assert refusal(tmp_path / name, content) == f"{tmp_path / name}: no rows; give at least one"
+
+
+def test_standard_input_is_read_as_json_lines_and_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "given").write_text('{"a": "é"}\nwrong\n', encoding="utf-8")
+    with open(tmp_path / "given", encoding="utf-8") as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        rows = read_rows("-")
+        assert next(rows) == Row({"a": "é"}, "standard input:1")
+        with pytest.raises(InputError, match=r"^standard input:2: not JSON"):
+            next(rows)
+
+
+def test_empty_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull, encoding="utf-8") as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(InputError, match=r"^standard input: no rows; give at least one$"):
+            list(read_rows("-"))
+
+
+def test_csv_cells_may_hold_quotes_commas_and_line_breaks(csv: Path) -> None:
+    rows = read(csv, 'text,label\r\n"one, ""two""\r\nthree",good\r\n\r\nfour,bad\r\n')
+    assert [row.fields for row in rows] == [
+        {"text": 'one, "two"\r\nthree', "label": "good"},
+        {"text": "four", "label": "bad"},
+    ]
+    assert [row.where for row in rows] == [f"{csv}:2", f"{csv}:5"]
+
+
+def test_a_csv_header_is_stripped_of_spaces_and_of_its_byte_order_mark(csv: Path) -> None:
+    assert read(csv, b"\xef\xbb\xbftext , label\na,b\n")[0].fields == {"text": "a", "label": "b"}
+
+
+def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path) -> None:
+    csv.write_text("text,label\na,b,c\nd,e\nf\n")
+    problems = Problems()
+    assert [row.fields["text"] for row in read_rows(str(csv), problems)] == ["d"]
+    assert problems.messages == [
+        f"{csv}:2: 3 cells under 2 columns; quote cells that hold ','",
+        f"{csv}:4: 1 cells under 2 columns; quote cells that hold ','",
+    ]
+
+
+@pytest.mark.parametrize(("header", "found"), [("a,a", "['a', 'a']"), ("a, ,b", "['a', '', 'b']")])
+def test_a_csv_header_names_every_column_once(csv: Path, header: str, found: str) -> None:
+    message = refusal(csv, f"\n{header}\n1,2,3\n")
+    assert message == f"{csv}:2: the first row must name every column once, found {found}"
+
+
+def test_an_open_quote_is_named_with_the_line_where_its_row_begins(csv: Path) -> None:
+    assert refusal(csv, 'text,label\na,b\n"c,d\ne,f\n') == f"{csv}:3: not CSV (unexpected end of data)"
+
+
+@pytest.mark.parametrize("rows_before", [0, 1, 3000])
+def test_a_csv_in_latin_1_is_named_with_the_line_of_the_wrong_byte(csv: Path, rows_before: int) -> None:
+    message = refusal(csv, b"text,label\n" + b"good,yes\n" * rows_before + b"caf\xe9,no\n")
+    assert message == f"{csv}:{rows_before + 2}: not UTF-8 (byte 0xe9); save the file as UTF-8"
+
+
+def test_tab_separated_cells_may_hold_commas(tmp_path: Path) -> None:
+    rows = read(tmp_path / "rows.tsv", "text\tlabel\none, two\tyes\n")
+    assert rows == [Row({"text": "one, two", "label": "yes"}, f"{tmp_path}/rows.tsv:2")]
+
+
+def test_parquet_rows_are_numbered_through_all_batches(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"n": list(range(600)), "tags": [["x", "y"]] * 600}), path)
+    rows = list(read_rows(str(path)))
+    assert [row.fields["n"] for row in rows] == list(range(600))
+    assert rows[599] == Row({"n": 599, "tags": ["x", "y"]}, f"{path}:600")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"])
+def test_a_file_that_only_says_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert refusal(tmp_path / "rows.parquet", content).startswith(f"{tmp_path}/rows.parquet: not a Parquet file (")

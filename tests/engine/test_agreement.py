@@ -1,0 +1,93 @@
+"""A query after a memory scores as in one plain pass over both, or the model is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import FAMILIES, random_network
+
+from deepthink_cli import load_model
+from deepthink_cli.engine.agreement import check_plain_pass
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import InputError
+
+TEXT, QUERY = (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60)
+WIDE: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 512, "vocab_size": 320, "embedding_size": 32, "pad_token_id": 1,
+}  # fmt: skip
+
+
+def made(llama: LanguageModel, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:
+    """A random model of a family that has not been probed yet."""
+    network = random_network(family, **{**WIDE, **fields}).to(dtype)  # type: ignore[arg-type]
+    return replace(llama, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Callable[[str], Path]) -> None:
+    check_plain_pass(load_model(str(models(family)), dtype=dtype), TEXT, QUERY)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+def test_an_encoder_that_sees_what_follows_is_refused_by_name(
+    family: str, dtype: torch.dtype, llama: LanguageModel
+) -> None:
+    model = made(llama, family, dtype)
+    with pytest.raises(InputError, match=f"{model.identity.architecture} scores a query after a memory differently"):
+        check_plain_pass(model, TEXT, QUERY)
+
+
+def test_a_bert_that_is_a_decoder_agrees(llama: LanguageModel) -> None:
+    check_plain_pass(made(llama, "bert", torch.float32, is_decoder=True), TEXT, QUERY)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dtype, llama: LanguageModel) -> None:
+    with pytest.raises(InputError, match="RobertaForCausalLM scores a query after a memory differently"):
+        check_plain_pass(made(llama, "roberta", dtype, is_decoder=True), TEXT, QUERY)
+
+
+def test_a_family_that_shifts_its_positions_is_refused(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("gpt2")))
+    check_plain_pass(model, TEXT, QUERY)
+
+    def shifted(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        own = torch.arange(kwargs["input_ids"].shape[1])[None] + 2
+        return args, {"position_ids": own, **{name: given for name, given in kwargs.items() if given is not None}}
+
+    model.network.base_model.register_forward_pre_hook(shifted, with_kwargs=True)
+    with pytest.raises(InputError, match="GPT2LMHeadModel scores"):
+        check_plain_pass(model, TEXT, QUERY)
+
+
+def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("gpt2")))
+
+    def failing(_: torch.nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        if (past := kwargs.get("past_key_values")) is not None and past.get_seq_length():
+            raise AttributeError("no attribute 'past'")
+
+    model.network.base_model.register_forward_pre_hook(failing, with_kwargs=True)
+    with pytest.raises(InputError, match=r"GPT2LMHeadModel cannot continue from a memory \(AttributeError: no attr"):
+        check_plain_pass(model, TEXT, QUERY)
+
+
+def test_masked_vocabulary_rows_do_not_hide_a_disagreement(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(models("gpt2")))
+    masked = torch.zeros(model.known_tokens).index_fill_(0, torch.arange(0, model.known_tokens, 5), -1e9)
+    model.network.lm_head.bias = torch.nn.Parameter(masked, requires_grad=False)
+    check_plain_pass(model, TEXT, QUERY)
+    inputs = type(model).inputs
+    monkeypatch.setattr(type(model), "inputs", lambda self, ids, past, start: inputs(self, ids, past, start + 9))
+    with pytest.raises(InputError, match="differently than after the same text"):
+        check_plain_pass(model, TEXT, QUERY)

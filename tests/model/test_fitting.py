@@ -1,0 +1,121 @@
+"""Which demonstrations fit a model, found without tokenising all that do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+from families import build_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+from test_token_properties import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
+from tiny import run_words
+
+from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
+from deepthink_cli.cli.main import run
+from deepthink_cli.data.template import Template
+from deepthink_cli.model import tokens
+from deepthink_cli.model.fitting import check_fit, count_tokens, most_held, most_that_fit
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.runs.results import read_results
+
+Models = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def tokenised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The length in characters of every text that is tokenised."""
+    counted: list[int] = []
+    encode = tokens.encode
+
+    def counting(tokenizer: object, texts: list[str], special: bool) -> list[list[int]]:
+        counted.extend(map(len, texts))
+        return encode(tokenizer, texts, special)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tokens, "encode", counting)
+    return counted
+
+
+def many(count: int) -> list[dict[str, object]]:
+    return [{"review": f"a film of {n} scenes", "sentiment": ("good", "bad")[n % 2]} for n in range(count)]
+
+
+@pytest.mark.parametrize("name", ["tiny", *TOKENIZERS])
+@given(TEMPLATE, st.lists(st.builds(Example, WORDS, WORDS), min_size=1, max_size=9), st.integers(0, 120), st.booleans())
+def test_as_many_fit_as_counting_one_by_one_finds(
+    name: str, template: Template, examples: list[Example], largest: int, last: bool
+) -> None:
+    tokenizer = build_tokenizer() if name == "tiny" else tokenizer_of(name)
+    lengths = {}
+    for number in range(1, len(examples) + 1):
+        chosen = examples[-number:] if last else examples[:number]
+        lengths[number] = len(tokenize_demonstrations(tokenizer, DemonstrationSet.of(chosen, template)).token_ids)
+        assert count_tokens(tokenizer, template, chosen, largest) == lengths[number]
+    found = most_that_fit(lengths.__getitem__, len(examples), largest)
+    assert found == max((number for number, length in lengths.items() if length <= largest), default=0)
+
+
+def test_one_demonstration_more_may_be_a_token_less() -> None:
+    lengths = [0, 4, 9, 11, 10, 10, 12]
+    assert most_that_fit(lengths.__getitem__, 6, 10) == 5
+
+
+def test_thousands_of_demonstrations_are_refused_after_one_look_at_all(
+    models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
+) -> None:
+    rows = write_rows(tmp_path / "demos.jsonl", many(3000))
+    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    whole = max(tokenised)
+    assert sum(tokenised) < 1.5 * whole
+    fit = int(line.split("the first ")[1].split(" of 3000")[0])
+    rows = write_rows(tmp_path / "demos.jsonl", many(fit + 1))
+    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
+    assert f"the first {fit} of {fit + 1} demonstrations would fit" in capsys.readouterr().err
+    write_rows(tmp_path / "demos.jsonl", many(fit))
+    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1", "--dry-run", "--json"]) == 0
+    assert int(json.loads(capsys.readouterr().out)["tokens"]) <= 512 < int(line.split("L = ")[1].split()[0])
+
+
+def test_megabytes_of_demonstrations_are_never_tokenised_whole(
+    models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
+) -> None:
+    rows = write_rows(tmp_path / "demos.jsonl", many(30_000))
+    assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
+    assert "demonstrations too long: L = at least " in capsys.readouterr().err
+    assert sum(tokenised) < 50_000
+
+
+def test_a_run_that_drops_demonstrations_does_not_tokenise_all_that_it_drops(
+    models: Models, tokenised: list[int], tmp_path: Path
+) -> None:
+    words = run_words(tmp_path, models("llama"), "--shots", "2000", "-T", "1", "--limit", "1", "-q", train=2000)
+    assert run(words) == 0
+    assert 10 < read_results(tmp_path / "out")[0].shots_used < 30
+    assert sum(tokenised) < 30_000
+
+
+def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[int], reviews: DemonstrationSet) -> None:
+    many_reviews = replace(reviews, examples=reviews.examples * 100)
+    check_fit(Limits(None, None, None, relative=True), tokenizer_of("gpt2"), many_reviews, 2, "continued", "bloom")
+    assert tokenised == []
+
+
+@pytest.mark.parametrize("share", [1, 0.75])
+@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+def test_with_a_boundary_as_many_fit_as_on_one_of_its_sides(positions: str, iterations: int, share: float) -> None:
+    limits = Limits(positions=512, window=None, keys=None, relative=False, boundary=64)
+
+    def holds(length: int) -> bool:
+        most = limits.most_tokens(length)
+        return limits.holds(length, positions, iterations) and most is not None and length <= most * share
+
+    for step in (3, 7, 20, 31, 50, 70, 300, 600):
+        expected = max((n for n in range(1, 31) if holds(step * n)), default=0)
+        assert most_held(limits, positions, iterations, lambda n, step=step: step * n, 30, share) == expected

@@ -1,0 +1,185 @@
+"""Finding models, knowing them, and refusing those that cannot think; mostly before any weights are read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import write_model
+from transformers import AutoConfig
+
+from deepthink_cli import DemonstrationSet, Example, load_model
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.fingerprint import weight_files, weights_sha256
+from deepthink_cli.model.limits import check_demonstrations, limits_of
+from deepthink_cli.model.spec import needs_download, open_model
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.scoring import check_length
+
+
+def config(family: str, **fields: Any) -> Any:
+    return AutoConfig.for_model(family, **fields)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("mamba", "mamba"), ("mamba2", "mamba2"), ("rwkv", "rwkv"), ("jamba", "jamba"), ("qwen3_next", "linear_attention"),
+     ("recurrent_gemma", "recurrent")],
+)  # fmt: skip
+def test_models_without_keys_and_values_are_refused_by_name(family: str, name: str) -> None:
+    with pytest.raises(InputError, match=rf"(?i){name}.*Deep-Thinking is undefined there"):
+        limits_of(config(family))
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "iterations", "positions", "largest"),
+    [
+        ("gpt2", {"n_positions": 1024}, 5, "continued", 512),
+        ("gpt2", {"n_positions": 1024}, 5, "restarted", 1024),
+        ("gpt2", {"n_positions": 1024}, 1, "continued", 1024),
+        ("mistral", {"sliding_window": 4096, "max_position_embeddings": 32768}, 5, "restarted", 2048),
+        ("gpt_neo", {"window_size": 256}, 2, "continued", 128),
+        ("gemma3_text", {"sliding_window": 512}, 2, "continued", 256),
+        ("qwen2", {"use_sliding_window": False, "max_position_embeddings": 100}, 2, "continued", 50),
+        ("llama", {"max_position_embeddings": 4096}, 2, "continued", 2048),
+        ("bloom", {}, 5, "continued", None),
+    ],
+)  # fmt: skip
+def test_the_largest_demonstrations_follow_from_positions_and_windows(
+    family: str, fields: dict[str, Any], iterations: int, positions: str, largest: int | None
+) -> None:
+    assert limits_of(config(family, **fields)).largest(positions, iterations) == largest
+
+
+def test_too_long_demonstrations_say_how_many_would_fit() -> None:
+    limits = limits_of(config("gpt2", n_positions=100))
+    with pytest.raises(InputError, match=r"L = 90 tokens, gpt2 holds 50 .*the first 2 of 4 .*--positions restarted"):
+        check_demonstrations(limits, [20, 45, 70, 90], 2, "continued", "gpt2")
+
+
+def test_a_sliding_window_is_named_where_it_binds() -> None:
+    limits = limits_of(config("mistral", sliding_window=64))
+    with pytest.raises(InputError, match="sliding window of 64"):
+        check_demonstrations(limits, [40], 2, "continued", "mistral")
+    with pytest.raises(InputError, match="sliding window of 64"):
+        check_length(limits, "mistral", 60, TokenizedQuery((1,) * 5, ((1,), (2,))))
+
+
+def test_alibi_has_no_positions_to_restart() -> None:
+    with pytest.raises(InputError, match=r"--positions restarted: .* \(as with ALiBi"):
+        check_demonstrations(limits_of(config("bloom")), [10], 2, "restarted", "bloom")
+
+
+def test_an_unknown_directory_is_an_error_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such model directory"):
+        open_model(ModelOptions(model=str(tmp_path / "nowhere")))
+    with pytest.raises(InputError, match=r"no config\.json"):
+        open_model(ModelOptions(model=str(tmp_path)))
+
+
+def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
+    assert needs_download(options.model_copy(update={"offline": False}))
+    assert not needs_download(options)
+    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*leave out --offline"):
+        open_model(options)
+
+
+def test_a_missing_tokenizer_is_named(models: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copytree(models("llama"), tmp_path / "model")
+    for file in (tmp_path / "model").glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(InputError, match="its tokenizer cannot be loaded"):
+        open_model(ModelOptions(model=str(tmp_path / "model")))
+
+
+def test_a_model_that_is_no_causal_language_model_is_refused(tmp_path: Path) -> None:
+    config("t5").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="t5 is not a causal language model"):
+        open_model(ModelOptions(model=str(tmp_path)))
+
+
+def test_missing_weights_are_not_made_up(models: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copytree(models("llama"), tmp_path / "model")
+    fields = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**fields, "num_hidden_layers": 3}))
+    with pytest.raises(DeepThinkError, match=r"weights are missing, such as model\.layers\.2"):
+        load_model(str(tmp_path / "model"))
+
+
+def test_damaged_weights_are_an_error_of_one_line(models: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copytree(models("llama"), tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"\x10" + b"\0" * 40)
+    with pytest.raises(DeepThinkError, match="its weights cannot be loaded") as caught:
+        load_model(str(tmp_path / "model"))
+    assert len(caught.value.messages) == 1
+
+
+def test_the_fingerprint_tells_weights_apart(models: Callable[[str], Path], tmp_path: Path) -> None:
+    files = [weight_files(str(folder), None) for folder in (models("llama"), write_model(tmp_path, "llama", seed=1))]
+    assert len({weights_sha256(found) for found in files}) == 2
+
+
+def test_a_model_in_the_hubs_cache_is_found_by_its_id(
+    models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "models--team--tiny"
+    commit = "0" * 40
+    shutil.copytree(models("llama"), repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.file_download.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("transformers.utils.hub.TRANSFORMERS_CACHE", str(tmp_path), raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model = load_model("team/tiny", offline=True)
+    assert (model.identity.id, model.identity.revision) == ("team/tiny", commit)
+    assert model.identity.weights_sha256 == load_model(str(models("llama"))).identity.weights_sha256
+
+
+def test_every_layers_device_is_known(llama: LanguageModel) -> None:
+    assert llama.layer_devices == (torch.device("cpu"), torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quantize": "8bit"}, r"--quantize 8bit: bitsandbytes is not installed; pip install"),
+        ({"device": "cuda:99"}, r"--device cuda:99: torch sees \d+ CUDA devices"),
+        ({"device_map": "auto"}, r"accelerate is not installed"),
+    ],
+)
+def test_what_is_not_here_is_said_before_the_model_is_opened(
+    options: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=message):
+        open_model(ModelOptions.checked(**options))
+
+
+def test_a_demonstration_set_takes_its_labels_in_order_of_appearance() -> None:
+    given = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "x")], "{text}: {label}")
+    assert given.labels == ("x", "y")
+
+
+def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("gpt2")))
+    history = model.read([5] * 300)
+    with pytest.raises(InputError, match=r"too long: 300 tokens after 300 of memory, .* holds 512"):
+        model.read([5] * 300, history, start=300)
+    assert model.read([5] * 300, history, start=0).length == 300
+
+
+def test_a_reading_cannot_restart_where_there_are_no_positions(models: Callable[[str], Path]) -> None:
+    model = load_model(str(models("bloom")))
+    history = model.read([5, 6, 7])
+    with pytest.raises(InputError, match=r"restarted positions: .* has no positions to restart"):
+        model.read([5, 6, 7], history, start=0)

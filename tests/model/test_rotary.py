@@ -1,0 +1,153 @@
+"""Rotary positions of every type: sharing a pass changes no result, and a conversation never changes its factors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import write_rows
+from families import write_model
+from tiny import run_files, run_words
+from transformers import AutoConfig
+
+from deepthink_cli import load_model, score
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.limits import check_demonstrations, limits_of
+from deepthink_cli.model.tokens import TokenizedQuery
+
+BOUNDARY = 64
+LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [4.0, 9.0, 16.0, 30.0]}
+TYPES: dict[str, dict[str, Any]] = {
+    "default": {"rope_type": "default"},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.5},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": BOUNDARY},
+    "llama3": {
+        "rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": BOUNDARY, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    },
+    "longrope": LONG,
+}  # fmt: skip
+ANSWERS = ((9,), (10, 11))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Random tiny models by their type of rotary positions, each saved once."""
+    root = tmp_path_factory.mktemp("rotary")
+
+    def folder(kind: str) -> Path:
+        if kind != "longrope":
+            changes: dict[str, Any] = {"rope_parameters": {"rope_theta": 100.0, **TYPES[kind]}}
+            return write_model(root / kind, "llama", max_position_embeddings=160, **changes)
+        changes = {"max_position_embeddings": 512, "original_max_position_embeddings": BOUNDARY, "pad_token_id": 0}
+        return write_model(root / kind, "phi3", rope_parameters={"rope_theta": 100.0, **LONG}, **changes)
+
+    return lambda kind: root / kind if (root / kind).exists() else folder(kind)
+
+
+def tokens(count: int, first: int = 5) -> tuple[int, ...]:
+    return tuple(5 + (first + 7 * number) % 250 for number in range(count))
+
+
+def plain(model: LanguageModel, ids: tuple[int, ...], query: TokenizedQuery) -> list[float]:
+    """Log-probabilities of whole prompts, each in one pass without cache and without positions."""
+    sums = []
+    for answer in query.answers:
+        whole = torch.tensor([[*ids, *query.prefix, *answer]])
+        found = model.network(input_ids=whole, use_cache=False).logits[0].double().log_softmax(-1)
+        first = len(ids) + len(query.prefix) - 1
+        sums.append(sum(float(found[first + number, token]) for number, token in enumerate(answer)))
+    return sums
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("length", [20, BOUNDARY + 20])
+def test_scores_are_those_of_one_plain_pass_whatever_the_company(
+    kind: str, length: int, made: Callable[[str], Path]
+) -> None:
+    model = load_model(str(made(kind)))
+    memory = model.read(tokens(length))
+    queries = [TokenizedQuery(tokens(size, size), ANSWERS) for size in (4, 42, 9)]
+    for query, found in zip(queries, score(model, memory, queries), strict=True):
+        assert found.sums == pytest.approx(score(model, memory, [query])[0].sums, abs=1e-4)
+        assert found.sums == pytest.approx(plain(model, tokens(length), query), abs=1e-4)
+
+
+def test_a_query_that_ends_beyond_the_boundary_is_refused_by_name(made: Callable[[str], Path]) -> None:
+    model = load_model(str(made("longrope")))
+    memory = model.read(tokens(50))
+    fits, crosses = (TokenizedQuery(tokens(size), ANSWERS, f"row {size}") for size in (12, 13))
+    assert score(model, memory, [fits])
+    with pytest.raises(InputError, match=r"row 13: too long: 15 tokens after 50 .* holds 64 \(other rotary factors"):
+        score(model, memory, [fits, crosses])
+
+
+@pytest.mark.parametrize(
+    ("length", "positions", "iterations", "fits"),
+    [
+        (32, "continued", 2, True), (33, "continued", 2, False), (64, "continued", 2, False), (64, "continued", 1, True),
+        (65, "continued", 2, True), (256, "continued", 2, True), (257, "continued", 2, False),
+        (64, "restarted", 2, True), (512, "restarted", 2, True),
+    ],
+)  # fmt: skip
+def test_readings_stay_on_one_side_of_the_boundary(
+    length: int, positions: str, iterations: int, fits: bool, made: Callable[[str], Path]
+) -> None:
+    model = load_model(str(made("longrope")))
+    assert model.limits.holds(length, positions, iterations) is fits
+    if fits:
+        check_demonstrations(model.limits, [length], iterations, positions, "phi")
+        history = model.read(tokens(length))
+        model.read(tokens(length), history, length if positions == "continued" and iterations > 1 else 0)
+        return
+    with pytest.raises(InputError, match=r"demonstrations too long: L = .*--positions restarted"):
+        check_demonstrations(model.limits, [20, length], iterations, positions, "phi")
+    with pytest.raises(InputError, match="too long"):
+        model.read(tokens(length), model.read(tokens(length)), length)
+
+
+def test_demonstrations_between_the_sides_of_the_boundary_do_not_fit() -> None:
+    limits = limits_of(AutoConfig.for_model("phi3", max_position_embeddings=512, original_max_position_embeddings=64,
+                                            rope_parameters={**LONG, "rope_theta": 100.0}, num_attention_heads=4,
+                                            hidden_size=32, pad_token_id=0))  # fmt: skip
+    with pytest.raises(InputError, match=r"holds 32 .*other rotary factors beyond position 64.*the first 1 of 2"):
+        check_demonstrations(limits, [30, 50], 2, "continued", "phi")
+
+
+def test_boundaries_that_differ_between_layers_are_refused() -> None:
+    layers = {"full_attention": {**LONG, "original_max_position_embeddings": 64}}
+    config = AutoConfig.for_model("gemma3_text", head_dim=8)
+    config.rope_parameters = {**layers, "sliding_attention": {"rope_type": "default"}}
+    assert limits_of(config).boundary == 64
+    layers["sliding_attention"] = {**LONG, "original_max_position_embeddings": 128}
+    config.rope_parameters = layers
+    with pytest.raises(InputError, match="rotary factors change at different positions"):
+        limits_of(config)
+
+
+def test_a_row_beyond_the_boundary_is_named_before_the_weights_are_loaded(
+    made: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demos = write_rows(tmp_path / "d.jsonl", [{"q": "a", "a": "x"}, {"q": "b", "a": "y"}])
+    inputs = write_rows(tmp_path / "in.jsonl", [{"q": "c"}, {"q": "long " * 60}])
+    memory = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "-m", str(made("longrope")), "-T", "1", "-o", str(memory), "-q"]) == 0
+    assert run(["predict", str(memory), str(inputs)]) == 2
+    assert "in.jsonl:2: too long" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("boundary", "lengths"), [(64, range(65, 257)), (100, range(1, 51))])
+def test_a_run_keeps_demonstrations_that_stay_on_one_side(boundary: int, lengths: range, tmp_path: Path) -> None:
+    changes = {"max_position_embeddings": 512, "original_max_position_embeddings": boundary, "pad_token_id": 0}
+    model = write_model(tmp_path / "model", "phi3", rope_parameters={"rope_theta": 100.0, **LONG}, **changes)
+    assert run(run_words(tmp_path, model, "-T", "2", "--seeds", "1", "-q")) == 0
+    (row, _) = run_files(tmp_path / "out")["results.jsonl"].splitlines()
+    assert json.loads(row)["length"] in lengths

@@ -1,0 +1,139 @@
+"""Special tokens begin the demonstrations and never end them; tokens that a model does not know are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import REVIEWS, shared, write_rows
+from families import BOS, build_tokenizer, write_model
+from tiny import run_words
+from tokenizers import processors
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from deepthink_cli import DemonstrationSet, Example, Query, load_model, score, think, tokenize_queries
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine import network as models_module
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.tokens import demonstration_ids, encode, tokenize_demonstrations
+from deepthink_cli.options import ModelOptions
+
+Models = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+TEXT = "Review: good\nSentiment: positive\n\n"
+
+
+def ruled(rule: str) -> PreTrainedTokenizerBase:
+    """The tiny tokenizer with another rule for special tokens."""
+    tokenizer = build_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single=rule, special_tokens=[(BOS, 0)])
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("rule", "start"),
+    [("$A", []), (f"{BOS} $A", [0]), (f"$A {BOS}", []), (f"{BOS} $A {BOS}", [0]), (f"{BOS} {BOS} $A {BOS} {BOS}", [0, 0])],
+)  # fmt: skip
+def test_what_a_tokenizer_appends_is_left_out(rule: str, start: list[int]) -> None:
+    tokenizer = ruled(rule)
+    (own,) = encode(tokenizer, [TEXT], special=False)
+    assert demonstration_ids(tokenizer, TEXT) == start + own
+
+
+def test_a_text_that_ends_like_the_rule_keeps_its_end() -> None:
+    tokenizer = build_tokenizer()
+    end = tokenizer.convert_tokens_to_ids("Ċ")
+    for rule in ("$A Ċ", "Ċ $A Ċ", "Ċ $A"):
+        rules = processors.TemplateProcessing(single=rule, special_tokens=[("Ċ", end)])
+        tokenizer.backend_tokenizer.post_processor = rules
+        (own,) = encode(tokenizer, ["\t\n"], special=False)
+        assert own[-1] == end
+        assert demonstration_ids(tokenizer, "\t\n") == ([end] if rule.startswith("Ċ") else []) + own
+
+
+def test_llama_with_eos_reads_the_demonstrations_without_it() -> None:
+    plain, ending = (AutoTokenizer.from_pretrained(shared("tokenizers/llama2"), add_eos_token=eos, add_bos_token=True)
+                     for eos in (False, True))  # fmt: skip
+    assert ending(TEXT)["input_ids"][-1] == ending.eos_token_id
+    assert demonstration_ids(ending, TEXT) == demonstration_ids(plain, TEXT) == plain(TEXT)["input_ids"]
+
+
+def test_one_reading_is_plain_in_context_learning_where_the_tokenizer_appends(
+    models: Models, reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path, "llama")
+    ruled(f"{BOS} $A {BOS}").save_pretrained(folder)
+    (query,) = tokenize_queries(build_tokenizer(), reviews.template, [Query("a joy", ("positive", "negative"))])
+    scores = []
+    for source in (models("llama"), folder):
+        model = load_model(str(source))
+        (memory,) = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=1)
+        scores.append(score(model, memory, [query])[0].sums)
+    assert scores[0] == scores[1]
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Path:
+    """A model whose tokenizer has a word, zebra, for which the embedding has no row."""
+    folder = write_model(tmp_path / "grown", "llama")
+    tokenizer = build_tokenizer()
+    tokenizer.add_tokens(["zebra"])
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def refused(arguments: list[str], capsys: Captured) -> str:
+    capsys.readouterr()
+    assert run(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def write_zebras(path: Path, field: str) -> Path:
+    rows: list[dict[str, Any]] = [{"review": text, "sentiment": label} for text, label in REVIEWS]
+    rows[2][field] = "zebra"
+    return write_rows(path, rows)
+
+
+@pytest.mark.parametrize("field", ["review", "sentiment"])
+def test_a_demonstration_that_the_model_has_no_token_for_is_refused_before_the_weights(
+    field: str, grown: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = json.loads((grown / "config.json").read_text())["vocab_size"]
+    monkeypatch.setattr(models_module, "_network", lambda _: pytest.fail("weights were loaded"))
+    line = refused(["think", str(write_zebras(tmp_path / "demos.jsonl", field)), "-m", str(grown)], capsys)
+    assert f"demonstrations: 'zebra' is token {known} of the tokenizer, and {grown} knows {known} tokens; " in line
+
+
+def test_a_label_that_the_model_has_no_token_for_is_refused(grown: Path, demos: Path, capsys: Captured) -> None:
+    words = ["think", str(demos), "-m", str(grown), "--labels", "positive,negative,zebra"]
+    assert "deepthink: --labels: 'zebra' is token" in refused(words, capsys)
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_an_input_that_the_model_has_no_token_for_is_named(
+    command: str, grown: Path, demos: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    memory = str(tmp_path / "mem.safetensors")
+    assert run(["think", str(demos), "-m", str(grown), "-T", "1", "-q", "-o", memory]) == 0
+    rows = write_zebras(tmp_path / "rows.jsonl", "review")
+    assert f"deepthink: {rows}:3: 'zebra' is token" in refused([command, memory, str(rows), "-q"], capsys)
+
+
+def test_a_runs_demonstrations_are_known_to_the_model(grown: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = run_words(tmp_path, grown, "-q", template="zebra {text}\nSentiment: {kind}")
+    assert "task tiny, seed 0: demonstrations: 'zebra' is token" in refused(words, capsys)
+
+
+def test_a_reading_of_a_token_that_the_embedding_has_not_is_refused(grown: Path) -> None:
+    model = load_model(open_model(ModelOptions(model=str(grown))))
+    given = DemonstrationSet.of([Example("a zebra", "yes"), Example("a film", "no")], "{text}: {label}")
+    with pytest.raises(InputError, match=r"a reading: 'zebra' is token"):
+        LanguageModel.read(model, tokenize_demonstrations(model.tokenizer, given).token_ids)
+    assert model.known_tokens == len(torch.as_tensor(model.network.get_input_embeddings().weight))

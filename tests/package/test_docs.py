@@ -1,0 +1,75 @@
+"""The documentation: its examples run, its pages are up to date, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+@pytest.fixture(scope="module")
+def builder() -> dict[str, Any]:
+    """The names that docs/build_cli.py defines."""
+    return runpy.run_path(str(DOCS / "build_cli.py"))
+
+
+@pytest.mark.parametrize("name", ["api.md", "artifact.md"])
+def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {}
+    blocks = PYTHON.findall((DOCS / name).read_text(encoding="utf-8"))
+    assert blocks
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+
+
+def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "concepts.md").read_text(encoding="utf-8")
+    exec(PYTHON.findall(page)[0], {})
+    assert f"```text\n{capsys.readouterr().out}```" in page
+
+
+def test_the_command_page_is_up_to_date(builder: dict[str, Any]) -> None:
+    page: Callable[[], str] = builder["page"]
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page(), "run: python docs/build_cli.py"
+
+
+def test_every_command_is_documented(builder: dict[str, Any]) -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for command in builder["commands"]():
+        section = text.split(f"## deepthink {command}\n")[1].split("\n## ")[0]
+        assert "\x1b" not in section
+        assert f"  Example: deepthink {command}" in section
+
+
+def test_the_readme_shows_a_session_with_its_output() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    session = text.split("<!-- session -->")[1].split("<!-- /session -->")[0]
+    for command in ("think", "predict", "eval"):
+        assert re.search(rf"^\$ .*deepthink {command} .*\n[^$\n]", session, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_relative_links_lead_to_a_file_and_a_heading(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        found = page.parent / target if target else page
+        assert found.is_file(), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which a page's headings can be linked to."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

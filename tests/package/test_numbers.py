@@ -1,0 +1,129 @@
+"""NaN and infinity, in weights, memories and scores, stop the program with the place named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_rows
+
+from deepthink_cli import (
+    DemonstrationSet,
+    load_memory,
+    load_model,
+    predict,
+    save_memory,
+    score,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.cli.main import run
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery
+
+Models = Callable[[str], Path]
+BAD = [float("nan"), float("inf"), -float("inf")]
+
+
+@pytest.fixture
+def model(models: Models) -> LanguageModel:
+    """A model of its own, to be broken."""
+    return load_model(str(models("llama")))
+
+
+@pytest.fixture
+def memory(model: LanguageModel, reviews: DemonstrationSet) -> Memory:
+    return next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+
+
+def broken(memory: Memory, value: float, layer: int) -> Memory:
+    values = [tensor.clone() for tensor in memory.values]
+    values[layer][1, 2, 3] = value
+    return replace(memory, values=tuple(values))
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_reading_that_is_not_finite_names_the_layer(model: LanguageModel, value: float) -> None:
+    model.network.get_parameter("model.layers.1.self_attn.v_proj.weight").data[0, 0] = value
+    with pytest.raises(DeepThinkError, match=r"^LlamaForCausalLM: layer 1's values are NaN or infinite: the weights "):
+        model.read([5, 6, 7])
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_memory_that_is_not_finite_is_not_written(memory: Memory, value: float, tmp_path: Path) -> None:
+    target = tmp_path / "mem.safetensors"
+    target.write_bytes(b"old")
+    with pytest.raises(
+        DeepThinkError, match=r"^layer 1's values of iteration 1 hold NaN or infinite values; nothing was"
+    ):
+        save_memory(broken(memory, value, 1), target)
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_stored_memory_that_is_not_finite_is_refused(
+    memory: Memory, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Memory, "not_finite", lambda _: None)
+        save_memory(broken(memory, value, 0), tmp_path / "mem.safetensors")
+    with pytest.raises(InputError, match=r"damaged: layer 0's values of iteration 1 hold NaN or infinite values"):
+        load_memory(tmp_path / "mem.safetensors")
+
+
+@pytest.mark.parametrize("value", BAD[:2])
+def test_a_score_that_is_not_finite_names_the_input(model: LanguageModel, memory: Memory, value: float) -> None:
+    inputs = [Query("fine", ("yes", "no"), where="in.jsonl:1"), Query("poor", ("yes", "no"), where="in.jsonl:2")]
+    assert len(list(predict(model, memory, inputs))) == 2
+    model.network.get_parameter("model.norm.weight").data[0] = value
+    with pytest.raises(
+        DeepThinkError, match=r"^in\.jsonl:1: the score of candidate 1 is (nan|-inf): the weights hold NaN"
+    ):
+        list(predict(model, memory, inputs))
+    with pytest.raises(DeepThinkError, match=r"^query 1: the score of candidate 1 is "):
+        score(model, memory, [TokenizedQuery((5, 6), ((7,), (8,)))])
+
+
+def test_overflow_in_float16_is_found_and_explained(
+    models: Models, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = load_model(str(models("llama")))
+    model.network.get_parameter("model.layers.0.mlp.down_proj.weight").data *= 1e6
+    model.network.save_pretrained(tmp_path / "large")
+    model.tokenizer.save_pretrained(tmp_path / "large")
+    command = ["think", str(demos), "-m", str(tmp_path / "large"), "-q", "-o", str(tmp_path / "mem.safetensors")]
+    assert run([*command, "--dtype", "float16"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("deepthink: LlamaForCausalLM: layer 1's keys are NaN or infinite: float16 ends at 65,504")
+    assert error.endswith("use --dtype bfloat16 or float32\n")
+    assert not (tmp_path / "mem.safetensors").exists()
+    assert run([*command, "--dtype", "bfloat16"]) == 0
+
+
+def test_overflow_in_a_score_in_float16_is_explained(model: LanguageModel, memory: Memory, models: Models) -> None:
+    half = load_model(str(models("llama")), dtype="float16")
+    half.network.get_parameter("model.layers.1.mlp.down_proj.weight").data.fill_(6e4)
+    with pytest.raises(DeepThinkError, match=r"^in\.jsonl:7: the score of candidate 1 is .* float16 ends at 65,504"):
+        list(predict(half, memory, [Query("fine", ("yes", "no"), where="in.jsonl:7")]))
+
+
+def test_nothing_is_left_of_a_prediction_that_was_not_finite(
+    memory: Memory, models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken_model = load_model(str(models("llama")))
+    broken_model.network.get_parameter("model.norm.weight").data[0] = torch.nan
+    broken_model.network.save_pretrained(tmp_path / "broken")
+    broken_model.tokenizer.save_pretrained(tmp_path / "broken")
+    fits = replace(memory.origin, model=load_model(str(tmp_path / "broken")).identity)  # type: ignore[type-var]
+    save_memory(replace(memory, origin=fits), tmp_path / "mem.safetensors")
+    rows = write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
+    out = tmp_path / "out.jsonl"
+    assert run(["predict", str(tmp_path / "mem.safetensors"), str(rows), "-o", str(out)]) == 1
+    assert "in.jsonl:1: the score of candidate 1 is nan: the weights hold NaN" in capsys.readouterr().err
+    assert not out.exists()

@@ -1,0 +1,65 @@
+"""The built-in model: small, loaded like any other, and a reader of its demonstrations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import deepthink_cli
+from deepthink_cli import DemonstrationSet, Example, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli.engine.network import LanguageModel
+
+POCKET = Path(deepthink_cli.__file__).parent / "pocket"
+REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
+TEMPLATE = "Review: {text}\nSentiment: {label}"
+
+
+def reviews(name: str) -> list[tuple[str, str]]:
+    lines = (REVIEWS / name).read_text(encoding="utf-8").splitlines()
+    return [(row["review"], row["sentiment"]) for row in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def pocket() -> LanguageModel:
+    return load_model()
+
+
+def test_pocket_fits_in_six_megabytes() -> None:
+    assert sum(file.stat().st_size for file in POCKET.iterdir()) <= 6e6
+
+
+def test_pocket_loads_like_any_other_model() -> None:
+    network = AutoModelForCausalLM.from_pretrained(POCKET)
+    assert network.config.vocab_size == len(AutoTokenizer.from_pretrained(POCKET))
+
+
+def test_the_examples_are_enough_and_balanced() -> None:
+    demos, labelled = reviews("demos.jsonl"), reviews("labelled.jsonl")
+    assert len(demos) >= 8
+    assert len(labelled) >= 60
+    assert not {text for text, _ in demos} & {text for text, _ in labelled}
+    assert sum(label == "positive" for _, label in labelled) == len(labelled) // 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("negative", "positive"), ("positive", "negative"), ("table", "river")],
+    ids=["own", "swapped", "fresh"],
+)
+def test_pocket_follows_its_demonstrations_whatever_the_words_mean(
+    words: tuple[str, str], pocket: LanguageModel
+) -> None:
+    renamed = dict(zip(("negative", "positive"), words, strict=True))
+    given = DemonstrationSet.of([Example(t, renamed[label]) for t, label in reviews("demos.jsonl")], TEMPLATE)
+    memory = next(think(pocket, tokenize_demonstrations(pocket.tokenizer, given)))
+    queries = [Query(text, words, gold=renamed[label]) for text, label in reviews("labelled.jsonl")]
+    right = sum(row.label == row.query.gold for row in predict(pocket, memory, queries))
+    assert right / len(queries) >= 0.75
+
+
+def test_line_breaks_are_tokens_of_their_own(pocket: LanguageModel) -> None:
+    pieces = pocket.tokenizer.tokenize("Review: fine\nSentiment: good\n\nReview:")
+    assert [piece for piece in pieces if "Ċ" in piece] == ["Ċ"] * 3

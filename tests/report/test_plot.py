@@ -1,0 +1,150 @@
+"""Figures: what they hold, where they go, and that the same run gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
+from test_house import modules_after
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.report.curves import Panel, panels
+from deepthink_cli.report.figures import _figure, _ticks
+from deepthink_cli.report.jobs import jobs_of
+from deepthink_cli.report.significance import Spread
+from deepthink_cli.runs.results import Result
+
+
+def panels_of(rows: list[Result], tasks: bool = False) -> list[Panel]:
+    return panels(jobs_of(rows), tasks)
+
+
+def test_a_curve_is_the_mean_over_seeds_with_its_spread() -> None:
+    (panel,) = panels_of(seeds(THREE))
+    (found,) = panel.curves
+    assert list(found.points) == [1, 2, 3]
+    assert found.points[1] == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
+    assert panel.majority == 0.5
+
+
+def test_only_whole_seeds_are_drawn() -> None:
+    (panel,) = panels_of([*seeds(THREE), *curve([10, 10], seed=3)])
+    assert {spread.n for spread in panel.curves[0].points.values()} == {3}
+    a, b, mean = panels_of([*seeds(THREE, task="a"), *seeds(THREE[:2], task="b")])
+    assert [panel.curves[0].points[1].n for panel in (a, b, mean)] == [3, 2, 2]
+    assert mean.curves[0].points[1].mean == pytest.approx(0.55)
+
+
+def test_dev_rows_have_a_curve_of_their_own() -> None:
+    (panel,) = panels_of([*curve([50, 60]), *dev([55, 70], 0, 0.01)])
+    assert [(found.part, found.points[2].mean) for found in panel.curves] == [("test", 0.6), ("dev", 0.7)]
+
+
+def test_large_groups_are_drawn_by_their_means() -> None:
+    assert [panel.name for panel in panels_of(mmlu())] == ["mmlu/others", "mmlu/stem", "mmlu"]
+    assert len(panels_of(mmlu(), tasks=True)) == 15
+    assert panels_of(mmlu())[0].majority is None
+
+
+def test_the_figure_says_what_lines_and_bands_are() -> None:
+    figure = _figure(panels_of([*classic([0.1, 0.01], 3), *classic([0.1], 3, part="dev", split="train")]))
+    assert [axes.get_title() for axes in figure.axes][-2:] == ["agnews", "classic (mean of 5)"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "eta 0.01", "eta 0.1", "on dev rows", "T = 1 (plain ICL)", "majority class",
+    ]  # fmt: skip
+    assert figure.get_supylabel() == "accuracy (%)"
+    assert figure.get_supxlabel() == "iterations T\nmean of 3 seeds, band: ± 1 standard deviation"
+
+
+def test_one_seed_has_no_band_and_names_its_model() -> None:
+    figure = _figure(panels_of(curve([50, 60])))
+    assert not figure.axes[0].collections
+    assert figure.get_supxlabel() == "iterations T\none seed"
+    assert figure.legends[0].get_texts()[0].get_text() == "gpt2-large, eta 0.01"
+
+
+def test_an_arm_with_fewer_tasks_is_told_in_the_title() -> None:
+    rows = [*curve([50], task="a"), *curve([50], task="b"), *curve([60], task="a", model=MODEL + "r")]
+    assert _figure(panels_of(rows)).axes[-1].get_title() == "classic (mean of 1 to 2)"
+
+
+@pytest.mark.parametrize(
+    ("last", "ticks"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (10, [1, 2, 4, 6, 8, 10]), (15, [1, 5, 10, 15]), (100, [1, 20, 40, 60, 80, 100])]
+)  # fmt: skip
+def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
+    assert _ticks(last) == ticks
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib
+
+    folder = write(tmp_path / "run", [*seeds(THREE), *seeds(THREE, eta=0.1)])
+    names = [tmp_path / f"curve{suffix}" for suffix in (".png", ".svg", ".pdf")]
+    arguments = ["plot", str(folder), *(word for name in names for word in ("-o", str(name)))]
+    assert run(arguments) == 0
+    first = [name.read_bytes() for name in names]
+    assert [data[:4] for data in first] == [b"\x89PNG", b"<?xm", b"%PDF"]
+    # A user's own settings, such as a larger font, must not show.
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
+    assert run(arguments) == 0
+    assert [name.read_bytes() for name in names] == first
+
+
+def test_without_a_name_figures_lie_beside_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "run", [*seeds(THREE), *curve([50], seed=3)])
+    assert run(["plot", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "sst2, seed 3: no T = 2, 3" in err
+    assert err.endswith(f"wrote {folder}/accuracy.png\nwrote {folder}/accuracy.svg\n")
+    assert {path.name for path in folder.iterdir()} == {"results.jsonl", "accuracy.png", "accuracy.svg"}
+
+
+def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = write(tmp_path / "run", mmlu()), tmp_path / "curve.SVG"
+    assert run(["plot", str(folder), "-o", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"files": [str(file)], "panels": ["mmlu/others", "mmlu/stem", "mmlu"]}
+    assert file.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(("value", "count"), [("'a.png'", 1), ("['a.png', 'b.svg']", 2)])
+def test_files_may_be_named_in_a_file_of_options(
+    value: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("run"), curve([50, 60]))
+    Path("options.toml").write_text(f"output = {value}\nruns = ['run']\n")
+    assert run(["plot", "--config", "options.toml"]) == 0
+    assert len([*tmp_path.glob("[ab].*")]) == count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "RUN nowhere: no such folder"),
+        (["run", "-o", "curve.gif"], "-o curve.gif: unknown kind of figure '.gif'; end the name in .png, .svg or .pdf"),
+        (["run", "-o", "curve"], "-o curve: unknown kind of figure ''"),
+        (["run", "-o", "a.png", "-o", "no/b.png"], "-o no/b.png: there is no directory"),
+        (["torn", "-o", "a.png"], "RUN torn: no seed has rows at every T"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_drawn(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    write(Path("run"), seeds(THREE))
+    write(Path("torn"), [*curve([50]), *curve([50, 60], seed=1)[1:]])
+    assert run(["plot", *arguments]) == 2
+    assert f"deepthink: {message}" in capsys.readouterr().err
+    assert not [*tmp_path.rglob("*.png")]
+
+
+def test_a_figure_needs_no_window_and_no_model_library(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", curve([50, 60]))
+    used = modules_after(["plot", str(folder)])
+    assert "matplotlib" in used
+    assert not used & {"torch", "transformers", "tkinter"}

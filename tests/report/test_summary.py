@@ -1,0 +1,185 @@
+"""The cells of a table, worked out by hand from a few rows."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.footnotes import footnotes
+from deepthink_cli.report.jobs import Arm, jobs_of, label, shared, varying
+from deepthink_cli.report.significance import Spread
+from deepthink_cli.report.summary import Row, summarize
+from deepthink_cli.runs.results import Result
+
+
+def rows_of(results: list[Result], iteration: int | None = None) -> list[Row]:
+    return summarize(jobs_of(results), iteration)
+
+
+def only(results: list[Result], iteration: int | None = None) -> Row:
+    (found,) = rows_of(results, iteration)
+    return found
+
+
+def test_the_last_iteration_is_reported_against_the_first() -> None:
+    found = only(seeds(THREE))
+    assert found.plain == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
+    assert found.thinking.mean == pytest.approx(0.65)
+    assert found.steps == [0.1, 0.06, -0.01]
+    assert found.iterations == [3, 3, 3]
+    # Mean 0.05, sd 0.0556776, t(2, 97.5 %) = 4.302653.
+    assert found.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
+    assert found.wilcoxon_p == 0.5
+
+
+def test_another_iteration_can_be_named_within_the_run() -> None:
+    assert only(seeds(THREE), 2).thinking.mean == pytest.approx((55 + 62 + 80) / 300)
+    for beyond in (0, 4):
+        with pytest.raises(InputError, match=f"--iteration {beyond}: the run has iterations 1 to 3"):
+            rows_of(seeds(THREE), beyond)
+
+
+def test_the_best_t_on_the_test_is_only_the_oracle() -> None:
+    found = only(seeds(THREE))
+    assert found.oracle.mean == pytest.approx((60 + 66 + 80) / 300)
+    assert found.thinking.mean < found.oracle.mean
+
+
+def test_mcnemar_counts_seeds() -> None:
+    lucky = [*[True] * 10, *[False] * 2, *[True] * 88]
+    unlucky = [not answer for answer in lucky[:12]] + lucky[12:]
+    rows = [row(answers, seed=seed, iteration=t)
+            for seed, pair in enumerate([(unlucky, lucky), (lucky, unlucky), (lucky, lucky)])
+            for t, answers in enumerate(pair, start=1)]  # fmt: skip
+    found = only(rows)
+    assert (found.better, found.worse) == (1, 1)
+
+
+def test_each_seed_chooses_t_and_eta_on_its_own_dev_rows() -> None:
+    rows = [*curve([50, 60, 90], seed=0, eta=0.1), *dev([50, 80, 70], 0, 0.1),
+            *curve([50, 61, 62], seed=0, eta=0.01), *dev([50, 70, 70], 0, 0.01),
+            *curve([40, 99, 41], seed=1, eta=0.1), *dev([50, 60, 65], 1, 0.1),
+            *curve([40, 42, 43], seed=1, eta=0.01), *dev([50, 60, 66], 1, 0.01)]  # fmt: skip
+    found = only(rows)
+    assert found.arm.eta is None
+    assert (found.iterations, found.etas) == ([2, 3], [0.1, 0.01])
+    assert [score.thinking for score in found.scores] == [0.60, 0.43]
+    assert [score.oracle for score in found.scores] == [0.90, 0.99]
+    # With an iteration named nothing is chosen: each eta has a row of its own.
+    assert [one.arm.eta for one in rows_of(rows, 3)] == [0.01, 0.1]
+
+
+def test_of_equal_dev_accuracies_the_smaller_t_then_the_smaller_eta_wins() -> None:
+    rows = [*curve([50, 51, 52], eta=0.1), *dev([50, 70, 70], 0, 0.1),
+            *curve([50, 53, 54], eta=0.01), *dev([50, 70, 70], 0, 0.01)]  # fmt: skip
+    found = only(rows)
+    assert (found.iterations, found.etas) == ([2], [0.01])
+
+
+def test_a_choice_may_be_not_to_think() -> None:
+    found = only([*curve([50, 40]), *dev([70, 70], 0, 0.01)])
+    assert found.iterations == [1]
+    assert found.steps == [0.0]
+
+
+def test_a_group_is_averaged_in_each_seed_first() -> None:
+    rows = [*seeds([[50, 60], [70, 70]], task="a"), *seeds([[10, 30], [30, 30]], task="b")]
+    a, b, mean = rows_of(rows)
+    assert (mean.name, mean.tasks, mean.known, mean.is_mean) == ("classic", 2, 2, True)
+    assert [score.plain for score in mean.scores] == [pytest.approx(0.3), pytest.approx(0.5)]
+    assert mean.thinking == Spread(pytest.approx(0.475), pytest.approx(0.05 / 2**0.5), 2)
+    assert mean.scores[0].answers.gained == a.scores[0].answers.gained + b.scores[0].answers.gained == 30
+
+
+def test_an_incomplete_group_says_how_many_tasks_it_averages() -> None:
+    rows = [*curve([50, 60], task="a"), *curve([50, 70], task="b"), *curve([50, 60], task="a", model="other")]
+    means = [one for one in rows_of(rows) if one.is_mean]
+    assert [(one.arm.model, one.tasks, one.known) for one in means][1] == ("other", 1, 2)
+
+
+def test_a_seed_without_all_tasks_is_not_in_the_mean_and_is_named() -> None:
+    rows = [*seeds([[50, 60], [50, 60]], task="a"), *curve([50, 70], task="b")]
+    jobs = jobs_of(rows)
+    assert len(summarize(jobs)[-1].scores) == 1
+    assert footnotes(jobs)[0] == "Incomplete jobs, left out where what the table needs is missing: b, seed 1: no rows"
+
+
+def test_jobs_that_were_cut_off_are_named_and_not_paired() -> None:
+    rows = [*seeds(THREE), *curve([50, 60], seed=3), *curve([50, 60, 61], seed=0, eta=0.1)]
+    jobs = jobs_of(rows)
+    assert [len(found.scores) for found in summarize(jobs)] == [3, 1]
+    line, _ = footnotes(jobs)
+    assert "eta 0.01, sst2, seed 3: no T = 3" in line
+    assert "eta 0.1, sst2, seed 1, seed 2, seed 3: no rows" in line
+    assert [len(found.scores) for found in summarize(jobs, 2)] == [4, 1]
+
+
+def test_a_seed_without_all_dev_rows_does_not_choose_and_is_named() -> None:
+    jobs = jobs_of([*seeds([[1, 2], [3, 4]]), *dev([1, 2], 0, 0.01), *dev([1], 1, 0.01)])
+    (found,) = summarize(jobs)
+    assert len(found.scores) == 1
+    assert footnotes(jobs)[0].endswith("sst2, seed 1: no dev T = 2")
+
+
+def test_what_was_skipped_left_out_or_cut_is_counted() -> None:
+    more = {"skipped": {"too_long": 3}, "left_out": {"in_test": 2}, "shots_used": 6}
+    rows = [*curve([50], more), *curve([50], {**more, "skipped": {"too_long": 4}, "shots_used": 7}, seed=1)]
+    assert footnotes(jobs_of(rows)) == [
+        "Inputs evaluated: sst2 100",
+        "Inputs skipped (too long): sst2 3 to 4",
+        "Training rows never used as demonstrations (in test): sst2 2",
+        "Fewer demonstrations used than asked: sst2 6 to 7 of 8",
+    ]
+
+
+def test_tables_name_tasks_then_inner_groups_then_the_whole() -> None:
+    found = rows_of([*classic(count=1), *mmlu()])
+    assert [one.name for one in found][:7] == [*CLASSIC, "classic", "mmlu/0"]
+    assert [one.name for one in found][-3:] == ["mmlu/others", "mmlu/stem", "mmlu"]
+    assert [one.name for one in found if not one.is_detail] == [*CLASSIC, "classic", "mmlu/others", "mmlu/stem", "mmlu"]
+
+
+def test_a_group_of_one_task_is_no_mean() -> None:
+    assert [one.name for one in rows_of(mmlu()[:2])] == ["mmlu/0"]
+
+
+def test_arms_are_told_apart_by_what_differs() -> None:
+    rows = [*classic([0.1, 0.01], 1), *classic([0.1], 1, momentum=0.9)]
+    arms = list(dict.fromkeys(found.arm for found in rows_of(rows)))
+    assert [label(arm, varying(arms)) for arm in arms] == [
+        "momentum 0, eta 0.01", "momentum 0, eta 0.1", "momentum 0.9, eta 0.1",
+    ]  # fmt: skip
+    assert "model" in shared(arms)
+    assert "quantize" not in shared(arms)
+
+
+def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() -> None:
+    by_task = [*curve([50], task="a", shots=8), *curve([50], task="b", shots=12)]
+    assert {found.arm.shots for found in rows_of(by_task)} == {None}
+    sweep = [*curve([50], shots=4), *curve([50], shots=8, seed=1)]
+    assert [found.arm.shots for found in rows_of(sweep)] == [4, 8]
+
+
+def test_rows_that_may_not_be_averaged_are_refused() -> None:
+    with pytest.raises(InputError, match=r"differ in limit \(None, 50\) and cannot be averaged"):
+        jobs_of([*curve([50]), *curve([50], seed=1, limit=50)])
+    with pytest.raises(InputError, match="two different results for one setting"):
+        jobs_of([row(50), row(51)])
+    assert len(jobs_of([row(50), row(50)])) == 1
+
+
+def test_unequal_inputs_are_refused() -> None:
+    with pytest.raises(InputError, match=f"{N} inputs at T = 1 and 7 at T = 2"):
+        rows_of([row(50), row([True] * 7, iteration=2)])
+
+
+def test_orders_of_the_same_demonstrations_are_seeds_of_their_own() -> None:
+    found = only([*curve([50, 60], order_seed=0), *curve([50, 70], order_seed=1)])
+    assert len(found.scores) == 2
+    assert isinstance(found.arm, Arm)
+
+
+def test_with_one_eta_only_t_is_chosen() -> None:
+    found = only([*curve([50, 60, 70]), *dev([50, 80, 70], 0, 0.01)])
+    assert (found.on_dev, found.arm.eta, found.iterations) == (True, 0.01, [2])

@@ -1,0 +1,226 @@
+"""`deepthink run`: every row once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from tiny import run_words, tiny_task
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs.results import FILE, Result, bits, read_results
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def command(models: Models, tmp_path: Path) -> list[str]:
+    """A small run: one task, two seeds, T = 3."""
+    return run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "2", "--quiet")
+
+
+def rows_of(tmp_path: Path) -> bytes:
+    return (tmp_path / "out" / FILE).read_bytes()
+
+
+def test_a_run_has_one_row_for_every_seed_and_iteration(command: list[str], tmp_path: Path) -> None:
+    assert run(command) == 0
+    rows = read_results(tmp_path / "out")
+    found = [(row.setting.iteration, row.setting.seed) for row in rows]
+    assert found == [(t, s) for t in (1, 2, 3) for s in (0, 1)]  # short demonstrations are read in step
+    assert {(row.n, row.shots_used, row.setting.protocol, row.groups[0]) for row in rows} == {(12, 4, "paper", "small")}
+    assert all(sum(row.was_right()) == row.right == round(row.accuracy * row.n) for row in rows)
+
+
+def test_a_row_is_what_think_and_eval_say(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(command)
+    last = read_results(tmp_path / "out")[-1]
+    memory = str(tmp_path / "mem.safetensors")
+    task = [*command[1:5], "--protocol", "paper", "-q"]
+    assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
+    capsys.readouterr()
+    assert run(["eval", memory, *task, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"][-1]["accuracy"] == last.accuracy
+    assert (found["task"], found["protocol"], found["n"]) == ("tiny", "paper", last.n)
+
+
+def test_a_finished_run_is_left_as_it_is(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    before = rows_of(tmp_path)
+    assert run(command) == 0
+    assert rows_of(tmp_path) == before
+
+
+def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    before = rows_of(tmp_path)
+    assert run([*command, "--seeds", "3"]) == 0
+    assert rows_of(tmp_path).startswith(before)
+    assert len(read_results(tmp_path / "out")) == 9
+
+
+def test_the_first_reading_is_the_same_for_every_gate(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--eta", "0.01,0.5", "--momentum", "0,0.9", "--seeds", "1"]) == 0
+    rows = read_results(tmp_path / "out")
+    assert len(rows) == 2 * 2 * 3
+    assert len({row.correct for row in rows if row.setting.iteration == 1}) == 1
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--select", "dev", "--dev-size", "7", "--seeds", "1"]) == 0
+    parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
+    assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
+
+
+def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples", "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[-1]
+    kept = pyarrow.parquet.read_table(tmp_path / "out" / "samples" / f"{row.key}.parquet").to_pylist()
+    assert [one["label"] == one["gold"] for one in kept] == row.was_right()
+    assert all(max(one["scores"]) == one["scores"][one["candidates"].index(one["label"])] for one in kept)
+
+
+def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
+    demos.write_text(demos.read_text().replace('"review"', '"text"').replace('"sentiment"', '"kind"'))
+    assert run([*command, "--seeds", "1", "--demos", str(demos)]) == 0
+    assert {row.setting.sampling for row in read_results(tmp_path / "out")} == {"given"}
+    assert run([*command, "--demos", str(demos)]) == 2
+
+
+def test_a_folder_with_other_files_is_refused(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    assert run(command) == 2
+    assert "holds other files and no run" in capsys.readouterr().err
+
+
+def test_demonstrations_that_do_not_fit_are_dropped_and_counted(models: Models, tmp_path: Path) -> None:
+    task, data = tiny_task(tmp_path, train=60, shots=40)
+    out = tmp_path / "out"
+    arguments = [
+        "run",
+        "--task",
+        str(task),
+        "--data-dir",
+        str(data),
+        "-m",
+        str(models("gpt2")),
+        "-T",
+        "2",
+        "--out",
+        str(out),
+        "-q",
+    ]
+    assert run(arguments) == 0
+    row = read_results(out)[0]
+    assert 0 < row.shots_used < row.setting.shots == 40
+    assert 2 * row.length <= 512
+
+
+def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "data" / "tiny" / "test.jsonl"
+    path.write_text(path.read_text() + json.dumps({"body": "word " * 600, "kind": 1}) + "\n")
+    assert run([*command, "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[0]
+    assert (row.n, row.skipped) == (12, {"too long for the model": 1})
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--task", "agnew"], "did you mean agnews?"),
+        (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
+        (["--seeds", "0"], "--seeds 0: a number of seeds"),
+        (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
+        (["--select", "test"], "--select test"),
+        (["--limit", "0"], "--limit 0: a number of rows"),
+        (["-T", "0"], "--iterations 0"),
+        (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
+    ],
+)
+def test_a_wrong_run_is_refused_and_writes_nothing(
+    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, *extra]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_says_what_would_be_done(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run"]) == 0
+    assert "2 jobs, 6 rows, 72 inputs to score" in capsys.readouterr().out
+    assert run([*command, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["jobs"], plan["rows"], plan["inputs_to_score"]) == (2, 6, 72)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bits_are_unpacked_as_they_were_packed(command: list[str], tmp_path: Path) -> None:
+    run([*command, "--seeds", "1"])
+    row = read_results(tmp_path / "out")[0]
+    pattern = [True, False, False, True, True, False, True, False, True, True, False, True]
+    assert Result(**{**vars(row), "correct": bits(pattern)}).was_right() == pattern
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [("{}\n", "not a row of a run"), ("nonsense\n", "not a row"), (None, "the key is not")]
+)
+def test_a_row_that_is_not_a_runs_is_named(command: list[str], tmp_path: Path, line: str | None, message: str) -> None:
+    run([*command, "--seeds", "1"])
+    path = tmp_path / "out" / FILE
+    spoiled = path.read_text().replace('"iteration":2', '"iteration":9')
+    path.write_text(spoiled if line is None else path.read_text() + line)
+    with pytest.raises(InputError, match=message):
+        read_results(tmp_path / "out")
+
+
+def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(f'task = ["{command[2]}"]\nseeds = "1"\n')
+    without = [*command[:1], *command[3:]]
+    assert run([*without, "--config", str(config)]) == 0
+    monkeypatch.setenv("DEEPTHINK_TASK", command[2])
+    assert run(without) == 0
+    assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
+
+
+def test_samples_of_different_size_are_not_averaged(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--limit", limit]) == 0
+    assert run(["report", str(tmp_path / "out")]) == 2
+    assert "tiny: its rows differ (limit 5 and 9) and cannot be averaged" in capsys.readouterr().err
+
+
+def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--select", "dev", "--limit", limit, "--seeds", "1"]) == 0
+    sizes = [(row.setting.limit, row.n) for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
+    assert sorted(set(sizes)) == [(5, 5), (9, 9)]
+
+
+def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    for name, start in (("x.md", "**"), ("x.csv", "model,"), ("x.json", "{"), ("x.tex", "%")):
+        assert run(["report", str(tmp_path / "out"), "-o", str(tmp_path / name), "-q"]) == 0
+        assert (tmp_path / name).read_text().startswith(start), name
+
+
+def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
+    assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed

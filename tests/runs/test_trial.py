@@ -1,0 +1,148 @@
+"""What is skipped, what is counted, and what people see while a run goes on."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+from tiny import run_words
+
+from deepthink_cli import DemonstrationSet, Query, load_model, think, tokenize_demonstrations
+from deepthink_cli.cli.main import run
+from deepthink_cli.cli.runprogress import RunProgress
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, fitting
+from deepthink_cli.prediction import predict
+from deepthink_cli.runs.folder import Journal, open_journal
+from deepthink_cli.runs.results import FILE, read_results
+
+Models = Callable[[str], Path]
+PAIR = ("positive", "negative")
+
+
+def test_queries_that_cannot_be_scored_are_counted_and_the_others_kept(reviews: DemonstrationSet) -> None:
+    model = load_model()  # its tokenizer knows no capitals
+    read = tokenize_demonstrations(model.tokenizer, reviews)
+    given = [Query("fine", PAIR), Query("odd", ("Yes", "yes")), Query("word " * 5000, PAIR), Query("good", PAIR)]
+    skipped: Counter[str] = Counter()
+    kept = [query.text for chunk in fitting(model, read, given, skipped) for query in chunk.queries]
+    assert kept == ["fine", "good"]
+    assert skipped == {SAME_TOKENS: 1, TOO_LONG: 1}
+
+
+def test_evaluated_predictions_are_those_of_predict(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+    memories = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), 3))
+    queries = [Query(f"film number {n}", PAIR, "positive") for n in range(7)]
+    one = [(p.iteration, p.label) for p in evaluated(llama, memories, queries, Counter())]
+    two = [(p.iteration, p.label) for p in predict(llama, memories, queries)]
+    assert one == two
+    assert [iteration for iteration, _ in one] == [1, 2, 3] * 7
+
+
+def test_a_disk_that_refuses_a_row_keeps_the_others(
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    arguments = run_words(tmp_path, models("llama"), "-T", "2", "-q")
+    assert run(arguments) == 0
+    rows = read_results(out)
+    with open_journal(out) as journal:
+        (out / FILE).chmod(stat.S_IRUSR)
+        monkeypatch.setattr("builtins.open", _refusing(open))
+        with pytest.raises(DeepThinkError, match="the same command continues the run"):
+            journal.append(replace(rows[0], key="other"))
+    monkeypatch.undo()
+    assert read_results(out) == rows
+
+
+def _refusing(real: Callable[..., object]) -> Callable[..., object]:
+    def refuse(path: object, mode: str = "r", *arguments: object, **named: object) -> object:
+        if mode == "ab":
+            raise OSError(28, "No space left on device")
+        return real(path, mode, *arguments, **named)
+
+    return refuse
+
+
+def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with (
+        pytest.raises(DeepThinkError, match=r"the disk has no locks \(No locks available\)"),
+        open_journal(tmp_path / "out"),
+    ):
+        pass
+
+
+def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
+    out = tmp_path / "out"
+    run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
+    assert Journal(out).done == {row.key for row in read_results(out)}
+
+
+@pytest.mark.parametrize(("tokens", "seeds"), [("1", [[0], [1], [2]]), ("200", [[0, 1], [2]]), ("1000", [[0, 1, 2]])])
+def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
+    tokens: str, seeds: list[list[int]], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[int]] = []
+    monkeypatch.setattr(RunProgress, "start", lambda self, jobs: begun.append([job.seed for job in jobs]))
+    monkeypatch.setattr(RunProgress, "finish", lambda self, jobs: None)
+    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)) == 0
+    assert begun == seeds
+    assert len(read_results(tmp_path / "out")) == 6
+
+
+def test_every_job_leaves_a_line_for_people(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert run(run_words(tmp_path, models("llama"), "-T", "2")) == 0
+    said = capsys.readouterr().err
+    assert "tiny, seed 0: T = 1: " in said
+    assert "job 1 of 1" in said
+    assert f"next: deepthink report {out}" in said
+
+
+def test_the_bar_shows_jobs_speed_and_time_left(
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the stream for a terminal
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(run_words(tmp_path, models("llama"), "-T", "3")) == 0
+    said = capsys.readouterr().err
+    assert "job 1 of 1" in said
+    assert "inputs/s" in said
+    assert "left" in said
+
+
+def test_a_run_prints_one_json_object_when_asked(
+    tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(run_words(tmp_path, models("llama"), "-T", "2", "--json")) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["rows"], done["written"], done["inputs"]) == (2, 2, 24)
+
+
+def test_rows_of_own_candidates_are_scored_by_chance_and_without_labels(tmp_path: Path, models: Models) -> None:
+    own = {"labels": None, "candidates": {"column": "options"}, "answer": "right"}
+    example = {"body": "a", "options": ["x", "y"], "right": 0}
+    words = run_words(tmp_path, models("llama"), "-T", "1", "-q", example=example, **own)
+    for split in ("train", "test"):
+        rows = [
+            {"body": f"{split} {n}", "options": [f"one {n}", f"two {n}", "three"], "right": n % 3} for n in range(8)
+        ]
+        write_rows(tmp_path / "data" / "tiny" / f"{split}.jsonl", rows)
+    assert run(words) == 0
+    (row,) = read_results(tmp_path / "out")
+    assert (row.n, row.majority, row.macro_f1) == (8, None, None)
+    assert row.chance == pytest.approx(1 / 3)
