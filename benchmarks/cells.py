@@ -20,7 +20,7 @@ from deepthink_cli.engine.choice import engine_of
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.provenance import Demonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
 from floor import products_of
 from harness import Harness
 from official_way import official_scores
@@ -98,7 +98,7 @@ def read_work(model: LanguageModel, ids: Sequence[int]) -> tuple[Memory, float]:
     """The memory of the first reading and the seconds it took, the better of two; none at all for no ids."""
     if not ids:
         return random_memory(model, 0), 0.0
-    given, timings = Demonstrations((), Template("{text} {label}"), (), tuple(ids)), []
+    given, timings = TokenizedDemonstrations((), Template("{text} {label}"), (), tuple(ids)), []
     for _ in range(2):
         started = time.perf_counter()
         memory = next(think(model, given, iterations=1))

@@ -52,8 +52,8 @@ def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, b
     from floor import products_of
 
     model, memory = load_model(model_name), load_memory(memory_file)
-    assert memory.origin is not None
-    read = memory.origin.demonstrations
+    assert memory.provenance is not None
+    read = memory.provenance.demonstrations
     first = list(islice(read_queries(inputs, read.template, read.labels), FLOOR_ROWS))
     queries = tokenize_queries(model.tokenizer, read.template, first)
     products = products_of(model, memory, lambda: score(model, memory, queries))

@@ -19,7 +19,7 @@ from pathlib import Path
 from deepthink_cli.artifact.files import memories_of, save_memory
 from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.data.template import Template
-from deepthink_cli.provenance import Demonstrations, Drift, Method, Origin
+from deepthink_cli.provenance import Drift, Method, Provenance, TokenizedDemonstrations
 from shapes import build_model, memory_ids, random_memory
 
 LENGTH = 1536
@@ -29,11 +29,11 @@ def write_memory(folder: Path, iterations: int) -> Path:
     """A file with that many iterations."""
     model = build_model("pythia-160m")
     ids = tuple(memory_ids(model.network.config.vocab_size, LENGTH))
-    given = Demonstrations((), Template("{text} {label}"), (), ids)
-    origin = Origin(model.identity, given, Method(iterations, 0.01))
+    given = TokenizedDemonstrations((), Template("{text} {label}"), (), ids)
+    provenance = Provenance(model.identity, given, Method(iterations, 0.01))
     drift = Drift((0.5,) * 12, (0.5,) * 12)
     kept = [
-        replace(random_memory(model, LENGTH), iteration=t, drift=(drift,) * (t - 1), origin=origin)
+        replace(random_memory(model, LENGTH), iteration=t, drift=(drift,) * (t - 1), provenance=provenance)
         for t in range(1, iterations + 1)
     ]
     save_memory(kept, folder / "mem.safetensors")

@@ -18,8 +18,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.prediction import Prediction, predict_plan
-from deepthink_cli.provenance import Demonstrations
-from deepthink_cli.scoring import Plan, check_length, prepare
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring import ScoringPlan, check_length, prepare
 
 CHUNK = 1024  # queries tokenised and scored together
 
@@ -28,11 +28,11 @@ SAME_TOKENS = "candidates that the tokenizer does not tell apart"
 
 
 @dataclass(frozen=True)
-class Fitting:
+class ScoringChunk:
     """Queries that fit the tokenizer and the model, ready to be scored against any number of memories."""
 
     queries: list[Query]
-    plan: Plan
+    plan: ScoringPlan
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ def evaluated(
 
     All memories are of the same demonstrations. Holds three chunks of queries at most.
     """
-    origin = memories[0].origin
-    assert origin is not None
+    provenance = memories[0].provenance
+    assert provenance is not None
     placed = [one.to(model.layer_devices, model.dtype) for one in memories]
     engine_of(model)  # tries the network, which then only this thread does
-    for chunk in ahead(fitting(model, origin.demonstrations, given, skipped)):
+    for chunk in ahead(scoring_chunks(model, provenance.demonstrations, given, skipped)):
         for together in zip(*predict_plan(model, placed, chunk.queries, chunk.plan), strict=True):
             yield from together
 
@@ -105,15 +105,15 @@ def with_first_reading(model: LanguageModel, memories: Sequence[Memory]) -> list
     """The memories with that of T = 1, read anew where it was not kept: plain in-context learning."""
     if any(memory.iteration == 1 for memory in memories):
         return list(memories)
-    origin = memories[0].origin
-    assert origin is not None
-    (first,) = read_each(model, [Reading(origin.demonstrations.token_ids)])
-    return [replace(first, origin=origin), *memories]
+    provenance = memories[0].provenance
+    assert provenance is not None
+    (first,) = read_each(model, [Reading(provenance.demonstrations.token_ids)])
+    return [replace(first, provenance=provenance), *memories]
 
 
-def fitting(
-    model: LanguageModel, read: Demonstrations, given: Iterable[Query], skipped: Counter[str]
-) -> Iterator[Fitting]:
+def scoring_chunks(
+    model: LanguageModel, read: TokenizedDemonstrations, given: Iterable[Query], skipped: Counter[str]
+) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
     The others are counted in `skipped` by reason: longer than the model holds, or with candidates that
@@ -123,11 +123,11 @@ def fitting(
     while part := list(islice(queries, CHUNK)):
         pairs = [pair for pair in _tokenized(model, read, part, skipped) if _fits(model, read, pair, skipped)]
         if pairs:
-            yield Fitting([query for query, _ in pairs], prepare(model, [ids for _, ids in pairs]))
+            yield ScoringChunk([query for query, _ in pairs], prepare(model, [ids for _, ids in pairs]))
 
 
 def _tokenized(
-    model: LanguageModel, read: Demonstrations, part: Sequence[Query], skipped: Counter[str]
+    model: LanguageModel, read: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
 ) -> Iterator[tuple[Query, TokenizedQuery]]:
     try:
         tokenized = tokenize_queries(model.tokenizer, read.template, part)
@@ -142,7 +142,7 @@ def _tokenized(
 
 
 def _fits(
-    model: LanguageModel, read: Demonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
+    model: LanguageModel, read: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
 ) -> bool:
     try:
         check_length(model.limits, model.identity.id, len(read.token_ids), pair[1])

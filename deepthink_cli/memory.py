@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from deepthink_cli.provenance import Drift, Origin
+from deepthink_cli.provenance import Drift, Provenance
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +20,14 @@ class Memory:
 
     `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
     for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
-    change of each reading after the first. `origin` is None for a reading that no artifact will be made of.
+    change of each reading after the first. `provenance` is None for a reading that no artifact will be made of.
     """
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     iteration: int = 1
     drift: tuple[Drift, ...] = ()
-    origin: Origin | None = None
+    provenance: Provenance | None = None
 
     @property
     def length(self) -> int:

@@ -15,8 +15,8 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import tokenize_queries
-from deepthink_cli.provenance import Demonstrations
-from deepthink_cli.scoring import Plan, Scores, check_length, check_text, prepare, score_each
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring import Scores, ScoringPlan, check_length, check_text, prepare, score_each
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
@@ -64,11 +64,11 @@ def predict_chunks(
     """Yield what `predict` does, as a list for every chunk of inputs."""
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     memories = [one.to(model.layer_devices, model.dtype) for one in memories]
-    origin = memories[0].origin
-    if origin is None:
+    provenance = memories[0].provenance
+    if provenance is None:
         raise InputError("this memory has no template; give one that think() or load_memory() made")
-    check_fit(origin, model.identity, "this memory")
-    given = origin.demonstrations
+    check_fit(provenance, model.identity, "this memory")
+    given = provenance.demonstrations
     queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
     engine_of(model)  # tries the network, which then only this thread does
     for part, plan in ahead(_planned(model, given, queries, chunk)):
@@ -76,7 +76,7 @@ def predict_chunks(
 
 
 def predict_plan(
-    model: LanguageModel, memories: Sequence[Memory], queries: Sequence[Query], plan: Plan
+    model: LanguageModel, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
 ) -> list[list[Prediction]]:
     """A list of predictions, one a query and in order, for each memory; `plan` is the queries' own."""
     return [
@@ -86,8 +86,8 @@ def predict_plan(
 
 
 def _planned(
-    model: LanguageModel, read: Demonstrations, queries: Iterator[Query], chunk: int
-) -> Iterator[tuple[list[Query], Plan]]:
+    model: LanguageModel, read: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
+) -> Iterator[tuple[list[Query], ScoringPlan]]:
     while part := list(islice(queries, chunk)):
         length = len(read.token_ids)
         for query in part:

@@ -73,7 +73,7 @@ def _comparable(one: str, two: str) -> tuple[str, str]:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Demonstrations:
+class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L]."""
 
     examples: tuple[Example, ...]
@@ -119,11 +119,11 @@ class Drift:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """Everything but the tensors; the same for every iteration of one run but for `method.iterations`."""
 
     model: ModelIdentity
-    demonstrations: Demonstrations
+    demonstrations: TokenizedDemonstrations
     method: Method
     task: str | None = None
     seed: int | None = None
@@ -163,16 +163,16 @@ class Metadata:
     drift: dict[str, Drift] = field(default_factory=dict)
     sha256: str = ""
 
-    def origin(self) -> Origin:
-        """The origin that this metadata was made from."""
+    def provenance(self) -> Provenance:
+        """The provenance that this metadata was made from."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
-        demonstrations = Demonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
+        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
         method = Method(self.iterations, self.eta, self.momentum, self.positions)
-        return Origin(self.model, demonstrations, method, self.task, self.seed)
+        return Provenance(self.model, demonstrations, method, self.task, self.seed)
 
 
-ADAPTER_DEMONSTRATIONS = TypeAdapter(Demonstrations)
+ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
 ADAPTER_METADATA = TypeAdapter(Metadata)
 
 

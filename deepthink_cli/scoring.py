@@ -18,7 +18,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.choice import Engine, engine_of, read_each
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Row
+from deepthink_cli.engine.packing import PackedRow
 from deepthink_cli.engine.passes import Past, score_rows
 from deepthink_cli.engine.reading import Reading
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
@@ -36,7 +36,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScoringPlan:
     """Queries ready to be scored against any memory: the rows to feed, longest first.
 
     `shared` are the tokens with which every query begins (the template's own words): they are read once.
@@ -44,7 +44,7 @@ class Plan:
 
     queries: tuple[TokenizedQuery, ...]
     shared: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PackedRow, ...]
 
 
 def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
@@ -57,16 +57,16 @@ def score(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery
     return score_each(model, [memory], prepare(model, queries))[0]
 
 
-def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> Plan:
+def prepare(model: LanguageModel, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
     """The part of scoring the queries that no memory affects; raises InputError for tokens unknown to the model."""
     for query in queries:
         model.check_ids(query.ids, query.where or "a query")
     shared = _shared([query.prefix for query in queries])
     rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
-    return Plan(tuple(queries), shared, tuple(engine_of(model).rows(rest)))
+    return ScoringPlan(tuple(queries), shared, tuple(engine_of(model).rows(rest)))
 
 
-def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> list[list[Scores]]:
+def score_each(model: LanguageModel, memories: Sequence[Memory], plan: ScoringPlan) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
     Raises InputError as `score` does and where a memory has not the model's shapes, and DeepThinkError, naming
@@ -100,7 +100,7 @@ def score_each(model: LanguageModel, memories: Sequence[Memory], plan: Plan) -> 
     return [[_scores(*pair) for pair in zip(of_memory, plan.queries, strict=True)] for of_memory in sums]
 
 
-def _check_finite(model: LanguageModel, plan: Plan, sums: Sequence[Sequence[Sequence[float]]]) -> None:
+def _check_finite(model: LanguageModel, plan: ScoringPlan, sums: Sequence[Sequence[Sequence[float]]]) -> None:
     for of_memory in sums:
         for number, (query, scores) in enumerate(zip(plan.queries, of_memory, strict=True), start=1):
             for candidate, value in enumerate(scores, start=1):

@@ -10,12 +10,12 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.reading import Reading
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import Positions
-from deepthink_cli.provenance import Demonstrations, Method, Origin
+from deepthink_cli.provenance import Method, Provenance, TokenizedDemonstrations
 
 
 def think(
     model: LanguageModel,
-    demonstrations: Demonstrations,
+    demonstrations: TokenizedDemonstrations,
     iterations: int = 5,
     eta: float = 0.01,
     momentum: float = 0.0,
@@ -32,13 +32,15 @@ def think(
     yield from (memory for (memory,) in think_each(model, [(demonstrations, method)]))
 
 
-def think_each(model: LanguageModel, given: Sequence[tuple[Demonstrations, Method]]) -> Iterator[list[Memory]]:
+def think_each(model: LanguageModel, given: Sequence[tuple[TokenizedDemonstrations, Method]]) -> Iterator[list[Memory]]:
     """Several at once, in step: yields the memory of each after every reading, up to the least T among them."""
     ids = [demonstrations.token_ids for demonstrations, _ in given]
     starts = [len(one) if method.positions == "continued" else 0 for one, (_, method) in zip(ids, given, strict=True)]
     once = list(dict.fromkeys(ids))
     first = dict(zip(once, read_each(model, [Reading(one) for one in once]), strict=True))
-    history = [replace(first[read.token_ids], origin=Origin(model.identity, read, method)) for read, method in given]
+    history = [
+        replace(first[read.token_ids], provenance=Provenance(model.identity, read, method)) for read, method in given
+    ]
     del first
     yield list(history)  # (kv_heads, L, head_dim) a layer
     step: list[Memory | None] = [None] * len(given)

@@ -32,7 +32,7 @@ from deepthink_cli.provenance import (
     FORMAT_VERSION,
     Metadata,
     ModelIdentity,
-    Origin,
+    Provenance,
     StoredDemonstrations,
     canonical_json,
 )
@@ -46,7 +46,7 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
     that are not finite, memories of different runs, or a disk that refuses.
     """
     memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
-    if not memories or memories[-1].origin is None:
+    if not memories or memories[-1].provenance is None:
         raise InputError("nothing to save: give a memory that think() made")
     for one in memories:
         if place := one.not_finite():
@@ -97,12 +97,12 @@ def memories_of(artifact: Artifact) -> list[Memory]:
     return memories
 
 
-def check_fit(origin: Origin, other: ModelIdentity, path: str | Path) -> None:
+def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) -> None:
     """Raise InputError unless the memory was made by the model with identity `other`."""
-    differences = origin.model.differences(other)
+    differences = provenance.model.differences(other)
     if differences:
         raise InputError(
-            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {_called(origin.model)}, "
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {_called(provenance.model)}, "
             f"this is {_called(other)}: give -m the model that made it, or think again"
         )
 
@@ -120,7 +120,7 @@ def _memory(artifact: Artifact, iteration: int) -> Memory:
         for part in ("keys", "values")
     )
     drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
-    return Memory(keys, values, iteration, drift, header.metadata.origin())
+    return Memory(keys, values, iteration, drift, header.metadata.provenance())
 
 
 def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
@@ -130,18 +130,18 @@ def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
 
 def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> Metadata:
     last = memories[-1]
-    origin = last.origin
-    assert origin is not None
+    provenance = last.provenance
+    assert provenance is not None
     for one in memories[:-1]:
-        if one.origin != origin:
+        if one.provenance != provenance:
             raise InputError("these memories come from different runs; save each in a file of its own")
     kept = [one.iteration for one in memories]
     if len(set(kept)) < len(kept):
         raise InputError(f"iterations {kept}: one is given twice; give each once")
-    given = origin.demonstrations
+    given = provenance.demonstrations
     unsigned = Metadata(
         format_version=FORMAT_VERSION,
-        model=origin.model,
+        model=provenance.model,
         demonstrations=StoredDemonstrations(
             token_ids=list(given.token_ids),
             texts=[text if isinstance(text, str) else dict(text) for text in (e.text for e in given.examples)],
@@ -150,14 +150,14 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         ),
         template=given.template,
         labels=list(given.labels),
-        iterations=origin.method.iterations,
-        eta=float(origin.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
-        momentum=float(origin.method.momentum),
-        positions=origin.method.positions,
+        iterations=provenance.method.iterations,
+        eta=float(provenance.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
+        momentum=float(provenance.method.momentum),
+        positions=provenance.method.positions,
         kept=kept,
-        dtypes={"memory": "float32", "model": origin.model.dtype},
-        task=origin.task,
-        seed=origin.seed,
+        dtypes={"memory": "float32", "model": provenance.model.dtype},
+        task=provenance.task,
+        seed=provenance.seed,
         shots=len(given.examples),
         versions=versions(),
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},

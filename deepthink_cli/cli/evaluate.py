@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Artifact, Header
     from deepthink_cli.data.examples import Query
     from deepthink_cli.evaluation import Evaluation
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.tasks.sources import Source
 
 Labelled = Annotated[
@@ -124,10 +124,10 @@ def evaluate(
     if samples is not None:
         check_apart(samples, read_by(model=chosen.model), "--samples")
     inputs = _inputs(header, labelled, task, protocol, source, most, quiet)
-    blueprint = open_its_model(header, chosen, quiet)
-    check_tokens(header, blueprint, str(labelled), inputs.checked)
+    spec = open_its_model(header, chosen, quiet)
+    check_tokens(header, spec, str(labelled), inputs.checked)
     started = time.perf_counter()
-    evaluation = _evaluate(artifact, blueprint, inputs, samples, quiet or json, verbose)
+    evaluation = _evaluate(artifact, spec, inputs, samples, quiet or json, verbose)
     show(header, evaluation, inputs.rows, time.perf_counter() - started, json)
     if threshold is not None and evaluation.last.accuracy < threshold:
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
@@ -204,12 +204,12 @@ def _share(text: str | None) -> float | None:
 
 
 def _evaluate(
-    artifact: Artifact, blueprint: Blueprint, inputs: _Inputs, samples: Path | None, quiet: bool, verbose: bool
+    artifact: Artifact, spec: ModelSpec, inputs: _Inputs, samples: Path | None, quiet: bool, verbose: bool
 ) -> Evaluation:
     from deepthink_cli.cli.recall import load_both
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
 
-    model, stored = load_both(artifact, blueprint, quiet, verbose)
+    model, stored = load_both(artifact, spec, quiet, verbose)
     memories = with_first_reading(model, stored)
     evaluator = Evaluator([one.iteration for one in memories], artifact.header.metadata.labels)
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from deepthink_cli.errors import Problems
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.data.examples import Query
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.prediction import Prediction
 
 
@@ -43,7 +43,7 @@ def check_inputs(header: Header, inputs: str, problems: Problems, labelled: bool
     return found
 
 
-def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Checked | None) -> None:
+def check_tokens(header: Header, spec: ModelSpec, inputs: str, checked: Checked | None) -> None:
     """Tokenise the rows of a file that may be too long, or carry candidates of their own, before the weights are loaded.
 
     Rows that were `checked` are not read again where none can be of that kind.
@@ -54,7 +54,7 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
 
     metadata, problems = header.metadata, Problems()
     length = len(metadata.demonstrations.token_ids)
-    most = blueprint.limits.most_tokens(length)
+    most = spec.limits.most_tokens(length)
     # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
     room = math.inf if most is None else most - length
     if checked is None or (checked.longest <= room and not checked.own):
@@ -63,9 +63,9 @@ def check_tokens(header: Header, blueprint: Blueprint, inputs: str, checked: Che
         if _bytes(header, query) <= room and not _brings_candidates(query):
             continue
         with problems.collected():
-            check_text(blueprint.limits, blueprint.id, length, blueprint.tokenizer, metadata.template, query)
-            (ids,) = tokenize_queries(blueprint.tokenizer, metadata.template, [query])
-            check_length(blueprint.limits, blueprint.id, length, ids)
+            check_text(spec.limits, spec.id, length, spec.tokenizer, metadata.template, query)
+            (ids,) = tokenize_queries(spec.tokenizer, metadata.template, [query])
+            check_length(spec.limits, spec.id, length, ids)
     problems.raise_any()
 
 

@@ -20,7 +20,7 @@ from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Artifact
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.prediction import Prediction
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -87,13 +87,13 @@ def predict(
     chosen = memory_options(header, typed, model)
     if output is not None:
         check_apart(output, read_by(model=chosen.model))
-    blueprint = open_its_model(header, chosen, quiet)
-    check_tokens(header, blueprint, inputs, checked)
+    spec = open_its_model(header, chosen, quiet)
+    check_tokens(header, spec, inputs, checked)
     count = None if checked is None else checked.count
     with nullcontext(sys.stdout) if output is None else writing(output) as out:
         rows = _Rows(out, len(artifact.iterations))
         with behind(rows.write) as written:
-            for part in _predictions(artifact, blueprint, inputs, count, quiet, verbose):
+            for part in _predictions(artifact, spec, inputs, count, quiet, verbose):
                 written(part)
     if output is not None:
         note(f"wrote {output} ({rows.count} rows)", quiet)
@@ -125,14 +125,14 @@ class _Rows:
 
 
 def _predictions(
-    artifact: Artifact, blueprint: Blueprint, inputs: str, count: int | None, quiet: bool, verbose: bool
+    artifact: Artifact, spec: ModelSpec, inputs: str, count: int | None, quiet: bool, verbose: bool
 ) -> Iterator[list[Prediction]]:
     from deepthink_cli.cli.recall import load_both
     from deepthink_cli.data.examples import read_queries
     from deepthink_cli.prediction import CHUNK, predict_chunks
 
     metadata = artifact.header.metadata
-    model, memories = load_both(artifact, blueprint, quiet, verbose)
+    model, memories = load_both(artifact, spec, quiet, verbose)
     queries = read_queries(inputs, metadata.template, metadata.labels)
     # At a terminal every line is answered at once; otherwise inputs go through the model together.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.choice import Engine
     from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
 
 
 def chosen_iterations(header: Header, choice: str) -> Sequence[int]:
@@ -48,16 +48,14 @@ def open_memory(path: Path, choice: str) -> Artifact:
     return read_artifact(header, chosen_iterations(header, choice))
 
 
-def load_both(
-    artifact: Artifact, blueprint: Blueprint, quiet: bool, verbose: bool
-) -> tuple[LanguageModel, list[Memory]]:
+def load_both(artifact: Artifact, spec: ModelSpec, quiet: bool, verbose: bool) -> tuple[LanguageModel, list[Memory]]:
     """The model with its weights and the memories, which fit it; numbers of another kind than the memory's are told."""
     from deepthink_cli.artifact.files import check_fit, memories_of
 
     header = artifact.header
     memories = memories_of(artifact)
-    model = load(blueprint, quiet)
-    check_fit(header.metadata.origin(), model.identity, header.path)
+    model = load(spec, quiet)
+    check_fit(header.metadata.provenance(), model.identity, header.path)
     for memory in memories:
         model.check_memory(memory, header.path)
     made_in, used_in = header.metadata.dtypes["model"], model.identity.dtype
@@ -69,14 +67,14 @@ def load_both(
     return model, memories
 
 
-def load(blueprint: Blueprint, quiet: bool) -> LanguageModel:
+def load(spec: ModelSpec, quiet: bool) -> LanguageModel:
     """Load a model's weights; a note says so where they are a pickle."""
     from deepthink_cli.engine.network import load_model
 
-    model = load_model(blueprint)
-    if blueprint.pickled:
+    model = load_model(spec)
+    if spec.pickled:
         note(
-            f"{blueprint.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster",
+            f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster",
             quiet,
         )
     return model
@@ -102,7 +100,7 @@ def engine_found(model: LanguageModel) -> Engine:
         return engine_of(model)
 
 
-def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
+def find_model(options: ModelOptions, quiet: bool) -> ModelSpec:
     """Find a model, without its weights; a download is announced before it begins."""
     from deepthink_cli.model.spec import needs_download, open_model
 
@@ -111,10 +109,10 @@ def find_model(options: ModelOptions, quiet: bool) -> Blueprint:
     return open_model(options)
 
 
-def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> Blueprint:
+def open_its_model(header: Header, options: ModelOptions, quiet: bool) -> ModelSpec:
     """Find the memory's model, without its weights; raises InputError where it is another model."""
     from deepthink_cli.artifact.files import check_fit
 
-    blueprint = find_model(options, quiet)
-    check_fit(header.metadata.origin(), blueprint.identity, header.path)
-    return blueprint
+    spec = find_model(options, quiet)
+    check_fit(header.metadata.provenance(), spec.identity, header.path)
+    return spec

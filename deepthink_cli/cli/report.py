@@ -17,11 +17,11 @@ from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.formats import Page, comma_separated, latex, markdown
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.report.cells import Line, texts, values
+from deepthink_cli.report.cells import ReportLine, texts, values
 
 if TYPE_CHECKING:
-    from deepthink_cli.report.jobs import Job
-    from deepthink_cli.report.summary import Row
+    from deepthink_cli.report.jobs import JobResults
+    from deepthink_cli.report.summary import TableRow
 
 TEXT_WIDTH = 100
 
@@ -92,7 +92,7 @@ def report(
     notes = footnotes(jobs)
     if not rows:
         raise InputError(f"{_names(runs)}: no seed has test rows at T = 1 and at the T to report", *notes)
-    lines = _with_paper(rows) if published else [Line(row) for row in rows]
+    lines = _with_paper(rows) if published else [ReportLine(row) for row in rows]
     if published:
         notes += _about_paper(lines)
     page = _page(_names(runs), lines, notes, number)
@@ -107,7 +107,7 @@ def report(
             note(line, quiet)
 
 
-def read_jobs(runs: Sequence[Path], problems: Problems) -> list[Job]:
+def read_jobs(runs: Sequence[Path], problems: Problems) -> list[JobResults]:
     """The jobs of all runs; raises everything collected so far together with what is wrong with a run."""
     from deepthink_cli.report.jobs import jobs_of
     from deepthink_cli.runs.results import FILE, read_results
@@ -147,14 +147,14 @@ def _names(runs: Sequence[Path]) -> str:
     return ", ".join(map(str, runs))
 
 
-def _with_paper(rows: Sequence[Row]) -> list[Line]:
+def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
     from deepthink_cli.report.published import published
 
     paper = published()
-    return [Line(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
+    return [ReportLine(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
 
 
-def _about_paper(lines: Sequence[Line]) -> list[str]:
+def _about_paper(lines: Sequence[ReportLine]) -> list[str]:
     """Where the paper's figures come from, and where they are not of the same kind."""
     from deepthink_cli.report.published import published
 
@@ -175,7 +175,7 @@ def _about_paper(lines: Sequence[Line]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _page(runs: str, lines: Sequence[Line], notes: Sequence[str], iteration: int | None) -> Page:
+def _page(runs: str, lines: Sequence[ReportLine], notes: Sequence[str], iteration: int | None) -> Page:
     """A section for each arm; columns that are empty everywhere are left out."""
     from deepthink_cli.report.jobs import label, shared, varying
 
@@ -189,7 +189,7 @@ def _page(runs: str, lines: Sequence[Line], notes: Sequence[str], iteration: int
     return Page(runs, label(arms[0], shared(arms)), columns, sections, _legend(lines, columns, iteration), notes)
 
 
-def _legend(lines: Sequence[Line], columns: Sequence[str], iteration: int | None) -> list[str]:
+def _legend(lines: Sequence[ReportLine], columns: Sequence[str], iteration: int | None) -> list[str]:
     rows = [line.row for line in lines]
     chosen = [row.on_dev for row in rows]
     free = "T and eta" if any(row.arm.eta is None for row in rows) else "T"
@@ -219,7 +219,7 @@ def _legend(lines: Sequence[Line], columns: Sequence[str], iteration: int | None
     return said
 
 
-def _write(page: Page, lines: Sequence[Line], format: FormatName, file: TextIO) -> None:
+def _write(page: Page, lines: Sequence[ReportLine], format: FormatName, file: TextIO) -> None:
     if format is FormatName.terminal:
         print_report(*_parts(page), file=file)
         return

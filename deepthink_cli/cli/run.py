@@ -19,10 +19,10 @@ from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.options import RunOptions
-    from deepthink_cli.runs.folder import Journal
-    from deepthink_cli.runs.plan import Job, Plan
+    from deepthink_cli.runs.folder import RunFolder
+    from deepthink_cli.runs.plan import RunJob, RunPlan
     from deepthink_cli.runs.runner import Work
     from deepthink_cli.tasks.format import Task
 
@@ -123,24 +123,24 @@ def run(
             raise InputError("--task: no task; name one or more, as in --task classic")
         found = find_tasks(task)
     problems.raise_any()
-    blueprint = find_model(chosen, quiet)
+    spec = find_model(chosen, quiet)
     plan = _plan(found, repeated, protocol, source, demos)
     announce(source, len(found), quiet)
-    jobs = _jobs(plan, blueprint, quiet)
-    _check_folder_continues(plan, jobs, blueprint, out)
+    jobs = _jobs(plan, spec, quiet)
+    _check_folder_continues(plan, jobs, spec, out)
     if dry_run:
-        _show_plan(_described(plan, jobs, blueprint, out), json)
+        _show_plan(_described(plan, jobs, spec, out), json)
         return
-    _run(plan, jobs, blueprint, out, samples, json, quiet, verbose)
+    _run(plan, jobs, spec, out, samples, json, quiet, verbose)
 
 
-def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> Plan:
-    from deepthink_cli.runs.plan import Plan
+def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> RunPlan:
+    from deepthink_cli.runs.plan import RunPlan
 
     if demos is not None and (len(tasks) > 1 or len(options.every_seed) > 1):
         raise InputError(f"--demos {demos}: stands for one task and one seed; name one task and leave --seeds away")
     given = given_demonstrations(tasks[0], demos) if demos is not None else None
-    return Plan(
+    return RunPlan(
         tasks=tuple(tasks), seeds=options.every_seed, iterations=options.iterations, etas=options.etas,
         momentums=options.momentums, positions=options.positions, protocol=protocol, source=source, limit=options.limit,
         shots=options.shots, sampling=options.sampling, order_seed=options.order_seed, given=given,
@@ -148,7 +148,7 @@ def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, de
     )  # fmt: skip
 
 
-def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
+def _jobs(plan: RunPlan, spec: ModelSpec, quiet: bool) -> list[RunJob]:
     """Every job of every task, checked; all mistakes are told together."""
     from deepthink_cli.cli.console import progress
     from deepthink_cli.runs.plan import prepare_jobs
@@ -158,17 +158,17 @@ def _jobs(plan: Plan, blueprint: Blueprint, quiet: bool) -> list[Job]:
         bar = shown.add_task("reading tasks", total=len(plan.tasks))
         for task in plan.tasks:
             with problems.collected():
-                jobs += list(prepare_jobs(plan, blueprint, task))
+                jobs += list(prepare_jobs(plan, spec, task))
             shown.advance(bar)
     problems.raise_any()
     for job in jobs:
         asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
         if used < asked:
-            note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {blueprint.id}", quiet)
+            note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {spec.id}", quiet)
     return jobs
 
 
-def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> None:
+def _check_folder_continues(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path) -> None:
     """Raise InputError where the folder's rows come from other data; warn, also if quiet, where that is unknown."""
     from deepthink_cli.runs.folder import found_in
     from deepthink_cli.runs.plan import settings
@@ -177,7 +177,7 @@ def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprin
     found = found_in(out)
     if not found:
         return
-    identity = blueprint.identity
+    identity = spec.identity
     planned = [one for job in jobs for one in settings(plan, job, identity)]
     check_continues(found, planned)
     if count := unchecked(found, planned):
@@ -187,12 +187,12 @@ def _check_folder_continues(plan: Plan, jobs: Sequence[Job], blueprint: Blueprin
         )
 
 
-def _described(plan: Plan, jobs: Sequence[Job], blueprint: Blueprint, out: Path) -> dict[str, Any]:
+def _described(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path) -> dict[str, Any]:
     from deepthink_cli.runs.plan import scorings, settings
 
-    identity = blueprint.identity
+    identity = spec.identity
     rows = [(job, settings(plan, job, identity)) for job in jobs]
-    return {"model": blueprint.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
+    return {"model": spec.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
             "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
             "rows": sum(len(wanted) for _, wanted in rows),
             "inputs_to_score": sum(scorings(plan, job, wanted) for job, wanted in rows)}  # fmt: skip
@@ -213,9 +213,9 @@ def _show_plan(plan: dict[str, Any], json: bool) -> None:
 
 
 def _run(
-    plan: Plan,
-    jobs: Sequence[Job],
-    blueprint: Blueprint,
+    plan: RunPlan,
+    jobs: Sequence[RunJob],
+    spec: ModelSpec,
     out: Path,
     samples: bool,
     json: bool,
@@ -223,28 +223,28 @@ def _run(
     verbose: bool,
 ) -> None:
     from deepthink_cli.cli.recall import load, say_loaded
-    from deepthink_cli.runs.folder import open_journal
+    from deepthink_cli.runs.folder import open_run_folder
     from deepthink_cli.runs.plan import settings
     from deepthink_cli.runs.same_data import check_continues
 
-    with open_journal(out) as journal:
-        model = load(blueprint, quiet)
+    with open_run_folder(out) as run_folder:
+        model = load(spec, quiet)
         say_loaded(model, quiet, verbose, always=True)
         for job in jobs:
             model.check_ids(job.demonstrations.token_ids, f"task {job.task.name}, seed {job.seed}: demonstrations")
         asked = [(job, settings(plan, job, model.identity)) for job in jobs]
         # Checked again: downloaded weights have a digest now, and another process may have written rows meanwhile.
-        check_continues(journal.found, [one for _, all_rows in asked for one in all_rows])
+        check_continues(run_folder.found, [one for _, all_rows in asked for one in all_rows])
         rows = sum(len(all_rows) for _, all_rows in asked)
-        missing = [(job, [one for one in all_rows if not journal.has(one)]) for job, all_rows in asked]
+        missing = [(job, [one for one in all_rows if not run_folder.has(one)]) for job, all_rows in asked]
         left = sum(len(wanted) for _, wanted in missing)
         if left < rows:
             note(f"{out}: {rows - left} of {rows} rows are there already", quiet)
         started = time.perf_counter()
         try:
-            scored = _score(plan, missing, model, journal, samples, quiet or json)
+            scored = _score(plan, missing, model, run_folder, samples, quiet or json)
         except KeyboardInterrupt:
-            note(f"{out}: {len(journal.done)} rows are kept; the same command continues the run", quiet)
+            note(f"{out}: {len(run_folder.done)} rows are kept; the same command continues the run", quiet)
             raise
     seconds = time.perf_counter() - started
     if json:
@@ -254,10 +254,10 @@ def _run(
 
 
 def _score(
-    plan: Plan,
+    plan: RunPlan,
     work: Work,
     model: LanguageModel,
-    journal: Journal,
+    run_folder: RunFolder,
     samples: bool,
     quiet: bool,
 ) -> int:
@@ -274,8 +274,8 @@ def _score(
                 shown.scored(step.job, step.scored)
                 if step.row is not None:
                     if samples:
-                        write_samples(journal.folder, step.row, step.predictions)
-                    journal.append(step.row)
+                        write_samples(run_folder.folder, step.row, step.predictions)
+                    run_folder.append(step.row)
                     shown.row(step.job, step.row)
             shown.finish(mine)
         return shown.inputs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from deepthink_cli.cli.console import note, printable, progress
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.plan import Job, Plan
+    from deepthink_cli.runs.plan import RunJob, RunPlan
     from deepthink_cli.runs.results import Result
     from deepthink_cli.runs.runner import Work
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class RunProgress:
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
-    def __init__(self, plan: Plan, work: Work, quiet: bool) -> None:
+    def __init__(self, plan: RunPlan, work: Work, quiet: bool) -> None:
         from deepthink_cli.runs.plan import scorings
 
         self.quiet = quiet
         self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in work), 0, 0
         self.gates = len(plan.etas) * len(plan.momentums)
-        self.inputs_of: Counter[Job] = Counter()
-        self.first: dict[Job, float] = {}
-        self.last: dict[Job, Result] = {}
+        self.inputs_of: Counter[RunJob] = Counter()
+        self.first: dict[RunJob, float] = {}
+        self.last: dict[RunJob, Result] = {}
         self.bar = progress(quiet, "jobs", "speed", left=True)
         self.live = not self.bar.disable
         total = sum(scorings(plan, job, wanted) for job, wanted in work)
@@ -43,7 +43,7 @@ class RunProgress:
     ) -> None:
         self.bar.stop()
 
-    def start(self, jobs: Sequence[Job]) -> None:
+    def start(self, jobs: Sequence[RunJob]) -> None:
         """Jobs of one task begin, in step."""
         self.began = time.perf_counter()
         numbers = f"job {self.done + 1} of {self.jobs}"
@@ -52,21 +52,21 @@ class RunProgress:
         seeds = ", ".join(str(job.seed) for job in jobs)
         self.bar.update(self.task, description=f"{jobs[0].task.name}, seed {seeds}", jobs=numbers)
 
-    def scored(self, job: Job, inputs: int) -> None:
+    def scored(self, job: RunJob, inputs: int) -> None:
         """Inputs of a job were scored."""
         self.inputs += inputs
         self.inputs_of[job] += inputs
         speed = self.inputs / (time.perf_counter() - self.started)
         self.bar.update(self.task, advance=inputs, speed=f"{speed:,.0f} inputs/s")
 
-    def row(self, job: Job, row: Result) -> None:
+    def row(self, job: RunJob, row: Result) -> None:
         """A row of a job was written."""
         if row.setting.part == "test":
             if row.setting.iteration == 1:
                 self.first[job] = row.accuracy
             self.last[job] = row
 
-    def finish(self, jobs: Sequence[Job]) -> None:
+    def finish(self, jobs: Sequence[RunJob]) -> None:
         """Jobs are done: a line about each, with the speed of all."""
         speed = sum(self.inputs_of[job] for job in jobs) / (time.perf_counter() - self.began)
         for job in jobs:
@@ -78,7 +78,7 @@ class RunProgress:
                 else:
                     note(line)
 
-    def _line(self, job: Job, row: Result) -> str:
+    def _line(self, job: RunJob, row: Result) -> str:
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
         gate = f", eta {row.setting.eta:g}, momentum {row.setting.momentum:g}" if self.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""

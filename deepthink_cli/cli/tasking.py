@@ -112,7 +112,7 @@ def warn_of_leaks(header: Header, evaluated: EvaluationSet, quiet: bool) -> None
     from deepthink_cli.data.examples import Query
     from deepthink_cli.tasks.splits import key
 
-    given = header.metadata.origin().demonstrations
+    given = header.metadata.provenance().demonstrations
     labels = tuple(given.labels)
     leaked = sum(bool(labels) and key(Query(one.text, labels)) in evaluated.keys for one in given.examples)
     if leaked:

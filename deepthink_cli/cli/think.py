@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.memory import Memory
-    from deepthink_cli.model.spec import Blueprint
+    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.options import MethodOptions, ModelOptions, TaskOptions
-    from deepthink_cli.provenance import Demonstrations
+    from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tasks.sources import Source
 
 Demos = Annotated[
@@ -109,18 +109,18 @@ def think(
         with problems.collected():
             given = _from_rows(demos, template, label_field, labels, separator)
         problems.raise_any()
-        origin = Named()
+        provenance = Named()
     else:
         with problems.collected():
             _only_without_task(template=template, label_field=label_field, labels=labels, separator=separator)
         problems.raise_any()
-        given, origin = _from_task(task, demos, protocol, source, drawing, quiet)
+        given, provenance = _from_task(task, demos, protocol, source, drawing, quiet)
 
-    blueprint, demonstrations = _prepare(chosen, method, given, quiet)
+    spec, demonstrations = _prepare(chosen, method, given, quiet)
     if dry_run:
-        _show_plan(_plan(blueprint, demonstrations, method, output), json)
+        _show_plan(_plan(spec, demonstrations, method, output), json)
         return
-    _think(blueprint, demonstrations, method, kept, origin, output, json, quiet, verbose)
+    _think(spec, demonstrations, method, kept, provenance, output, json, quiet, verbose)
 
 
 def _from_rows(
@@ -156,33 +156,33 @@ def _only_without_task(**given: str | None) -> None:
 
 def _prepare(
     chosen: ModelOptions, method: MethodOptions, given: DemonstrationSet, quiet: bool
-) -> tuple[Blueprint, Demonstrations]:
+) -> tuple[ModelSpec, TokenizedDemonstrations]:
     """Everything that can be checked before the weights are loaded."""
     from deepthink_cli.cli.recall import find_model
     from deepthink_cli.model.fitting import check_fit
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
 
-    blueprint = find_model(chosen, quiet)
-    check_fit(blueprint.limits, blueprint.tokenizer, given, method.iterations, method.positions, blueprint.id)
-    demonstrations = tokenize_demonstrations(blueprint.tokenizer, given)
-    blueprint.check_ids(demonstrations.token_ids, "demonstrations")
+    spec = find_model(chosen, quiet)
+    check_fit(spec.limits, spec.tokenizer, given, method.iterations, method.positions, spec.id)
+    demonstrations = tokenize_demonstrations(spec.tokenizer, given)
+    spec.check_ids(demonstrations.token_ids, "demonstrations")
     if given.labels:
         from deepthink_cli.data.examples import Query
 
         probe = Query(given.examples[0].text, given.labels, where="--labels")
-        (labelled,) = tokenize_queries(blueprint.tokenizer, given.template, [probe])
-        blueprint.check_ids(labelled.ids, probe.where)
-    return blueprint, demonstrations
+        (labelled,) = tokenize_queries(spec.tokenizer, given.template, [probe])
+        spec.check_ids(labelled.ids, probe.where)
+    return spec, demonstrations
 
 
 def _think(
-    blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int],
+    spec: ModelSpec, demonstrations: TokenizedDemonstrations, method: MethodOptions, kept: Sequence[int],
     named: Named, output: Path, json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     from deepthink_cli.artifact.files import save_memory
     from deepthink_cli.cli.recall import load, say_loaded
 
-    model = load(blueprint, quiet)
+    model = load(spec, quiet)
     say_loaded(model, quiet, verbose)
     model.check_ids(demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()
@@ -198,12 +198,16 @@ def _think(
 
 
 def _named(memory: Memory, named: Named) -> Memory:
-    assert memory.origin is not None
-    return replace(memory, origin=replace(memory.origin, task=named.task, seed=named.seed))
+    assert memory.provenance is not None
+    return replace(memory, provenance=replace(memory.provenance, task=named.task, seed=named.seed))
 
 
 def _read(
-    model: LanguageModel, demonstrations: Demonstrations, method: MethodOptions, kept: Sequence[int], quiet: bool
+    model: LanguageModel,
+    demonstrations: TokenizedDemonstrations,
+    method: MethodOptions,
+    kept: Sequence[int],
+    quiet: bool,
 ) -> list[Memory]:
     from deepthink_cli.thinking import think as readings
 
@@ -221,20 +225,22 @@ def _read(
     return memories
 
 
-def _plan(blueprint: Blueprint, demonstrations: Demonstrations, method: MethodOptions, output: Path) -> dict[str, Any]:
+def _plan(
+    spec: ModelSpec, demonstrations: TokenizedDemonstrations, method: MethodOptions, output: Path
+) -> dict[str, Any]:
     length = len(demonstrations.token_ids)
-    one = blueprint.memory_bytes(length)
+    one = spec.memory_bytes(length)
     return {
-        "model": blueprint.id,
-        "architecture": blueprint.architecture,
-        "dtype": str(blueprint.dtype).removeprefix("torch."),
-        "device": "several (auto)" if blueprint.options.device_map else str(blueprint.device),
+        "model": spec.id,
+        "architecture": spec.architecture,
+        "dtype": str(spec.dtype).removeprefix("torch."),
+        "device": "several (auto)" if spec.options.device_map else str(spec.device),
         "demonstrations": len(demonstrations.examples),
         "labels": list(demonstrations.labels),
         "tokens": length,
         "tokens_attended": length if method.iterations == 1 else 2 * length,
-        "largest": blueprint.limits.largest(method.positions, method.iterations, length),
-        "context": blueprint.limits.most_tokens(length),
+        "largest": spec.limits.largest(method.positions, method.iterations, length),
+        "context": spec.limits.most_tokens(length),
         "passes": method.iterations,
         "eta": method.eta,
         "momentum": method.momentum,
@@ -264,7 +270,12 @@ def _show_plan(plan: dict[str, Any], json: bool) -> None:
 
 
 def _closing(
-    demonstrations: Demonstrations, method: MethodOptions, named: Named, output: str, written: int, seconds: float
+    demonstrations: TokenizedDemonstrations,
+    method: MethodOptions,
+    named: Named,
+    output: str,
+    written: int,
+    seconds: float,
 ) -> list[str]:
     length = len(demonstrations.token_ids)
     speed = method.iterations * length / seconds

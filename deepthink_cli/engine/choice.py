@@ -14,7 +14,7 @@ import torch
 
 from deepthink_cli.engine.budget import KEPT, found_tokens, room, rows_over, tokens_over
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Row, lines, tree
+from deepthink_cli.engine.packing import PackedRow, lines, tree
 from deepthink_cli.engine.probe import Verdict, try_packed
 from deepthink_cli.engine.reading import Reading, read_packed
 from deepthink_cli.errors import ran_out_of_memory
@@ -52,7 +52,7 @@ class Engine:
             f"{apart:.1e} nats, rounding alone by {own:.1e}"
         )
 
-    def rows(self, queries: Sequence[TokenizedQuery]) -> list[Row]:
+    def rows(self, queries: Sequence[TokenizedQuery]) -> list[PackedRow]:
         """The rows that must run to score the queries, longest first."""
         found = (
             row

@@ -26,7 +26,7 @@ from deepthink_cli.engine.logits import Head, float32_head
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.limits import Limits, check_pass
-from deepthink_cli.model.spec import Blueprint, load_failure, open_model
+from deepthink_cli.model.spec import ModelSpec, load_failure, open_model
 from deepthink_cli.model.tokens import check_known, ordinary_ids
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
@@ -112,7 +112,7 @@ class LanguageModel:
             raise InputError(
                 f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
             )
-        ids = memory.origin.demonstrations.token_ids if memory.origin else ()
+        ids = memory.provenance.demonstrations.token_ids if memory.provenance else ()
         known = self.known_tokens
         if ids and not 0 <= min(ids) <= max(ids) < known:
             raise InputError(
@@ -206,8 +206,8 @@ def _layers(memory: Memory) -> str:
     return f"{len(memory.keys)} layers of keys {heads} x {size}"
 
 
-def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageModel:
-    """Load a model: the built-in `pocket`, a hub id, a local directory, or a `Blueprint` of one.
+def load_model(model: str | ModelSpec = "pocket", **options: Any) -> LanguageModel:
+    """Load a model: the built-in `pocket`, a hub id, a local directory, or a `ModelSpec` of one.
 
     Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline,
     trust_remote_code, batch_tokens. Raises InputError where the model cannot be had or has no keys and values, and
@@ -221,7 +221,7 @@ def load_model(model: str | Blueprint = "pocket", **options: Any) -> LanguageMod
     return made if made._takes_positions else replace(made, limits=replace(made.limits, relative=True))
 
 
-def _network(model: Blueprint) -> PreTrainedModel:
+def _network(model: ModelSpec) -> PreTrainedModel:
     options = model.options
     placed: dict[str, Any] = {}
     if options.device_map is not None:

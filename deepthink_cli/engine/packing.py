@@ -18,7 +18,7 @@ from deepthink_cli.model.tokens import TokenizedQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackedRow:
     """Tokens fed together, in depth-first order, and what is read off them.
 
     Token n stands `depths[n]` tokens after the memory and is seen by itself and the tokens up to, not
@@ -57,7 +57,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogprobRequests:
     """The answers of a pass: log-probabilities of `tokens` (N,) after the tokens at `places[asked]` (N,).
 
     `places` (M,) are distinct; number n belongs to score `owners[n]` of the pass, whose (query,
@@ -71,11 +71,11 @@ class Wanted:
     scores: tuple[tuple[int, int], ...]
 
 
-def tree(number: int, query: TokenizedQuery) -> Row:
+def tree(number: int, query: TokenizedQuery) -> PackedRow:
     """The one row of an input: its query, then every candidate as a branch."""
     ids, depths, ends, asked = _branches(query.answers)
     length = len(query.prefix)
-    return Row(
+    return PackedRow(
         query=number,
         ids=query.prefix + ids,
         depths=(*range(length), *(length + depth for depth in depths)),
@@ -85,7 +85,7 @@ def tree(number: int, query: TokenizedQuery) -> Row:
     )
 
 
-def lines(number: int, query: TokenizedQuery) -> Iterator[Row]:
+def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
     """Plain sequences instead: one row for each distinct sequence that must be fed."""
     fed: dict[tuple[int, ...], list[int]] = {}
     for candidate, answer in enumerate(query.answers):
@@ -94,10 +94,10 @@ def lines(number: int, query: TokenizedQuery) -> Iterator[Row]:
         length = len(query.prefix) + len(ids)
         asked = [(n, token, one) for one in candidates for n, token in enumerate(query.answers[one])]
         order = tuple(range(length))
-        yield Row(number, query.prefix + ids, order, (length,) * length, len(query.prefix) - 1, tuple(asked))
+        yield PackedRow(number, query.prefix + ids, order, (length,) * length, len(query.prefix) - 1, tuple(asked))
 
 
-def blocks(rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
+def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
     """The blocks of rows that stand side by side without padding, in their order; masks are of `dtype`."""
     found, start = [], 0
     for size, group in groupby(rows, key=len):
@@ -107,7 +107,7 @@ def blocks(rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> tup
     return tuple(found)
 
 
-def _mask(rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> Tensor | None:
+def _mask(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> Tensor | None:
     size = len(rows[0])
     if all(min(row.ends) == size for row in rows):
         return None
@@ -118,7 +118,7 @@ def _mask(rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> Tens
     return torch.zeros(unseen.shape, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)[:, None]
 
 
-def wanted(rows: Sequence[Row], starts: Sequence[int], device: torch.device) -> Wanted:
+def wanted(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
     """What is read off rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
     scores: dict[tuple[int, int], int] = {}
@@ -128,7 +128,9 @@ def wanted(rows: Sequence[Row], starts: Sequence[int], device: torch.device) -> 
             asked = places.setdefault(start + row.first + place, len(places))
             table.append((asked, token, scores.setdefault((row.query, candidate), len(scores))))
     asked, tokens, owners = torch.tensor(table).T  # (N,) each
-    return Wanted(torch.tensor(list(places), device=device), asked.to(device), tokens.to(device), owners, tuple(scores))
+    return LogprobRequests(
+        torch.tensor(list(places), device=device), asked.to(device), tokens.to(device), owners, tuple(scores)
+    )
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from deepthink_cli.engine.activation import fused_activations
 from deepthink_cli.engine.attention import Reach, over_memory
 from deepthink_cli.engine.feedforward import last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Row, blocks, wanted
+from deepthink_cli.engine.packing import PackedRow, blocks, wanted
 from deepthink_cli.memory import Memory
 
 Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
@@ -23,7 +23,7 @@ Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory 
 class _Packed:
     """Rows side by side in one line, each attending to itself and to the one memory."""
 
-    def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
         device, self.model = model.device, model
         self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
         self.ids = torch.tensor([[token for row in rows for token in row.ids]], device=device)  # (1, T)
@@ -45,7 +45,7 @@ class _Packed:
 class _Padded:
     """One sequence a row, padded on the right, where no real token attends to it; each with a copy of the memory."""
 
-    def __init__(self, model: LanguageModel, rows: Sequence[Row]) -> None:
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
         width = max(map(len, rows))
         self.model = model
         self.starts = [width * number for number in range(len(rows))]
@@ -59,7 +59,7 @@ class _Padded:
 
 @torch.inference_mode()
 def score_rows(
-    model: LanguageModel, pasts: Sequence[Past], rows: Sequence[Row], packed: bool
+    model: LanguageModel, pasts: Sequence[Past], rows: Sequence[PackedRow], packed: bool
 ) -> Iterator[dict[tuple[int, int], float]]:
     """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
     given = _Packed(model, rows) if packed else _Padded(model, rows)

@@ -11,7 +11,7 @@ from torch import Tensor
 from deepthink_cli.engine.agreement import check_plain_pass, off_by_one_rounding
 from deepthink_cli.engine.attention import UnsupportedAttention
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Row, lines, tree
+from deepthink_cli.engine.packing import PackedRow, lines, tree
 from deepthink_cli.engine.passes import score_rows
 from deepthink_cli.engine.reading import Reading, read_packed
 from deepthink_cli.errors import ran_out_of_memory
@@ -83,12 +83,14 @@ def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[Tok
     return Verdict(reason=reason, difference=difference, rounding=own)
 
 
-def _padded(model: LanguageModel, first: Memory, rows: Sequence[Row], text: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _padded(
+    model: LanguageModel, first: Memory, rows: Sequence[PackedRow], text: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
     """The scores of the rows after the first reading of a text, and the keys and values of its second one."""
     return _scores(model, first, rows, packed=False), _numbers(model.read(text, first, first.length))
 
 
-def _scores(model: LanguageModel, memory: Memory, rows: Sequence[Row], packed: bool) -> Tensor:
+def _scores(model: LanguageModel, memory: Memory, rows: Sequence[PackedRow], packed: bool) -> Tensor:
     """Scores in the order of (query, candidate), (N,) in float64."""
     found = next(score_rows(model, [(memory,)], rows, packed))
     return torch.tensor([found[one] for one in sorted(found)], dtype=torch.float64)

@@ -31,7 +31,7 @@ os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
 
 @dataclass(frozen=True, eq=False)
-class Blueprint:
+class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options it will be loaded with.
 
     `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory;
@@ -109,7 +109,7 @@ class Blueprint:
             return 4 * length * memory_width(self.config)
 
 
-def open_model(options: ModelOptions) -> Blueprint:
+def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 
     Raises InputError for a directory or hub id that cannot be had, a model without keys and values, and
@@ -127,7 +127,7 @@ def open_model(options: ModelOptions) -> Blueprint:
     tokenizer = _tokenizer(name, source, options)
     revision = hub_commit(source, options.revision) or options.revision
     weight_files(source, revision, config)  # refuses files that are not the model's own
-    return Blueprint(options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer))
+    return ModelSpec(options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer))
 
 
 def needs_download(options: ModelOptions) -> bool:

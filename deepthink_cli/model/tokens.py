@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
-from deepthink_cli.provenance import Demonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
 
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
 # Ordinary words: arbitrary ids may be tokens that were never trained, whose activations are extreme.
@@ -56,10 +56,12 @@ class TokenizedQuery:
         return len(self.prefix) + max(map(len, self.answers))
 
 
-def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> Demonstrations:
+def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> TokenizedDemonstrations:
     """Tokenise solved examples as one text that ends with the separator."""
     text = given.template.demonstrations((example.text, example.label) for example in given.examples)
-    return Demonstrations(given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text)))
+    return TokenizedDemonstrations(
+        given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text))
+    )
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deepthink_cli.report.published import Cell
     from deepthink_cli.report.significance import Spread
-    from deepthink_cli.report.summary import Row
+    from deepthink_cli.report.summary import TableRow
 
 
 @dataclass(frozen=True)
-class Line:
+class ReportLine:
     """A row of the run and the paper's two figures for the same model and task, where it has them."""
 
-    row: Row
+    row: TableRow
     paper_plain: Cell | None = None
     paper_thinking: Cell | None = None
 
@@ -28,7 +28,7 @@ class Line:
         return cell.table if cell else None
 
 
-def texts(line: Line) -> dict[str, str]:
+def texts(line: ReportLine) -> dict[str, str]:
     """The cells by column heading; empty where there is nothing to say."""
     row = line.row
     return {
@@ -49,7 +49,7 @@ def texts(line: Line) -> dict[str, str]:
     }
 
 
-def values(line: Line) -> dict[str, Any]:
+def values(line: ReportLine) -> dict[str, Any]:
     """The row's numbers, accuracies as shares, nothing rounded."""
     row = line.row
     low, high = row.ci95 or (None, None)
@@ -90,7 +90,7 @@ def values(line: Line) -> dict[str, Any]:
     }
 
 
-def _name(row: Row) -> str:
+def _name(row: TableRow) -> str:
     if not row.is_mean:
         return row.name
     counted = f"{row.tasks}" if row.tasks == row.known else f"{row.tasks} of {row.known}"

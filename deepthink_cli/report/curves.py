@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of, widest
-from deepthink_cli.report.jobs import Arm, Job, Seed
+from deepthink_cli.report.jobs import Arm, JobResults, Seed
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.runs.results import Part, Result
 
@@ -32,7 +32,7 @@ class Panel:
     majority: float | None
 
 
-def panels(jobs: Sequence[Job], tasks: bool = False) -> list[Panel]:
+def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
     """A panel for each task and group, in the order of a table; tasks of large groups only with `tasks`."""
     groups = groups_of(jobs)
     arms = in_order({job.arm for job in jobs}, jobs)
@@ -48,7 +48,7 @@ def panels(jobs: Sequence[Job], tasks: bool = False) -> list[Panel]:
     return found
 
 
-def _curves(arm: Arm, own: Sequence[Job], jobs: Sequence[Job]) -> list[Curve]:
+def _curves(arm: Arm, own: Sequence[JobResults], jobs: Sequence[JobResults]) -> list[Curve]:
     blocks = {widest(job) for job in own}
     peers = [job for job in jobs if job.arm == arm and widest(job) in blocks]
     made = []
@@ -69,11 +69,11 @@ def _curves(arm: Arm, own: Sequence[Job], jobs: Sequence[Job]) -> list[Curve]:
     return made
 
 
-def _rows(job: Job, part: Part) -> Mapping[int, Result]:
+def _rows(job: JobResults, part: Part) -> Mapping[int, Result]:
     return job.dev if part == "dev" else job.test
 
 
-def _majority(jobs: Sequence[Job]) -> float | None:
+def _majority(jobs: Sequence[JobResults]) -> float | None:
     """The mean over tasks of the accuracy of always giving the commonest label."""
     by_task: dict[str, list[float | None]] = {}
     for job in jobs:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from deepthink_cli.report.groups import LARGE, widest
-from deepthink_cli.report.jobs import Arm, Job, Seed, label, name_of, varying
+from deepthink_cli.report.jobs import Arm, JobResults, Seed, label, name_of, varying
 from deepthink_cli.runs.results import Result
 
 
-def footnotes(jobs: Sequence[Job]) -> list[str]:
+def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """One line for each kind of thing that is missing."""
     return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs), *_unchecked(jobs)]
 
 
-def _incomplete(jobs: Sequence[Job]) -> list[str]:
+def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
     """Jobs without all the rows that others of their arm have; a missing seed is one that a sister task has."""
     names = varying([job.arm for job in jobs])
     seeds: dict[tuple[Arm, str, str], list[str]] = {}
@@ -29,7 +29,7 @@ def _incomplete(jobs: Sequence[Job]) -> list[str]:
     return ["Incomplete jobs, left out where what the table needs is missing: " + "; ".join(items)] if items else []
 
 
-def _gaps(jobs: Sequence[Job]) -> Iterator[tuple[Arm, str, Seed, str]]:
+def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
     found = {(job.arm, job.task, job.seed): job for job in jobs}
     test: dict[tuple[Arm, str], set[int]] = {}
     dev: dict[tuple[Arm, str], set[int]] = {}
@@ -52,7 +52,7 @@ def _gaps(jobs: Sequence[Job]) -> Iterator[tuple[Arm, str, Seed, str]]:
                     yield arm, task, seed, state
 
 
-def _state(job: Job | None, test: set[int], dev: set[int]) -> str:
+def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
     """What a job lacks; empty where it is whole."""
     if job is None:
         return "no rows"
@@ -60,7 +60,7 @@ def _state(job: Job | None, test: set[int], dev: set[int]) -> str:
     return ", ".join(f"no {part}{', '.join(map(str, sorted(gap)))}" for part, gap in lacking if gap)
 
 
-def _inputs(jobs: Sequence[Job]) -> list[str]:
+def _inputs(jobs: Sequence[JobResults]) -> list[str]:
     """How many inputs every task was evaluated on; large groups as one number."""
     counts: dict[str, dict[str, set[int]]] = {}
     sampled: dict[str, None] = {}
@@ -79,7 +79,7 @@ def _inputs(jobs: Sequence[Job]) -> list[str]:
     return [f"Inputs evaluated{kind}: {'; '.join(items)}"] if items else []
 
 
-def _counts(jobs: Sequence[Job]) -> list[str]:
+def _counts(jobs: Sequence[JobResults]) -> list[str]:
     lines = []
     kinds = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
     for kind, said in kinds.items():
@@ -93,7 +93,7 @@ def _counts(jobs: Sequence[Job]) -> list[str]:
     return lines
 
 
-def _fewer_shots(jobs: Sequence[Job]) -> list[str]:
+def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
     used: dict[tuple[str, int], set[int]] = {}
     for name, row in _named_rows(jobs):
         if row.shots_used < row.setting.shots:
@@ -102,7 +102,7 @@ def _fewer_shots(jobs: Sequence[Job]) -> list[str]:
     return [f"Fewer demonstrations used than asked: {listed}"] if used else []
 
 
-def _unchecked(jobs: Sequence[Job]) -> list[str]:
+def _unchecked(jobs: Sequence[JobResults]) -> list[str]:
     """How many results have no digest of their inputs."""
     rows = [row for job in jobs for row in (*job.test.values(), *job.dev.values())]
     without = sum(row.setting.rows_sha256 is None for row in rows)
@@ -112,7 +112,7 @@ def _unchecked(jobs: Sequence[Job]) -> list[str]:
     return [f"{said} inputs of a task were always the same could not be checked"] if without else []
 
 
-def _named_rows(jobs: Sequence[Job]) -> Iterator[tuple[str, Result]]:
+def _named_rows(jobs: Sequence[JobResults]) -> Iterator[tuple[str, Result]]:
     """Every test row and the name it has in a footnote: its task, with its model where there are several."""
     names = [name for name in varying([job.arm for job in jobs]) if name == "model"]
     for job in jobs:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from deepthink_cli.report.jobs import Arm, Job
+from deepthink_cli.report.jobs import Arm, JobResults
 
 LARGE = 10  # tasks of a group; those of a larger one are shown by their means
 
 
-def groups_of(jobs: Sequence[Job]) -> dict[str, list[str]]:
+def groups_of(jobs: Sequence[JobResults]) -> dict[str, list[str]]:
     """The tasks of every group that has more than one."""
     groups: dict[str, dict[str, None]] = {}
     for job in jobs:
@@ -19,7 +19,7 @@ def groups_of(jobs: Sequence[Job]) -> dict[str, list[str]]:
     return {group: list(tasks) for group, tasks in groups.items() if len(tasks) > 1}
 
 
-def names_of(jobs: Sequence[Job]) -> list[str]:
+def names_of(jobs: Sequence[JobResults]) -> list[str]:
     """Tasks and groups in the order of a table: a group's tasks, the groups within it, then itself."""
     groups = groups_of(jobs)
     tasks: dict[str, dict[str, None]] = {}
@@ -35,7 +35,7 @@ def names_of(jobs: Sequence[Job]) -> list[str]:
     return names
 
 
-def widest(job: Job) -> str:
+def widest(job: JobResults) -> str:
     """The widest group of a job's task, or the task itself where it has none."""
     return job.groups[0] if job.groups else job.task
 
@@ -45,7 +45,7 @@ def is_detail(name: str, groups: dict[str, list[str]]) -> bool:
     return any(name in tasks and len(tasks) > LARGE for tasks in groups.values())
 
 
-def in_order(arms: Collection[Arm], jobs: Sequence[Job]) -> list[Arm]:
+def in_order(arms: Collection[Arm], jobs: Sequence[JobResults]) -> list[Arm]:
     """Arms by model, in the order of the jobs, then by their values."""
     models = {model: place for place, model in enumerate(dict.fromkeys(job.arm.model for job in jobs))}
 

@@ -43,7 +43,7 @@ CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
 
 
 @dataclass
-class Job:
+class JobResults:
     """The rows of one job by iteration; `dev` is empty where T was not to be chosen."""
 
     arm: Arm
@@ -54,7 +54,7 @@ class Job:
     dev: dict[int, Result] = field(default_factory=dict)
 
 
-def jobs_of(results: Iterable[Result]) -> list[Job]:
+def jobs_of(results: Iterable[Result]) -> list[JobResults]:
     """Jobs in the order of their first rows.
 
     Raises InputError where results of the same name come from different data, where a setting has two
@@ -64,11 +64,11 @@ def jobs_of(results: Iterable[Result]) -> list[Job]:
     check_agree(given)
     rows = _unique(given)
     splitting = _splitting(rows)
-    jobs: dict[tuple[Arm, str, Seed], Job] = {}
+    jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
     for row in rows:
         own = row.setting
         arm, seed = _arm(own, splitting), (own.seed, own.order_seed)
-        job = jobs.setdefault((arm, own.task, seed), Job(arm, own.task, row.groups, seed))
+        job = jobs.setdefault((arm, own.task, seed), JobResults(arm, own.task, row.groups, seed))
         rows_of_part = job.dev if own.part == "dev" else job.test
         if own.iteration in rows_of_part:
             _refuse_to_average(rows_of_part[own.iteration], row)
@@ -153,7 +153,7 @@ def _refuse_to_average(one: Result, two: Result) -> None:
     )
 
 
-def _check_constant(jobs: Iterable[Job]) -> None:
+def _check_constant(jobs: Iterable[JobResults]) -> None:
     first: dict[tuple[Arm, str, str, str], object] = {}
     for job in jobs:
         for row in (*job.test.values(), *job.dev.values()):

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of, widest
-from deepthink_cli.report.jobs import Arm, Job, Seed, name_of
+from deepthink_cli.report.jobs import Arm, JobResults, Seed, name_of
 from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
 
 ALPHA = 0.05
@@ -35,7 +35,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One arm on one task, or on the mean of `tasks` of the `known` tasks of a group, over its seeds.
 
     `is_detail` marks a task of a group so large that tables show its means.
@@ -110,7 +110,7 @@ class Row:
         return [eta for score in self.scores for eta in score.etas]
 
 
-def summarize(jobs: Sequence[Job], iteration: int | None = None) -> list[Row]:
+def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
     """A row for each arm and task, and for each arm and group of tasks.
 
     The reported T is `iteration`; without it that which each seed's own dev rows choose, together with
@@ -131,11 +131,11 @@ def summarize(jobs: Sequence[Job], iteration: int | None = None) -> list[Row]:
             if seeds:
                 own = tuple(_mean([one[seed] for one in by_seed]) for seed in seeds)
                 known = len(groups.get(name, [name]))
-                rows.append(Row(arm, name, len(tasks), known, name in groups, is_detail(name, groups), own))
+                rows.append(TableRow(arm, name, len(tasks), known, name in groups, is_detail(name, groups), own))
     return rows
 
 
-def _scores(jobs: Sequence[Job], iteration: int | None) -> dict[tuple[Arm, str], dict[Seed, Score]]:
+def _scores(jobs: Sequence[JobResults], iteration: int | None) -> dict[tuple[Arm, str], dict[Seed, Score]]:
     """The score of every arm, task and seed that has what is to be reported."""
     last: dict[tuple[Arm, str], int] = {}
     for job in jobs:
@@ -157,7 +157,7 @@ def _scores(jobs: Sequence[Job], iteration: int | None) -> dict[tuple[Arm, str],
 Option = tuple[int, float | None]  # T and eta
 
 
-def _options(jobs: Sequence[Job]) -> dict[tuple[Arm, str], set[Option]]:
+def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     """For every family and task with dev rows, what each seed must have dev rows for before it chooses."""
     by_block: dict[tuple[Arm, str], set[Option]] = {}
     for job in jobs:
@@ -165,19 +165,21 @@ def _options(jobs: Sequence[Job]) -> dict[tuple[Arm, str], set[Option]]:
     return {(job.arm.family, job.task): by_block[job.arm.family, widest(job)] for job in jobs if job.dev}
 
 
-def _sharing(jobs: Sequence[Job], options: Container[tuple[Arm, str]]) -> dict[tuple[Arm, str, Seed], list[Job]]:
+def _sharing(
+    jobs: Sequence[JobResults], options: Container[tuple[Arm, str]]
+) -> dict[tuple[Arm, str, Seed], list[JobResults]]:
     """Jobs that share one score: all etas of a seed where dev rows choose among several, else each alone."""
     etas: dict[Arm, set[float | None]] = {}
     for job in jobs:
         etas.setdefault(job.arm.family, set()).add(job.arm.eta)
-    found: dict[tuple[Arm, str, Seed], list[Job]] = {}
+    found: dict[tuple[Arm, str, Seed], list[JobResults]] = {}
     for job in jobs:
         several = (job.arm.family, job.task) in options and len(etas[job.arm.family]) > 1
         found.setdefault((job.arm.family if several else job.arm, job.task, job.seed), []).append(job)
     return found
 
 
-def _score_on_dev(jobs: Sequence[Job], wanted: set[Option]) -> Score | None:
+def _score_on_dev(jobs: Sequence[JobResults], wanted: set[Option]) -> Score | None:
     """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
 
     None where dev rows are missing: what remains of them must not choose.
@@ -191,7 +193,7 @@ def _score_on_dev(jobs: Sequence[Job], wanted: set[Option]) -> Score | None:
     return _score(jobs, job, t, on_dev=True)
 
 
-def _score(jobs: Sequence[Job], chosen: Job, iteration: int, on_dev: bool) -> Score | None:
+def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
     """The score of one seed on one task; None where T = 1 or the reported T is missing."""
     if 1 not in chosen.test or iteration not in chosen.test:
         return None

@@ -15,8 +15,8 @@ from deepthink_cli.runs.results import FILE, Result, Setting, read_results
 LOCK = ".lock"
 
 
-class Journal:
-    """The rows of a run, open for appending; `open_journal` makes one."""
+class RunFolder:
+    """The rows of a run, open for appending; `open_run_folder` makes one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Journal:
 
 
 @contextmanager
-def open_journal(folder: Path) -> Iterator[Journal]:
+def open_run_folder(folder: Path) -> Iterator[RunFolder]:
     """Open a run's folder, made if it is not there, for this process alone.
 
     What a killed run left of its last row is cut off. Raises InputError where another process writes the
@@ -51,14 +51,14 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     with open(folder / LOCK, "r+b", buffering=0) as lock:
         with _refusals(folder):
             _claim(lock, folder)
-        journal = Journal(folder)  # refuses a file that is not a run's before truncating it
+        run_folder = RunFolder(folder)  # refuses a file that is not a run's before truncating it
         with _refusals(folder):
             _cut_torn_row(folder / FILE)
-        yield journal
+        yield run_folder
 
 
 def found_in(folder: Path) -> list[Result]:
-    """The rows of a run in a folder, if there is one, without locking or changing it; raises as `open_journal` does."""
+    """The rows of a run in a folder, if there is one, without locking or changing it; raises as `open_run_folder` does."""
     with _refusals(folder):
         return read_results(folder) if (folder / FILE).is_file() else []
 

@@ -12,10 +12,10 @@ from hashlib import sha256
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fitting import count_tokens, most_held
-from deepthink_cli.model.spec import Blueprint
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import Positions
-from deepthink_cli.provenance import Demonstrations, ModelIdentity, canonical_json
+from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations, canonical_json
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Sampling, Task
@@ -32,7 +32,7 @@ from deepthink_cli.tasks.splits import (
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What is run: every task with every seed, gate and momentum; T rows each, and as many on a dev set.
 
     `given` are demonstrations that stand for every seed's; `dev_size` counts dev rows (None: as many as
@@ -62,7 +62,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class RunJob:
     """One task with one seed: its demonstrations, as many as fit the model, and its queries.
 
     `rows_sha256` holds the digest of the queries of every scored part.
@@ -72,10 +72,10 @@ class Job:
     seed: int
     evaluated: EvaluationSet
     drawn: Drawn
-    demonstrations: Demonstrations
+    demonstrations: TokenizedDemonstrations
     rows_sha256: Mapping[Part, str]
 
-    def queries(self, plan: Plan, part: Part) -> Iterator[Query]:
+    def queries(self, plan: RunPlan, part: Part) -> Iterator[Query]:
         """The queries of the test part, or of the dev part that chooses T and eta, read again.
 
         Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
@@ -92,7 +92,7 @@ class Job:
             )
 
 
-def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
+def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]:
     """Yield a task's jobs, one a seed, checked as far as they can be without the weights.
 
     Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
@@ -101,15 +101,15 @@ def prepare_jobs(plan: Plan, blueprint: Blueprint, task: Task) -> Iterator[Job]:
     evaluated = evaluation_set(task, plan.protocol, plan.source, plan.limit)
     for seed in plan.seeds:
         drawn = _drawn(plan, evaluated, seed)
-        read = _fitted(plan, blueprint, f"task {task.name}, seed {seed}", drawn.demonstrations)
+        read = _fitted(plan, spec, f"task {task.name}, seed {seed}", drawn.demonstrations)
         rows: dict[Part, str] = {"test": evaluated.rows_sha256}
         if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
             rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
-        yield Job(task, seed, evaluated, drawn, read, rows)
+        yield RunJob(task, seed, evaluated, drawn, read, rows)
     evaluated.pools.clear()
 
 
-def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
+def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
     # Keys do not depend on the path or name of a model; sampled weights alone keep the keys of earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
@@ -134,30 +134,30 @@ def settings(plan: Plan, job: Job, identity: ModelIdentity) -> list[Setting]:
     ]
 
 
-def scorings(plan: Plan, job: Job, wanted: Iterable[Setting]) -> int:
+def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
     """Inputs that a job's wanted rows score; T = 1 counts once for all gates, a dev set as if its task had enough rows."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
     scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
     return sum(sizes[part] for part, _, _ in scored)
 
 
-def _drawn(plan: Plan, evaluated: EvaluationSet, seed: int) -> Drawn:
+def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
     if plan.given is not None:
         return Drawn(plan.given, Counter(), frozenset())
     return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
 
 
-def _fitted(plan: Plan, blueprint: Blueprint, job: str, given: DemonstrationSet) -> Demonstrations:
+def _fitted(plan: RunPlan, spec: ModelSpec, job: str, given: DemonstrationSet) -> TokenizedDemonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
-    limits, method = blueprint.limits, (plan.positions, plan.iterations)
+    limits, method = spec.limits, (plan.positions, plan.iterations)
     far = limits.largest(*method, sys.maxsize)
-    tokens = cache(lambda number: count_tokens(blueprint.tokenizer, given.template, given.examples[-number:], far))
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, given.template, given.examples[-number:], far))
     fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
     if not fit:
         raise InputError(
-            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {blueprint.id} holds "
+            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {spec.id} holds "
             f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
         )
-    read = tokenize_demonstrations(blueprint.tokenizer, replace(given, examples=given.examples[-fit:]))
-    blueprint.check_ids(read.token_ids, f"{job}: demonstrations")
+    read = tokenize_demonstrations(spec.tokenizer, replace(given, examples=given.examples[-fit:]))
+    spec.check_ids(read.token_ids, f"{job}: demonstrations")
     return read

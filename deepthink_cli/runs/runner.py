@@ -10,11 +10,11 @@ from itertools import groupby
 from deepthink_cli.engine.choice import engine_of
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError, ran_out_of_memory
-from deepthink_cli.evaluation import Evaluator, Fitting, fitting
+from deepthink_cli.evaluation import Evaluator, ScoringChunk, scoring_chunks
 from deepthink_cli.memory import Memory
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.provenance import Method
-from deepthink_cli.runs.plan import Job, Plan
+from deepthink_cli.runs.plan import RunJob, RunPlan
 from deepthink_cli.runs.results import Part, Result, Setting, bits
 from deepthink_cli.thinking import think_each
 
@@ -23,13 +23,13 @@ from deepthink_cli.thinking import think_each
 class Step:
     """What a trial says while it runs: inputs of a job scored since its last step, and the row when one is done."""
 
-    job: Job
+    job: RunJob
     scored: int
     row: Result | None = None
     predictions: Sequence[Prediction] = ()
 
 
-Work = Sequence[tuple[Job, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
+Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
 _COPIES = 3  # float32 memories that a lane holds at most: history, present and the step of the momentum
 
 
@@ -47,7 +47,7 @@ class _Lane:
         return [one for one in self.wanted if (one.eta, one.momentum, one.iteration) == asked]
 
 
-def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
+def together(plan: RunPlan, model: LanguageModel, work: Work) -> Iterator[Work]:
     """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster.
 
     Finished jobs stay in their group, so that a resumed run is identical to one that was never stopped.
@@ -55,7 +55,7 @@ def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
     gates, engine = len(plan.etas) * len(plan.momentums), engine_of(model)
     most = min(engine.batch_tokens, engine.free // _token_bytes(model))
     for _, jobs in groupby(work, key=lambda one: one[0].task.name):
-        group, tokens = list[tuple[Job, Sequence[Setting]]](), 0
+        group, tokens = list[tuple[RunJob, Sequence[Setting]]](), 0
         for job, wanted in jobs:
             length = gates * len(job.demonstrations.token_ids)
             if group and tokens + length > most:
@@ -66,7 +66,7 @@ def together(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Work]:
         yield group
 
 
-def run_jobs(plan: Plan, model: LanguageModel, work: Work) -> Iterator[Step]:
+def run_jobs(plan: RunPlan, model: LanguageModel, work: Work) -> Iterator[Step]:
     """Think once for every job and gate, in step, and score the wanted iterations as they come.
 
     Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once. As many memories are
@@ -114,9 +114,9 @@ def _token_bytes(model: LanguageModel) -> int:
 
 
 class _Trial:
-    def __init__(self, plan: Plan, job: Job, model: LanguageModel) -> None:
+    def __init__(self, plan: RunPlan, job: RunJob, model: LanguageModel) -> None:
         self.plan, self.job, self.model = plan, job, model
-        self.queries: dict[Part, list[Fitting]] = {}
+        self.queries: dict[Part, list[ScoringChunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
         self.first: dict[Part, Step] = {}
 
@@ -140,11 +140,11 @@ class _Trial:
             self.first[part] = done
         yield done
 
-    def _queries(self, part: Part) -> list[Fitting]:
+    def _queries(self, part: Part) -> list[ScoringChunk]:
         """The part's queries, tokenised when first asked for and kept for every iteration and gate."""
         if part not in self.queries:
             read, given = self.job.demonstrations, self.job.queries(self.plan, part)
-            self.queries[part] = list(fitting(self.model, read, given, self.skipped[part]))
+            self.queries[part] = list(scoring_chunks(self.model, read, given, self.skipped[part]))
             if not self.queries[part]:
                 raise InputError(
                     f"task {self.job.task.name}: no query fits {self.model.identity.id} after {len(read.token_ids)} "

@@ -114,13 +114,13 @@ def test_the_bytes_made_by_hand_are_a_safetensors_file(path: Path) -> None:
 
 
 def test_a_header_gives_back_what_made_the_memory(header: Header) -> None:
-    origin = header.metadata.origin()
-    assert [example.text for example in origin.demonstrations.examples] == ["héllo", {"a": "x", "b": "y"}]
-    assert [example.label for example in origin.demonstrations.examples] == ["p", "q"]
-    assert origin.demonstrations.token_ids == (5, 6, 7)
-    assert origin.demonstrations.template.query("why") == "why "
-    assert (origin.method.iterations, origin.method.eta, origin.method.positions) == (3, 0.01, "continued")
-    assert (origin.model.id, origin.seed, origin.task) == ("tiny", 4, None)
+    provenance = header.metadata.provenance()
+    assert [example.text for example in provenance.demonstrations.examples] == ["héllo", {"a": "x", "b": "y"}]
+    assert [example.label for example in provenance.demonstrations.examples] == ["p", "q"]
+    assert provenance.demonstrations.token_ids == (5, 6, 7)
+    assert provenance.demonstrations.template.query("why") == "why "
+    assert (provenance.method.iterations, provenance.method.eta, provenance.method.positions) == (3, 0.01, "continued")
+    assert (provenance.model.id, provenance.seed, provenance.task) == ("tiny", 4, None)
 
 
 def test_a_header_knows_its_layers_sizes_and_drift(header: Header) -> None:

@@ -42,7 +42,7 @@ def test_a_memory_comes_back_bit_for_bit(readings: list[Memory], tmp_path: Path)
     for memory in readings:
         loaded = load_memory(tmp_path / "mem.safetensors", memory.iteration)
         assert all(map(torch.equal, (*loaded.keys, *loaded.values), (*memory.keys, *memory.values)))
-        assert (loaded.origin, loaded.drift) == (memory.origin, memory.drift)
+        assert (loaded.provenance, loaded.drift) == (memory.provenance, memory.drift)
 
 
 def test_the_tensors_have_the_names_and_shapes_of_the_contract(readings: list[Memory], tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_an_iteration_that_was_not_kept_is_named(readings: list[Memory], tmp_pat
 
 def test_a_memory_refuses_another_model(readings: list[Memory], tmp_path: Path) -> None:
     other = load_model(str(write_model(tmp_path / "other", "llama", seed=1)))
-    origin = readings[0].origin
-    assert origin is not None
+    provenance = readings[0].provenance
+    assert provenance is not None
     with pytest.raises(InputError, match=r"made by another model: weights differ"):
-        check_fit(origin, other.identity, "mem.safetensors")
+        check_fit(provenance, other.identity, "mem.safetensors")
 
 
 def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
@@ -169,9 +169,9 @@ def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
     model.network.save_pretrained(tmp_path / "moved", max_shard_size="20KB")
     model.tokenizer.save_pretrained(tmp_path / "moved")
     assert len(list((tmp_path / "moved").glob("*.safetensors"))) > 1
-    origin = readings[0].origin
-    assert origin is not None
-    check_fit(origin, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
+    provenance = readings[0].provenance
+    assert provenance is not None
+    check_fit(provenance, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
 
 
 def test_a_header_is_read_without_its_tensors(readings: list[Memory], tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_thinking_moves_every_layer_of_every_family(
 def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
     family: str, models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
-    blueprint = open_model(ModelOptions(model=str(models(family))))
-    model = load_model(blueprint)
+    spec = open_model(ModelOptions(model=str(models(family))))
+    model = load_model(spec)
     memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
-    assert blueprint.memory_bytes(memory.length) == memory.nbytes
+    assert spec.memory_bytes(memory.length) == memory.nbytes

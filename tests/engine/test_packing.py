@@ -22,7 +22,7 @@ from deepthink_cli.engine.attention import over_memory
 from deepthink_cli.engine.budget import found_tokens
 from deepthink_cli.engine.choice import engine_of, read_each
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Row, lines, tree
+from deepthink_cli.engine.packing import PackedRow, lines, tree
 from deepthink_cli.engine.reading import Reading
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -236,7 +236,7 @@ def test_a_pass_that_does_not_fit_the_device_is_halved(
     expected = sums(model, memory, QUERIES, 4096)
     whole = scoring.score_rows
 
-    def small(model: LanguageModel, memories: Sequence[Memory], rows: Sequence[Row], packed: bool) -> object:
+    def small(model: LanguageModel, memories: Sequence[Memory], rows: Sequence[PackedRow], packed: bool) -> object:
         if len(rows) > 1:
             raise torch.OutOfMemoryError
         return whole(model, memories, rows, packed)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepthink_cli.engine.packing import Row, blocks, lines, tree, wanted
+from deepthink_cli.engine.packing import PackedRow, blocks, lines, tree, wanted
 from deepthink_cli.model.tokens import TokenizedQuery
 
 TOKEN = st.integers(0, 3)
@@ -24,17 +24,17 @@ ROWS = st.lists(QUERY, min_size=1, max_size=6).map(
 CPU = torch.device("cpu")
 
 
-def seen(row: Row, place: int) -> list[int]:
+def seen(row: PackedRow, place: int) -> list[int]:
     """The tokens that a token sees, itself the last."""
     return [other for other in range(place + 1) if place < row.ends[other]]
 
 
-def read(row: Row, place: int) -> tuple[int, ...]:
+def read(row: PackedRow, place: int) -> tuple[int, ...]:
     """The sequence that ends with a token, as the token sees it."""
     return tuple(row.ids[other] for other in seen(row, place))
 
 
-def answers_asked(rows: Sequence[Row]) -> Counter[tuple[tuple[int, ...], int, int]]:
+def answers_asked(rows: Sequence[PackedRow]) -> Counter[tuple[tuple[int, ...], int, int]]:
     """After which sequence each token is asked, and for which candidate."""
     return Counter(
         (read(row, row.first + place), token, candidate) for row in rows for place, token, candidate in row.asked
@@ -86,7 +86,7 @@ def test_plain_sequences_are_fed_once_each(query: TokenizedQuery) -> None:
 
 
 @given(ROWS)
-def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[Row]) -> None:
+def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[PackedRow]) -> None:
     found = blocks(rows, torch.float32, CPU)
     sizes = [size for block in found for size in [block.size] * block.rows]
     starts = [block.start + number * block.size for block in found for number in range(block.rows)]
@@ -106,7 +106,7 @@ def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[Row
 
 
 @given(ROWS)
-def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[Row]) -> None:
+def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[PackedRow]) -> None:
     total = sum(map(len, rows))
     tokens = torch.arange(2 * total).view(1, 2, total, 1)  # heads, then places
     for block in blocks(rows, torch.float32, CPU):
@@ -118,7 +118,7 @@ def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[Row]) -> None:
 
 
 @given(ROWS)
-def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[Row]) -> None:
+def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> None:
     starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
     plan = wanted(rows, starts, CPU)
     places = plan.places.tolist()

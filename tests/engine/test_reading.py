@@ -46,7 +46,7 @@ def test_gates_thought_in_step_think_as_each_alone(llama: LanguageModel, reviews
     *_, last = think_each(llama, given)
     for found, (read, method) in zip(last, given, strict=True):
         *_, expected = think(llama, read, 4, method.eta, method.momentum, method.positions)  # type: ignore[arg-type]
-        assert (found.origin, found.iteration) == (expected.origin, 4)
+        assert (found.provenance, found.iteration) == (expected.provenance, 4)
         assert_alike(found, expected)
 
 

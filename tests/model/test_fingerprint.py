@@ -25,7 +25,7 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.model import contents
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.fingerprint import SAMPLE, weight_files, weights_sha256
-from deepthink_cli.model.spec import Blueprint, open_model
+from deepthink_cli.model.spec import ModelSpec, open_model
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.results import read_results
 
@@ -87,9 +87,9 @@ def test_a_memory_of_an_earlier_version_loads_with_its_model_and_with_no_other(
     memory, rows = tmp_path / "mem.safetensors", str(write_rows(tmp_path / "in.jsonl", [{"review": "fine"}]))
     assert run(["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", str(memory)]) == 0
     made = load_memory(memory)
-    assert made.origin is not None
-    earlier = replace(made.origin.model, weights_sha256=made.origin.model.sampled_weights)
-    save_memory(replace(made, origin=replace(made.origin, model=earlier)), memory)
+    assert made.provenance is not None
+    earlier = replace(made.provenance.model, weights_sha256=made.provenance.model.sampled_weights)
+    save_memory(replace(made, provenance=replace(made.provenance, model=earlier)), memory)
     assert len(earlier.weights_sha256) == 64
     assert run(["predict", str(memory), rows, "-q"]) == 0
     write_model(model, "llama", seed=1)
@@ -193,9 +193,9 @@ def test_tensors_that_share_bytes_are_damage(model: Path) -> None:
 def test_a_models_identity_is_found_once(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("deepthink_cli.model.spec.weights_sha256", lambda files: asked.append(files) or "digest")
-    blueprint = open_model(ModelOptions(model=str(models("llama"))))
-    assert [blueprint.identity.weights_sha256 for _ in range(5)] == ["digest"] * 5
+    spec = open_model(ModelOptions(model=str(models("llama"))))
+    assert [spec.identity.weights_sha256 for _ in range(5)] == ["digest"] * 5
     assert len(asked) == 1
-    load_model(blueprint)
+    load_model(spec)
     assert len(asked) == 2  # the loaded file may differ from the one that was found
-    assert isinstance(blueprint, Blueprint)
+    assert isinstance(spec, ModelSpec)

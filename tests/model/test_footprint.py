@@ -46,8 +46,8 @@ def test_the_planned_size_is_that_of_the_memory(family: str, tmp_path: Path) -> 
     network = AutoModelForCausalLM.from_config(config(family))
     network.save_pretrained(tmp_path)
     build_tokenizer().save_pretrained(tmp_path)
-    blueprint = open_model(ModelOptions(model=str(tmp_path)))
-    assert blueprint.memory_bytes(7) == load_model(blueprint).read(range(7)).nbytes
+    spec = open_model(ModelOptions(model=str(tmp_path)))
+    assert spec.memory_bytes(7) == load_model(spec).read(range(7)).nbytes
 
 
 @pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3", "gpt_bigcode", "gpt_oss"])

@@ -120,8 +120,8 @@ def test_nothing_is_left_of_a_prediction_that_was_not_finite(
     broken_model.network.get_parameter("model.norm.weight").data[0] = torch.nan
     broken_model.network.save_pretrained(tmp_path / "broken")
     broken_model.tokenizer.save_pretrained(tmp_path / "broken")
-    fits = replace(memory.origin, model=load_model(str(tmp_path / "broken")).identity)  # type: ignore[type-var]
-    save_memory(replace(memory, origin=fits), tmp_path / "mem.safetensors")
+    fits = replace(memory.provenance, model=load_model(str(tmp_path / "broken")).identity)  # type: ignore[type-var]
+    save_memory(replace(memory, provenance=fits), tmp_path / "mem.safetensors")
     rows = write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
     out = tmp_path / "out.jsonl"
     assert run(["predict", str(tmp_path / "mem.safetensors"), str(rows), "-o", str(out)]) == 1

@@ -9,15 +9,15 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.jobs import Arm, jobs_of, label, shared, varying
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.summary import Row, summarize
+from deepthink_cli.report.summary import TableRow, summarize
 from deepthink_cli.runs.results import Result
 
 
-def rows_of(results: list[Result], iteration: int | None = None) -> list[Row]:
+def rows_of(results: list[Result], iteration: int | None = None) -> list[TableRow]:
     return summarize(jobs_of(results), iteration)
 
 
-def only(results: list[Result], iteration: int | None = None) -> Row:
+def only(results: list[Result], iteration: int | None = None) -> TableRow:
     (found,) = rows_of(results, iteration)
     return found
 

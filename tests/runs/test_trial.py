@@ -21,9 +21,9 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, fitting
+from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, scoring_chunks
 from deepthink_cli.prediction import predict
-from deepthink_cli.runs.folder import Journal, open_journal
+from deepthink_cli.runs.folder import RunFolder, open_run_folder
 from deepthink_cli.runs.results import FILE, read_results
 
 Models = Callable[[str], Path]
@@ -35,7 +35,7 @@ def test_queries_that_cannot_be_scored_are_counted_and_the_others_kept(reviews: 
     read = tokenize_demonstrations(model.tokenizer, reviews)
     given = [Query("fine", PAIR), Query("odd", ("Yes", "yes")), Query("word " * 5000, PAIR), Query("good", PAIR)]
     skipped: Counter[str] = Counter()
-    kept = [query.text for chunk in fitting(model, read, given, skipped) for query in chunk.queries]
+    kept = [query.text for chunk in scoring_chunks(model, read, given, skipped) for query in chunk.queries]
     assert kept == ["fine", "good"]
     assert skipped == {SAME_TOKENS: 1, TOO_LONG: 1}
 
@@ -56,11 +56,11 @@ def test_a_disk_that_refuses_a_row_keeps_the_others(
     arguments = run_words(tmp_path, models("llama"), "-T", "2", "-q")
     assert run(arguments) == 0
     rows = read_results(out)
-    with open_journal(out) as journal:
+    with open_run_folder(out) as run_folder:
         (out / FILE).chmod(stat.S_IRUSR)
         monkeypatch.setattr("builtins.open", _refusing(open))
         with pytest.raises(DeepThinkError, match="the same command continues the run"):
-            journal.append(replace(rows[0], key="other"))
+            run_folder.append(replace(rows[0], key="other"))
     monkeypatch.undo()
     assert read_results(out) == rows
 
@@ -81,7 +81,7 @@ def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(fcntl, "flock", none)
     with (
         pytest.raises(DeepThinkError, match=r"the disk has no locks \(No locks available\)"),
-        open_journal(tmp_path / "out"),
+        open_run_folder(tmp_path / "out"),
     ):
         pass
 
@@ -89,7 +89,7 @@ def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch:
 def test_a_journal_knows_what_is_done(tmp_path: Path, models: Models) -> None:
     out = tmp_path / "out"
     run(run_words(tmp_path, models("llama"), "-T", "2", "-q"))
-    assert Journal(out).done == {row.key for row in read_results(out)}
+    assert RunFolder(out).done == {row.key for row in read_results(out)}
 
 
 @pytest.mark.parametrize(("tokens", "seeds"), [("1", [[0], [1], [2]]), ("200", [[0, 1], [2]]), ("1000", [[0, 1, 2]])])

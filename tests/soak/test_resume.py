@@ -20,7 +20,7 @@ from tiny import run_files, run_words
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.runs.folder import LOCK, open_journal
+from deepthink_cli.runs.folder import LOCK, open_run_folder
 from deepthink_cli.runs.results import FILE, read_results
 
 
@@ -89,9 +89,9 @@ def test_wherever_the_last_row_is_cut_the_rows_before_it_are_kept(whole: Whole, 
     content = whole.files[FILE]
     for cut in range(whole.last, len(content), soak.count(7, 1)):
         (whole.out / FILE).write_bytes(content[:cut])
-        with open_journal(whole.out) as journal:
+        with open_run_folder(whole.out) as run_folder:
             assert (whole.out / FILE).read_bytes() == content[: whole.last]
-            assert len(journal.done) == content.count(b"\n") - 1
+            assert len(run_folder.done) == content.count(b"\n") - 1
 
 
 @pytest.fixture
