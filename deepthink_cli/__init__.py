@@ -12,23 +12,29 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.files import load_memory, save_memory
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
-    from deepthink_cli.engine.network import load_model
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.engine.choice import load_model
     from deepthink_cli.memory import Memory
+    from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.prediction import Prediction, predict
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
+    from deepthink_cli.updates.gate import Gate
 
 _HOME = {
     "DemonstrationSet": "data.examples",
+    "Engine": "engine.base",
     "Example": "data.examples",
+    "Gate": "updates.gate",
     "Memory": "memory",
+    "Method": "method",
     "Prediction": "prediction",
     "Query": "data.examples",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
     "load_memory": "artifact.files",
-    "load_model": "engine.network",
+    "load_model": "engine.choice",
     "predict": "prediction",
     "read_demonstrations": "data.examples",
     "save_memory": "artifact.files",
@@ -39,8 +45,11 @@ _HOME = {
 
 __all__ = [
     "DemonstrationSet",
+    "Engine",
     "Example",
+    "Gate",
     "Memory",
+    "Method",
     "Prediction",
     "Query",
     "Template",

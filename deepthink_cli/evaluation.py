@@ -9,9 +9,7 @@ from itertools import islice
 from typing import Any
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.choice import engine_of, read_each
-from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.reading import Reading
+from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
@@ -19,7 +17,7 @@ from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring import ScoringPlan, check_length, prepare
+from deepthink_cli.scoring import check_length
 
 CHUNK = 1024  # queries tokenised and scored together
 
@@ -51,7 +49,7 @@ class Evaluation:
         return self.results[max(self.results)]
 
     def as_json(self) -> dict[str, Any]:
-        """The part of `eval --json` that the predictions decide (DESIGN 4.4)."""
+        """The part of `eval --json` that the predictions decide."""
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
         return {
             "n": self.n,
@@ -86,7 +84,7 @@ class Evaluator:
 
 
 def evaluated(
-    model: LanguageModel, memories: Sequence[Memory], given: Iterable[Query], skipped: Counter[str]
+    engine: Engine, memories: Sequence[Memory], given: Iterable[Query], skipped: Counter[str]
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one a memory, in order; queries that cannot be scored are counted in `skipped`.
 
@@ -94,25 +92,24 @@ def evaluated(
     """
     provenance = memories[0].provenance
     assert provenance is not None
-    placed = [one.to(model.layer_devices, model.dtype) for one in memories]
-    engine_of(model)  # tries the network, which then only this thread does
-    for chunk in ahead(scoring_chunks(model, provenance.demonstrations, given, skipped)):
-        for together in zip(*predict_plan(model, placed, chunk.queries, chunk.plan), strict=True):
+    placed = [engine.place(memory) for memory in memories]
+    for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, given, skipped)):
+        for together in zip(*predict_plan(engine, placed, chunk.queries, chunk.plan), strict=True):
             yield from together
 
 
-def with_first_reading(model: LanguageModel, memories: Sequence[Memory]) -> list[Memory]:
+def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
     """The memories with that of T = 1, read anew where it was not kept: plain in-context learning."""
     if any(memory.iteration == 1 for memory in memories):
         return list(memories)
     provenance = memories[0].provenance
     assert provenance is not None
-    (first,) = read_each(model, [Reading(provenance.demonstrations.token_ids)])
+    (first,) = engine.read([Reading(provenance.demonstrations.token_ids)])
     return [replace(first, provenance=provenance), *memories]
 
 
 def scoring_chunks(
-    model: LanguageModel, read: TokenizedDemonstrations, given: Iterable[Query], skipped: Counter[str]
+    engine: Engine, read: TokenizedDemonstrations, given: Iterable[Query], skipped: Counter[str]
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
@@ -121,20 +118,20 @@ def scoring_chunks(
     """
     queries = iter(given)
     while part := list(islice(queries, CHUNK)):
-        pairs = [pair for pair in _tokenized(model, read, part, skipped) if _fits(model, read, pair, skipped)]
+        pairs = [pair for pair in _tokenized(engine, read, part, skipped) if _fits(engine, read, pair, skipped)]
         if pairs:
-            yield ScoringChunk([query for query, _ in pairs], prepare(model, [ids for _, ids in pairs]))
+            yield ScoringChunk([query for query, _ in pairs], engine.plan([ids for _, ids in pairs]))
 
 
 def _tokenized(
-    model: LanguageModel, read: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
+    engine: Engine, read: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
 ) -> Iterator[tuple[Query, TokenizedQuery]]:
     try:
-        tokenized = tokenize_queries(model.tokenizer, read.template, part)
+        tokenized = tokenize_queries(engine.tokenizer, read.template, part)
     except InputError:
         if len(part) > 1:
             for query in part:
-                yield from _tokenized(model, read, [query], skipped)
+                yield from _tokenized(engine, read, [query], skipped)
         else:
             skipped[SAME_TOKENS] += 1
         return
@@ -142,10 +139,10 @@ def _tokenized(
 
 
 def _fits(
-    model: LanguageModel, read: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
+    engine: Engine, read: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
 ) -> bool:
     try:
-        check_length(model.limits, model.identity.id, len(read.token_ids), pair[1])
+        check_length(engine.limits, engine.identity.id, len(read.token_ids), pair[1])
     except InputError:
         skipped[TOO_LONG] += 1
         return False

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
 from deepthink_cli.provenance import Drift, Provenance
+from deepthink_cli.updates.base import Place, UpdateRule
+from deepthink_cli.updates.gate import Gate
+
+State = tuple[Tensor | None, ...]  # what an update rule keeps, one for each tensor of a memory
+PARTS: tuple[Literal["keys", "values"], ...] = ("keys", "values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,31 +46,27 @@ class Memory:
 
     def gate(self, present: Memory, eta: float) -> Memory:
         """K~_t = eta K_t + (1 - eta) K~_(t-1), the same for V (Eq. 4): a step of eta toward the present."""
-        return self.advanced(present.copy(), eta)[0]
+        return self.updated(present.copy(), Gate(eta))[0]
 
     @torch.inference_mode()
-    def advanced(
-        self, present: Memory, eta: float, momentum: float = 0.0, before: Memory | None = None
-    ) -> tuple[Memory, Memory | None]:
-        """The next iteration, K~_t = K~_(t-1) + eta m_t with m_t = (K_t - K~_(t-1)) + momentum m_(t-1), and m_t.
+    def updated(self, present: Memory, rule: UpdateRule, state: State = ()) -> tuple[Memory, State]:
+        """The next iteration by an update rule (Eq. 4), and what the rule wants to have at the next update.
 
-        `before` is m_(t-1), None before the first step; without momentum, None is returned for m_t. The tensors of
-        `present` and `before` are overwritten with those of the result, so that at most three memories exist at once.
+        `state` is empty at the first update. A rule may overwrite the tensors of `present` and `state`, so that at
+        most three memories exist at once.
         """
-        layers, momentums = len(self.keys), repeat(None) if before is None else (*before.keys, *before.values)
+        layers, states = len(self.keys), state or repeat(None)
         olds, news = (*self.keys, *self.values), (*present.keys, *present.values)
-        pairs = [_advanced(*tensors, eta, momentum) for tensors in zip(olds, news, momentums, strict=False)]
-        moved = [pair[0] for pair in pairs]
+        places = [Place(self.iteration + 1, layer, layers, part) for part in PARTS for layer in range(layers)]
+        results = [rule(*tensors) for tensors in zip(olds, news, states, places, strict=False)]
+        moved = [next_value for next_value, _ in results]
         drift = _changes(olds, moved)
         following = replace(
             self._with(moved[:layers], moved[layers:]),
             iteration=self.iteration + 1,
             drift=(*self.drift, Drift(drift[:layers], drift[layers:])),
         )
-        if not momentum:
-            return following, None
-        steps = [pair[1] for pair in pairs]
-        return following, Memory(tuple(steps[:layers]), tuple(steps[layers:]))
+        return following, tuple(next_state for _, next_state in results)
 
     def copy(self) -> Memory:
         """The same memory with copies of its tensors."""
@@ -110,7 +111,7 @@ class Memory:
         if all(finite):
             return None
         layer, part = divmod(finite.index(False), 2)
-        return f"layer {layer}'s {('keys', 'values')[part]}"
+        return f"layer {layer}'s {PARTS[part]}"
 
     def _with(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Memory:
         return replace(self, keys=tuple(keys), values=tuple(values))
@@ -123,17 +124,6 @@ def from_cache(cache: DynamicCache, last: int) -> Memory:
     keys = tuple(layer.keys[0, :, -last:].to(torch.float32, copy=True) for layer in layers)
     values = tuple(layer.values[0, :, -last:].to(torch.float32, copy=True) for layer in layers)
     return Memory(keys, values)
-
-
-def _advanced(old: Tensor, new: Tensor, before: Tensor | None, eta: float, momentum: float) -> tuple[Tensor, Tensor]:
-    """One tensor's next value and its step m_t, in the storage of `new` and `before`."""
-    step = new.sub_(old)
-    if not momentum:
-        return step.mul_(eta).add_(old), step
-    if before is None:
-        return (step * eta).add_(old), step
-    step.add_(before.mul_(momentum))
-    return torch.mul(step, eta, out=before).add_(old), step
 
 
 def _changes(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, ...]:

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.method import Method, Positions
+from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"
 
-Positions = Literal["continued", "restarted"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+EngineName = Literal["auto", "packed", "padded"]
 
 
 class Options(BaseModel):
@@ -42,6 +44,7 @@ class ModelOptions(Options):
     offline: bool = False
     trust_remote_code: bool = False
     batch_tokens: int | None = Field(None, ge=1)
+    engine: EngineName = "auto"
 
 
 class MethodOptions(Options):
@@ -59,6 +62,11 @@ class MethodOptions(Options):
         if keep not in ("last", "all") and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in keep.split(",")):
             raise ValueError("say last, all, or iterations as in 1,3,5")
         return keep
+
+    @property
+    def method(self) -> Method:
+        """The method that these options describe."""
+        return Method(self.iterations, Gate(self.eta, self.momentum), self.positions)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -107,6 +115,11 @@ class RunOptions(TaskOptions):
         return seeds
 
     @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Every eta with every momentum."""
+        return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
+
+    @property
     def every_seed(self) -> tuple[int, ...]:
         """The seeds: `10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
         parts = [int(part) for part in self.seeds.split(",") if part.strip()]
@@ -131,6 +144,7 @@ _WAYS_OUT = {
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
     "device_map": "use auto",
+    "engine": "use auto, packed or padded",
     "batch_tokens": "a number of tokens, 1 or more; leave it away to have it found",
 }
 

@@ -9,14 +9,13 @@ from itertools import islice
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.choice import engine_of
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring import Scores, ScoringPlan, check_length, check_text, prepare, score_each
+from deepthink_cli.scoring import Scores, check_length, score_each
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
@@ -39,7 +38,7 @@ class Prediction:
 
 
 def predict(
-    model: LanguageModel,
+    engine: Engine,
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
@@ -51,51 +50,48 @@ def predict(
     them are scored; never more than three chunks are held. Raises InputError for an input that does not
     fit the template, the candidates or the model's context.
     """
-    for part in predict_chunks(model, memory, inputs, chunk):
+    for part in predict_chunks(engine, memory, inputs, chunk):
         yield from part
 
 
 def predict_chunks(
-    model: LanguageModel,
+    engine: Engine,
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
 ) -> Iterator[list[Prediction]]:
     """Yield what `predict` does, as a list for every chunk of inputs."""
     memories = [memory] if isinstance(memory, Memory) else list(memory)
-    memories = [one.to(model.layer_devices, model.dtype) for one in memories]
+    memories = [engine.place(each) for each in memories]
     provenance = memories[0].provenance
     if provenance is None:
         raise InputError("this memory has no template; give one that think() or load_memory() made")
-    check_fit(provenance, model.identity, "this memory")
+    check_fit(provenance, engine.identity, "this memory")
     given = provenance.demonstrations
     queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
-    engine_of(model)  # tries the network, which then only this thread does
-    for part, plan in ahead(_planned(model, given, queries, chunk)):
-        yield [one for together in zip(*predict_plan(model, memories, part, plan), strict=True) for one in together]
+    for part, plan in ahead(_planned(engine, given, queries, chunk)):
+        yield [one for together in zip(*predict_plan(engine, memories, part, plan), strict=True) for one in together]
 
 
 def predict_plan(
-    model: LanguageModel, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
+    engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
 ) -> list[list[Prediction]]:
     """A list of predictions, one a query and in order, for each memory; `plan` is the queries' own."""
     return [
         [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
-        for memory, scored in zip(memories, score_each(model, memories, plan), strict=True)
+        for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
 
 
 def _planned(
-    model: LanguageModel, read: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
+    engine: Engine, read: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
 ) -> Iterator[tuple[list[Query], ScoringPlan]]:
     while part := list(islice(queries, chunk)):
         length = len(read.token_ids)
-        for query in part:
-            check_text(model.limits, model.identity.id, length, model.tokenizer, read.template, query)
-        tokenized = tokenize_queries(model.tokenizer, read.template, part)
-        for ids in tokenized:
-            check_length(model.limits, model.identity.id, length, ids)
-        yield part, prepare(model, tokenized)
+        tokenized = tokenize_queries(engine.tokenizer, read.template, part)
+        for query in tokenized:
+            check_length(engine.limits, engine.identity.id, length, query)
+        yield part, engine.plan(tokenized)
 
 
 def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:

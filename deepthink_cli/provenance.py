@@ -1,23 +1,21 @@
 """Where a memory comes from: the model, the demonstrations and the method that made it.
 
-These are the metadata of the artifact (DESIGN 4.3). Plain frozen dataclasses; pydantic checks them
-where they are read from a file.
+Plain frozen dataclasses; pydantic checks them where they are read from a file (docs/artifact.md).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.method import Method
 
-FORMAT_VERSION = 1
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -89,17 +87,6 @@ class TokenizedDemonstrations:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Method:
-    """T, eta, momentum and positions (section 3.1; momentum is the official code's)."""
-
-    iterations: int
-    eta: float
-    momentum: float = 0.0
-    positions: str = "continued"
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
 class Drift:
     """Relative change of each layer's keys and values in one reading: |K_t - K_(t-1)| / |K_(t-1)|."""
 
@@ -117,7 +104,6 @@ class Drift:
         return sum(self.values) / len(self.values)
 
 
-@with_config(STRICT)
 @dataclass(frozen=True)
 class Provenance:
     """Everything but the tensors; the same for every iteration of one run but for `method.iterations`."""
@@ -129,95 +115,9 @@ class Provenance:
     seed: int | None = None
 
 
-@with_config(STRICT)
-@dataclass(frozen=True)
-class StoredDemonstrations:
-    """The demonstrations as the file holds them."""
-
-    token_ids: list[int]
-    texts: list[str | dict[str, str]]
-    labels: list[str]
-    sha256: str
-
-
-@with_config(STRICT)
-@dataclass(frozen=True)
-class Metadata:
-    """The one metadata value of the artifact, before it is written as canonical JSON."""
-
-    format_version: int
-    model: ModelIdentity
-    demonstrations: StoredDemonstrations
-    template: Template
-    labels: list[str]
-    iterations: int
-    eta: float
-    momentum: float
-    positions: str
-    kept: list[int]
-    dtypes: dict[str, str]
-    task: str | None
-    seed: int | None
-    shots: int
-    versions: dict[str, str]
-    drift: dict[str, Drift] = field(default_factory=dict)
-    sha256: str = ""
-
-    def provenance(self) -> Provenance:
-        """The provenance that this metadata was made from."""
-        stored = self.demonstrations
-        examples = tuple(map(Example, stored.texts, stored.labels))
-        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
-        method = Method(self.iterations, self.eta, self.momentum, self.positions)
-        return Provenance(self.model, demonstrations, method, self.task, self.seed)
-
-
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
-ADAPTER_METADATA = TypeAdapter(Metadata)
 
 
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def parse_metadata(text: str, where: str) -> Metadata:
-    """Read the metadata of an artifact; raises InputError where it is not one of this format."""
-    try:
-        raw = json.loads(text)
-        canonical_json(raw).encode()  # NaN and lone surrogates are not JSON
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
-    version = raw.get("format_version") if isinstance(raw, dict) else None
-    if version != FORMAT_VERSION:
-        raise InputError(
-            f"{where}: memory format {version!r}; this program reads format {FORMAT_VERSION}, upgrade it or think again"
-        )
-    try:
-        parsed = ADAPTER_METADATA.validate_python(raw)
-        _check_consistent(parsed)
-        # Canonical JSON sorts "10" before "2".
-        return replace(parsed, drift=dict(sorted(parsed.drift.items(), key=lambda item: int(item[0]))))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{where}: damaged metadata: {place}: {first['msg']}") from error
-    except (ValueError, InputError) as error:
-        raise InputError(f"{where}: damaged metadata: {error}") from error
-
-
-def _check_consistent(metadata: Metadata) -> None:
-    """Raise ValueError where fields that belong together do not."""
-    stored, kept = metadata.demonstrations, metadata.kept
-    if not len(stored.texts) == len(stored.labels) == metadata.shots:
-        raise ValueError("demonstrations: texts, labels and shots differ in number")
-    if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
-        raise ValueError("labels: one is empty or stands twice")
-    if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
-        raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
-    readings = sorted(map(int, metadata.drift))
-    if readings != list(range(2, len(readings) + 2)) or len(readings) < kept[-1] - 1:
-        raise ValueError("drift: not one entry for every reading after the first")
-    sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
-    if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
-        raise ValueError("drift and dtypes do not describe one memory")

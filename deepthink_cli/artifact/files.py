@@ -1,4 +1,4 @@
-"""Memories on disk: whole, checked, and the same bytes for the same inputs (DESIGN 4.3)."""
+"""Memories on disk: whole, checked, and the same bytes for the same inputs (docs/artifact.md)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,11 @@ from deepthink_cli.artifact.format import (
     read_header,
     tensor_name,
 )
+from deepthink_cli.artifact.metadata import FORMAT_VERSION, Metadata, StoredDemonstrations, rule_fields
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import (
-    FORMAT_VERSION,
-    Metadata,
-    ModelIdentity,
-    Provenance,
-    StoredDemonstrations,
-    canonical_json,
-)
+from deepthink_cli.provenance import ModelIdentity, Provenance, canonical_json
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
@@ -151,8 +145,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         template=given.template,
         labels=list(given.labels),
         iterations=provenance.method.iterations,
-        eta=float(provenance.method.eta),  # whoever gives 1 has it written as 1.0, as a reader will
-        momentum=float(provenance.method.momentum),
+        **rule_fields(provenance.method.update),
         positions=provenance.method.positions,
         kept=kept,
         dtypes={"memory": "float32", "model": provenance.model.dtype},

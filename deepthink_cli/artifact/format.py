@@ -1,4 +1,4 @@
-"""The memory file: read, checked and hashed without torch (DESIGN 4.3).
+"""The memory file: read, checked and hashed without torch (docs/artifact.md).
 
 A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors'
 bytes (https://github.com/huggingface/safetensors#format). Of all the ways to write the same memory one alone is
@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.provenance import ADAPTER_METADATA, Metadata, canonical_json, parse_metadata
+from deepthink_cli.provenance import canonical_json
 
 KEY = "deepthink"
 MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
@@ -161,12 +162,12 @@ def content_digest(
 
 def metadata_json(metadata: Metadata) -> str:
     """The metadata as the artifact holds them: canonical JSON."""
-    return canonical_json(ADAPTER_METADATA.dump_python(metadata, mode="json"))
+    return canonical_json(as_json(metadata))
 
 
 def summary(header: Header) -> dict[str, Any]:
     """The metadata and sizes as one JSON-ready object, token ids left out."""
-    fields = ADAPTER_METADATA.dump_python(header.metadata, mode="json")
+    fields = as_json(header.metadata)
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
     keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
     return {"file": header.path, "bytes": header.size, "layers": header.layers,

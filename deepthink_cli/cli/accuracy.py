@@ -26,9 +26,11 @@ class Rows:
 def show(header: Header, evaluation: Evaluation, rows: Rows, seconds: float, json: bool) -> None:
     """Print the result on stdout, for people or as one JSON object (DESIGN 4.4)."""
     metadata = header.metadata
+    from deepthink_cli.updates.registry import values_of
+
     if json:
         memory = {
-            "file": header.path, "model": metadata.model.id, "eta": metadata.eta, "momentum": metadata.momentum,
+            "file": header.path, "model": metadata.model.id, **values_of(metadata.method.update),
             "positions": metadata.positions, "iterations": metadata.iterations, "kept": metadata.kept,
             "shots": metadata.shots, "sha256": metadata.sha256,
         }  # fmt: skip
@@ -38,7 +40,7 @@ def show(header: Header, evaluation: Evaluation, rows: Rows, seconds: float, jso
         return
     last = max(evaluation.results)
     report(
-        f"{header.path}: {metadata.shots} demonstrations, {metadata.model.id}, eta {metadata.eta}, momentum {metadata.momentum}",
+        f"{header.path}: {metadata.shots} demonstrations, {metadata.model.id}, {metadata.method.update}",
         f"{_described(rows)}: {evaluation.n} inputs, {seconds:.1f} s with loading",
         *(f"skipped {count}: {reason}" for reason, count in rows.skipped.items()),
         "",

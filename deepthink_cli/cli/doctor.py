@@ -92,15 +92,14 @@ def _dtypes(device: str) -> list[str]:
 
 def _engine(chosen: ModelOptions) -> dict[str, Any]:
     """Which engine a model gets here and why, found by a probe."""
-    from deepthink_cli.cli.recall import engine_found, find_model, load
+    from deepthink_cli.cli.recall import find_model, load
 
-    loaded = load(find_model(chosen, quiet=False), quiet=False)
-    engine = engine_found(loaded)
+    engine = load(find_model(chosen, quiet=False), quiet=False)
     return {
-        "model": loaded.identity.id,
-        "dtype": loaded.identity.dtype,
-        "device": str(loaded.device),
-        "packed": engine.packed,
+        "model": engine.identity.id,
+        "dtype": engine.identity.dtype,
+        "device": engine.device,
+        "packed": engine.description.startswith("packed"),
         "description": engine.description,
     }
 

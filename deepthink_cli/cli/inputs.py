@@ -50,7 +50,7 @@ def check_tokens(header: Header, spec: ModelSpec, inputs: str, checked: Checked 
     """
     from deepthink_cli.data.examples import read_queries
     from deepthink_cli.model.tokens import tokenize_queries
-    from deepthink_cli.scoring import check_length, check_text
+    from deepthink_cli.scoring import check_length
 
     metadata, problems = header.metadata, Problems()
     length = len(metadata.demonstrations.token_ids)
@@ -63,7 +63,6 @@ def check_tokens(header: Header, spec: ModelSpec, inputs: str, checked: Checked 
         if _bytes(header, query) <= room and not _brings_candidates(query):
             continue
         with problems.collected():
-            check_text(spec.limits, spec.id, length, spec.tokenizer, metadata.template, query)
             (ids,) = tokenize_queries(spec.tokenizer, metadata.template, [query])
             check_length(spec.limits, spec.id, length, ids)
     problems.raise_any()

@@ -13,7 +13,7 @@ from deepthink_cli.cli.predict import MemoryFile
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
-    from deepthink_cli.provenance import Metadata
+    from deepthink_cli.artifact.metadata import Metadata
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=options.OUTPUT, help="Read every byte and compare with the digest.")
@@ -55,7 +55,7 @@ def _facts(header: Header) -> list[str]:
     return [
         f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
         f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
-        f"method    T = {metadata.iterations}, eta {metadata.eta}, momentum {metadata.momentum}, {metadata.positions} positions",
+        f"method    T = {metadata.iterations}, {metadata.method.update}, {metadata.positions} positions",
         *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
         f"labels    {', '.join(metadata.labels) or 'with every input'}",

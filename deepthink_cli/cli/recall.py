@@ -12,8 +12,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.options import ModelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.engine.choice import Engine
-    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.base import Engine
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.spec import ModelSpec
 
@@ -48,7 +47,7 @@ def open_memory(path: Path, choice: str) -> Artifact:
     return read_artifact(header, chosen_iterations(header, choice))
 
 
-def load_both(artifact: Artifact, spec: ModelSpec, quiet: bool, verbose: bool) -> tuple[LanguageModel, list[Memory]]:
+def load_both(artifact: Artifact, spec: ModelSpec, quiet: bool, verbose: bool) -> tuple[Engine, list[Memory]]:
     """The model with its weights and the memories, which fit it; numbers of another kind than the memory's are told."""
     from deepthink_cli.artifact.files import check_fit, memories_of
 
@@ -67,37 +66,29 @@ def load_both(artifact: Artifact, spec: ModelSpec, quiet: bool, verbose: bool) -
     return model, memories
 
 
-def load(spec: ModelSpec, quiet: bool) -> LanguageModel:
+def load(spec: ModelSpec, quiet: bool) -> Engine:
     """Load a model's weights; a note says so where they are a pickle."""
-    from deepthink_cli.engine.network import load_model
+    from deepthink_cli.engine.choice import load_model
 
-    model = load_model(spec)
+    with catch_warnings():
+        simplefilter("ignore", RuntimeWarning)  # `say_loaded` prints what this warns of
+        engine = load_model(spec)
     if spec.pickled:
         note(
             f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster",
             quiet,
         )
-    return model
+    return engine
 
 
-def say_loaded(model: LanguageModel, quiet: bool, verbose: bool, always: bool = False) -> None:
+def say_loaded(engine: Engine, quiet: bool, verbose: bool, always: bool = False) -> None:
     """Print what was loaded if `verbose`; its engine if `verbose`, padded or `always`; a failure in any case."""
     if verbose:
-        note(f"loaded {model.identity.id}, {model.identity.dtype} on {model.device}")
-    engine = engine_found(model)
-    if engine.verdict.failure:
-        note(f"warning: {engine.description}")
-    elif verbose or always or not engine.packed:
+        note(f"loaded {engine.identity.id}, {engine.identity.dtype} on {engine.device}")
+    if engine.warning:
+        note(f"warning: {engine.warning}")
+    elif verbose or always or engine.notice:
         note(engine.description, quiet and not verbose)
-
-
-def engine_found(model: LanguageModel) -> Engine:
-    """The model's engine; its description says why it is not packed, so the Python warning is suppressed."""
-    from deepthink_cli.engine.choice import engine_of
-
-    with catch_warnings():
-        simplefilter("ignore", RuntimeWarning)
-        return engine_of(model)
 
 
 def find_model(options: ModelOptions, quiet: bool) -> ModelSpec:

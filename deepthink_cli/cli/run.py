@@ -18,7 +18,7 @@ from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.base import Engine
     from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.options import RunOptions
     from deepthink_cli.runs.folder import RunFolder
@@ -101,6 +101,7 @@ def run(
     from deepthink_cli.cli.recall import find_model
     from deepthink_cli.options import RunOptions
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.updates.gate import grid_text
     from deepthink_cli.workflows.outputs import check_run_apart
 
     problems = Problems()
@@ -129,7 +130,7 @@ def run(
     jobs = _jobs(plan, spec, quiet)
     _check_folder_continues(plan, jobs, spec, out)
     if dry_run:
-        _show_plan(_described(plan, jobs, spec, out), json)
+        _show_plan(_described(plan, jobs, spec, out), grid_text(plan.gates), json)
         return
     _run(plan, jobs, spec, out, samples, json, quiet, verbose)
 
@@ -141,8 +142,8 @@ def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, de
         raise InputError(f"--demos {demos}: stands for one task and one seed; name one task and leave --seeds away")
     given = given_demonstrations(tasks[0], demos) if demos is not None else None
     return RunPlan(
-        tasks=tuple(tasks), seeds=options.every_seed, iterations=options.iterations, etas=options.etas,
-        momentums=options.momentums, positions=options.positions, protocol=protocol, source=source, limit=options.limit,
+        tasks=tuple(tasks), seeds=options.every_seed, iterations=options.iterations, gates=options.gates,
+        positions=options.positions, protocol=protocol, source=source, limit=options.limit,
         shots=options.shots, sampling=options.sampling, order_seed=options.order_seed, given=given,
         select_dev=options.select is not None, dev_size=options.dev_size,
     )  # fmt: skip
@@ -189,16 +190,17 @@ def _check_folder_continues(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSp
 
 def _described(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path) -> dict[str, Any]:
     from deepthink_cli.runs.plan import scorings, settings
+    from deepthink_cli.updates.gate import grid_values
 
     identity = spec.identity
     rows = [(job, settings(plan, job, identity)) for job in jobs]
     return {"model": spec.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
-            "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
+            **grid_values(plan.gates), "iterations": plan.iterations, "jobs": len(jobs),
             "rows": sum(len(wanted) for _, wanted in rows),
             "inputs_to_score": sum(scorings(plan, job, wanted) for job, wanted in rows)}  # fmt: skip
 
 
-def _show_plan(plan: dict[str, Any], json: bool) -> None:
+def _show_plan(plan: dict[str, Any], gates: str, json: bool) -> None:
     if json:
         write_json(plan)
         return
@@ -206,7 +208,7 @@ def _show_plan(plan: dict[str, Any], json: bool) -> None:
         f"model    {plan['model']}",
         f"tasks    {len(plan['tasks'])}: {', '.join(plan['tasks'][:8])}{', ...' if len(plan['tasks']) > 8 else ''}",
         f"seeds    {', '.join(map(str, plan['seeds']))}",
-        f"gates    eta {', '.join(map(str, plan['etas']))}; momentum {', '.join(map(str, plan['momentums']))}; T = 1 to {plan['iterations']}",
+        f"gates    {gates}; T = 1 to {plan['iterations']}",
         f"work     {plan['jobs']} jobs, {plan['rows']:,} rows, {plan['inputs_to_score']:,} inputs to score",
         f"folder   {plan['out']} (not written: this is a dry run)",
     )
@@ -256,7 +258,7 @@ def _run(
 def _score(
     plan: RunPlan,
     work: Work,
-    model: LanguageModel,
+    model: Engine,
     run_folder: RunFolder,
     samples: bool,
     quiet: bool,

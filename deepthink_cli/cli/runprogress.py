@@ -24,7 +24,7 @@ class RunProgress:
 
         self.quiet = quiet
         self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in work), 0, 0
-        self.gates = len(plan.etas) * len(plan.momentums)
+        self.gates = len(plan.gates)
         self.inputs_of: Counter[RunJob] = Counter()
         self.first: dict[RunJob, float] = {}
         self.last: dict[RunJob, Result] = {}
@@ -80,7 +80,7 @@ class RunProgress:
 
     def _line(self, job: RunJob, row: Result) -> str:
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
-        gate = f", eta {row.setting.eta:g}, momentum {row.setting.momentum:g}" if self.gates > 1 else ""
+        gate = f", {row.setting.gate.brief}" if self.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         return (
             f"{job.task.name}, seed {job.seed}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "

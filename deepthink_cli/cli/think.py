@@ -19,7 +19,7 @@ from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
-    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.base import Engine
     from deepthink_cli.memory import Memory
     from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.options import MethodOptions, ModelOptions, TaskOptions
@@ -203,7 +203,7 @@ def _named(memory: Memory, named: Named) -> Memory:
 
 
 def _read(
-    model: LanguageModel,
+    engine: Engine,
     demonstrations: TokenizedDemonstrations,
     method: MethodOptions,
     kept: Sequence[int],
@@ -215,7 +215,7 @@ def _read(
     with progress(quiet, "drift", "speed") as shown:
         task = shown.add_task("reading", total=method.iterations, drift="", speed="")
         started = time.perf_counter()
-        for memory in readings(model, demonstrations, method.iterations, method.eta, method.momentum, method.positions):
+        for memory in readings(engine, demonstrations, method.method):
             if memory.iteration in kept:
                 memories.append(memory)
             speed = memory.iteration * memory.length / (time.perf_counter() - started)

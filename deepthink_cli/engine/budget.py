@@ -26,7 +26,7 @@ def room(device: torch.device) -> int:
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
 
 
-def found_tokens(model: LanguageModel) -> int:
+def best_tokens(model: LanguageModel) -> int:
     """The number of tokens at which a scoring pass is fastest, as far as they fit the device's memory."""
     layers: Any = model.network.base_model.modules()
     widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)

@@ -1,34 +1,24 @@
-"""A frozen causal language model with its tokenizer: it reads, it never learns."""
+"""A loaded network with its tokenizer, its identity and its limits: the plain passes that engines are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
-from logging import ERROR, getLogger
 from threading import Lock, RLock
 from typing import Any
-from warnings import catch_warnings, simplefilter
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    DynamicCache,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from deepthink_cli.engine.logits import Head, float32_head
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.limits import Limits, check_pass
-from deepthink_cli.model.spec import ModelSpec, load_failure, open_model
 from deepthink_cli.model.tokens import check_known, ordinary_ids
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 
 _locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
@@ -91,7 +81,8 @@ class LanguageModel:
         """The present, if it holds finite keys and values of every token; raises as `read` does."""
         if not present.keys or present.length != tokens:
             raise InputError(
-                f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined there; choose a model with attention only"
+                f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined "
+                "there; choose a model with attention only"
             )
         if place := present.not_finite():
             raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")
@@ -128,7 +119,7 @@ class LanguageModel:
     def inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
         """What the network is given for a pass over ids (rows, S) after `past`."""
         given: dict[str, Any] = {"input_ids": ids, "past_key_values": past, "use_cache": True}
-        if self._takes_positions:
+        if self.takes_positions:
             rows, width = ids.shape
             given["position_ids"] = torch.arange(start, start + width, device=ids.device).expand(rows, -1)
         return given
@@ -187,7 +178,8 @@ class LanguageModel:
         return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
 
     @cached_property
-    def _takes_positions(self) -> bool:
+    def takes_positions(self) -> bool:
+        """Whether the network accepts positions; otherwise they follow from the number of keys."""
         return "position_ids" in signature(self.network.base_model.forward).parameters
 
 
@@ -204,61 +196,3 @@ def _sizes(memory: Memory) -> list[tuple[int, int]]:
 def _layers(memory: Memory) -> str:
     heads, _, size = memory.keys[0].shape
     return f"{len(memory.keys)} layers of keys {heads} x {size}"
-
-
-def load_model(model: str | ModelSpec = "pocket", **options: Any) -> LanguageModel:
-    """Load a model: the built-in `pocket`, a hub id, a local directory, or a `ModelSpec` of one.
-
-    Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens. Raises InputError where the model cannot be had or has no keys and values, and
-    DeepThinkError where its weights are incomplete or damaged.
-    """
-    if isinstance(model, str):
-        model = open_model(ModelOptions.checked(model=model, **options))
-    network = _network(model)
-    identity = replace(model.identify(), dtype=str(network.dtype).removeprefix("torch."))
-    made = LanguageModel(network, model.tokenizer, identity, model.limits, model.options.batch_tokens)
-    return made if made._takes_positions else replace(made, limits=replace(made.limits, relative=True))
-
-
-def _network(model: ModelSpec) -> PreTrainedModel:
-    options = model.options
-    placed: dict[str, Any] = {}
-    if options.device_map is not None:
-        placed["device_map"] = options.device_map
-    elif options.quantize is not None:
-        placed["device_map"] = {"": model.device}
-    if options.quantize is not None:
-        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
-        placed["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
-            load_in_8bit=options.quantize == "8bit",
-            load_in_4bit=options.quantize == "4bit",
-            bnb_4bit_compute_dtype=model.dtype,
-        )
-    network: PreTrainedModel
-    report: dict[str, Any]
-    try:
-        with catch_warnings():
-            simplefilter("ignore")  # what a pickle is written in is no news to a person
-            network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
-                model.source,
-                revision=model.revision,
-                dtype=model.dtype,
-                local_files_only=options.offline,
-                trust_remote_code=options.trust_remote_code,
-                weights_only=True,  # torch's safe loader, where they are a pickle
-                output_loading_info=True,
-                **placed,
-            )
-    except Exception as error:  # the libraries raise many kinds, and the reason is in their text
-        raise load_failure(model.id, error) from error
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise DeepThinkError(
-            f"-m {model.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
-        )
-    if not placed:
-        network = network.to(model.device)  # type: ignore[arg-type]
-    network.requires_grad_(False)
-    network.train(False)
-    return network

@@ -118,7 +118,7 @@ def _mask(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -
     return torch.zeros(unseen.shape, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)[:, None]
 
 
-def wanted(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
+def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
     """What is read off rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
     scores: dict[tuple[int, int], int] = {}

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from deepthink_cli.engine.agreement import check_plain_pass, off_by_one_rounding
 from deepthink_cli.engine.attention import UnsupportedAttention
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import PackedRow, lines, tree
-from deepthink_cli.engine.passes import score_rows
-from deepthink_cli.engine.reading import Reading, read_packed
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
@@ -37,14 +38,19 @@ class Verdict:
     rounding: float | None = None
 
 
+def check_padded(model: LanguageModel) -> None:
+    """Raise InputError, naming the architecture, unless a query after a memory scores as in one pass over both."""
+    text, queries = _texts(model)
+    check_plain_pass(model, text, queries[0].prefix)
+
+
 def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
-    Raises InputError, naming the architecture, for a network that scores differently after a memory than in one pass
-    over the whole prompt, and the device's error where even this short text does not fit its memory.
+    Raises as `check_padded` does, and the device's error where even this short text does not fit its memory.
     """
+    check_padded(model)
     text, queries = _texts(model)
-    check_plain_pass(model, text, queries[0].prefix)
     try:
         return _compared(model, text, queries)
     except UnsupportedAttention as unsupported:
@@ -59,17 +65,16 @@ def try_packed(model: LanguageModel) -> Verdict:
 
 def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[TokenizedQuery]) -> Verdict:
     first = model.read(text)
-    trees = [tree(number, query) for number, query in enumerate(queries)]
-    rows = [row for number, query in enumerate(queries) for row in lines(number, query)]
-    packed_scores = _scores(model, first, trees, packed=True)
-    packed_reading = _numbers(read_packed(model, [Reading(text), Reading(text, first, first.length)])[1])
-    padded_scores, padded_reading = _padded(model, first, rows, text)
+    packed, padded = _Trial(PackedEngine(model), first, queries), _Trial(PaddedEngine(model), first, queries)
+    packed_scores = packed.scores()
+    packed_reading = _numbers(packed.engine.read_pass([Reading(text), Reading(text, first, first.length)])[1])
+    padded_scores, padded_reading = padded.scores(), padded.second_reading(text)
     with off_by_one_rounding(model):
-        rounded_scores, rounded_reading = _padded(model, first, rows, text)
+        rounded_scores, rounded_reading = padded.scores(), padded.second_reading(text)
     if packed_reading.shape != padded_reading.shape:
         return Verdict(reason="only some of its layers use the attention interface of transformers")
     # Matrix products of another batch size round differently.
-    other = _scores(model, first, [row for row in rows if row.query == 0], packed=False)
+    other = padded.scores(of_query=0)
     own = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
     difference = _rms(packed_scores - padded_scores)
     apart, own_apart = _rms(packed_reading - padded_reading), _rms(rounded_reading - padded_reading)
@@ -83,17 +88,22 @@ def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[Tok
     return Verdict(reason=reason, difference=difference, rounding=own)
 
 
-def _padded(
-    model: LanguageModel, first: Memory, rows: Sequence[PackedRow], text: tuple[int, ...]
-) -> tuple[Tensor, Tensor]:
-    """The scores of the rows after the first reading of a text, and the keys and values of its second one."""
-    return _scores(model, first, rows, packed=False), _numbers(model.read(text, first, first.length))
+class _Trial:
+    """The probe's queries on one engine, after the first reading of its text."""
 
+    def __init__(self, engine: BatchedEngine, first: Memory, queries: Sequence[TokenizedQuery]) -> None:
+        self.engine, self.first = engine, first
+        self.rows = [row for number, query in enumerate(queries) for row in engine.rows_of(number, query)]
 
-def _scores(model: LanguageModel, memory: Memory, rows: Sequence[PackedRow], packed: bool) -> Tensor:
-    """Scores in the order of (query, candidate), (N,) in float64."""
-    found = next(score_rows(model, [(memory,)], rows, packed))
-    return torch.tensor([found[one] for one in sorted(found)], dtype=torch.float64)
+    def scores(self, of_query: int | None = None) -> Tensor:
+        """Scores of all queries or of one, in the order of (query, candidate): (N,) in float64."""
+        rows = [row for row in self.rows if of_query in (None, row.query)]
+        scores = next(self.engine.score_pass([(self.first,)], rows))
+        return torch.tensor([scores[place] for place in sorted(scores)], dtype=torch.float64)
+
+    def second_reading(self, text: tuple[int, ...]) -> Tensor:
+        """The keys and values of a reading of the text after the first one."""
+        return _numbers(self.engine.read_pass([Reading(text, self.first, self.first.length)])[0])
 
 
 def _numbers(memory: Memory) -> Tensor:

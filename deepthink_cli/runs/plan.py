@@ -1,4 +1,4 @@
-"""A study: tasks, seeds, gates. What its jobs are, and the settings of every row, before a model is loaded."""
+"""What a run is made of: tasks, seeds, gates. Its jobs, and the settings of every row, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hashlib import sha256
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.method import Positions
 from deepthink_cli.model.fitting import count_tokens, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.options import Positions
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations, canonical_json
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -29,11 +29,13 @@ from deepthink_cli.tasks.splits import (
     row_digest,
     rows_digest,
 )
+from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.registry import values_of
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is run: every task with every seed, gate and momentum; T rows each, and as many on a dev set.
+    """What is run: every task with every seed and gate; T rows each, and as many on a dev set.
 
     `given` are demonstrations that stand for every seed's; `dev_size` counts dev rows (None: as many as
     the test has).
@@ -42,8 +44,7 @@ class RunPlan:
     tasks: tuple[Task, ...]
     seeds: tuple[int, ...]
     iterations: int
-    etas: tuple[float, ...]
-    momentums: tuple[float, ...]
+    gates: tuple[Gate, ...]
     positions: Positions
     protocol: str
     source: Source
@@ -119,17 +120,15 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
         task=job.task.name, task_sha256=digest(job.task), protocol=job.evaluated.protocol, part="test",
         split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
-        shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, eta=plan.etas[0],
-        momentum=plan.momentums[0], positions=plan.positions, iteration=1,
+        shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, **values_of(plan.gates[0]), positions=plan.positions, iteration=1,
         demonstrations_sha256=job.demonstrations.sha256, weights_sha256=identity.weights_sha256 or None,
     )  # fmt: skip
     dev = replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size)
     return [
-        replace(one, eta=eta, momentum=momentum, iteration=iteration, rows_sha256=job.rows_sha256[one.part])
+        replace(one, **values_of(gate), iteration=iteration, rows_sha256=job.rows_sha256[one.part])
         for one in (base, dev)
         if one.part in plan.parts
-        for eta in plan.etas
-        for momentum in plan.momentums
+        for gate in plan.gates
         for iteration in range(1, plan.iterations + 1)
     ]
 
@@ -137,7 +136,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
 def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
     """Inputs that a job's wanted rows score; T = 1 counts once for all gates, a dev set as if its task had enough rows."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
-    scored = {(one.part, one.iteration, one.iteration > 1 and (one.eta, one.momentum)) for one in wanted}
+    scored = {(one.part, one.iteration, one.iteration > 1 and one.gate) for one in wanted}
     return sum(sizes[part] for part, _, _ in scored)
 
 

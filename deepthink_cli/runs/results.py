@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.updates.gate import Gate
 
 FILE = "results.jsonl"
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
@@ -56,6 +57,11 @@ class Setting:
     demonstrations_sha256: str | None = None
     rows_sha256: str | None = None
     weights_sha256: str | None = None
+
+    @property
+    def gate(self) -> Gate:
+        """The update rule of this row's method."""
+        return Gate(self.eta, self.momentum)
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Jobs of a study: think about their demonstrations in step and score every iteration on the way."""
+"""Run jobs: think about their demonstrations in step and score every iteration on the way."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from deepthink_cli.engine.choice import engine_of
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.evaluation import Evaluator, ScoringChunk, scoring_chunks
 from deepthink_cli.memory import Memory
+from deepthink_cli.method import Method
 from deepthink_cli.prediction import Prediction, predict_plan
-from deepthink_cli.provenance import Method
+from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.runs.plan import RunJob, RunPlan
 from deepthink_cli.runs.results import Part, Result, Setting, bits
-from deepthink_cli.thinking import think_each
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a trial says while it runs: inputs of a job scored since its last step, and the row when one is done."""
+    """What is told while jobs run: inputs of a job scored since its last step, and the row when one is done."""
 
     job: RunJob
     scored: int
@@ -30,34 +29,34 @@ class Step:
 
 
 Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
-_COPIES = 3  # float32 memories that a lane holds at most: history, present and the step of the momentum
+_COPIES = 3  # float32 copies of a memory that exist at most: history, present and the state of the update rule
 
 
 @dataclass(frozen=True, eq=False)
-class _Lane:
-    """The making of one memory: a trial with one gate, and the settings whose rows are missing."""
+class _Thinking:
+    """The making of one memory: a job with one method, and the settings whose rows are missing."""
 
-    trial: _Trial
+    scorer: _JobScorer
     method: Method
     wanted: Sequence[Setting]
 
-    def of(self, iteration: int) -> list[Setting]:
+    def settings(self, iteration: int) -> list[Setting]:
         """The missing settings of one iteration."""
-        asked = (self.method.eta, self.method.momentum, iteration)
-        return [one for one in self.wanted if (one.eta, one.momentum, one.iteration) == asked]
+        return [
+            setting for setting in self.wanted if setting.gate == self.method.update and setting.iteration == iteration
+        ]
 
 
-def together(plan: RunPlan, model: LanguageModel, work: Work) -> Iterator[Work]:
+def together(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Work]:
     """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster.
 
-    Finished jobs stay in their group, so that a resumed run is identical to one that was never stopped.
+    Finished jobs keep their group, so that resumed runs are identical to runs that were never stopped.
     """
-    gates, engine = len(plan.etas) * len(plan.momentums), engine_of(model)
-    most = min(engine.batch_tokens, engine.free // _token_bytes(model))
-    for _, jobs in groupby(work, key=lambda one: one[0].task.name):
+    most = min(engine.tokens_together, engine.tokens_held(_COPIES))
+    for _, jobs in groupby(work, key=lambda job_and_settings: job_and_settings[0].task.name):
         group, tokens = list[tuple[RunJob, Sequence[Setting]]](), 0
         for job, wanted in jobs:
-            length = gates * len(job.demonstrations.token_ids)
+            length = len(plan.gates) * len(job.demonstrations.token_ids)
             if group and tokens + length > most:
                 yield group
                 group, tokens = [], 0
@@ -66,56 +65,54 @@ def together(plan: RunPlan, model: LanguageModel, work: Work) -> Iterator[Work]:
         yield group
 
 
-def run_jobs(plan: RunPlan, model: LanguageModel, work: Work) -> Iterator[Step]:
+def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
     """Think once for every job and gate, in step, and score the wanted iterations as they come.
 
     Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once. As many memories are
     made together as the free memory of the device holds.
     """
-    last = max(one.iteration for _, wanted in work for one in wanted)
-    trials = [(_Trial(plan, job, model), wanted) for job, wanted in work]
-    gates = [Method(last, eta, momentum, plan.positions) for eta in plan.etas for momentum in plan.momentums]
-    lanes = [_Lane(trial, gate, wanted) for trial, wanted in trials for gate in gates]
+    last = max(setting.iteration for _, wanted in work for setting in wanted)
+    scorers = [(_JobScorer(plan, job, engine), wanted) for job, wanted in work]
+    methods = [Method(last, gate, plan.positions) for gate in plan.gates]
+    thinkings = [_Thinking(scorer, method, wanted) for scorer, wanted in scorers for method in methods]
     longest = max(len(job.demonstrations.token_ids) for job, _ in work)
-    most = max(1, engine_of(model).free // (_token_bytes(model) * longest))
-    for start in range(0, len(lanes), most):
-        yield from _in_step(model, lanes[start : start + most], set())
+    most = max(1, engine.tokens_held(_COPIES) // longest)
+    for start in range(0, len(thinkings), most):
+        yield from _in_step(engine, thinkings[start : start + most], set())
 
 
-def _in_step(model: LanguageModel, lanes: Sequence[_Lane], scored: set[str]) -> Iterator[Step]:
-    """Think in all lanes at once; where that runs out of memory, in one half of them after the other.
+def _in_step(engine: Engine, thinkings: Sequence[_Thinking], scored: set[str]) -> Iterator[Step]:
+    """Make all memories in step; where that runs out of memory, one half of them after the other.
 
     `scored` holds the keys of the finished rows.
     """
     memory: Memory | None = None
     try:
-        for memories in think_each(model, [(lane.trial.job.demonstrations, lane.method) for lane in lanes]):
-            for lane, memory in zip(lanes, memories, strict=True):
-                for setting in lane.of(memory.iteration):
+        thoughts = [(thinking.scorer.job.demonstrations, thinking.method) for thinking in thinkings]
+        for memories in think_in_step(engine, thoughts):
+            for thinking, memory in zip(thinkings, memories, strict=True):
+                for setting in thinking.settings(memory.iteration):
                     if setting.key not in scored:
-                        yield from lane.trial.score(memory, setting)
+                        yield from thinking.scorer.score(memory, setting)
                         scored.add(setting.key)
             memory = None
             memories.clear()  # frees memory for the next reading
         return
     except Exception as error:
-        if len(lanes) == 1 or not ran_out_of_memory(error):
+        if len(thinkings) == 1 or not ran_out_of_memory(error):
             raise
     # Outside the handler, which keeps the tensors of the failed pass alive.
     memory, memories = None, []
-    half = len(lanes) // 2
-    yield from _in_step(model, lanes[:half], scored)
-    yield from _in_step(model, lanes[half:], scored)
+    half = len(thinkings) // 2
+    yield from _in_step(engine, thinkings[:half], scored)
+    yield from _in_step(engine, thinkings[half:], scored)
 
 
-def _token_bytes(model: LanguageModel) -> int:
-    """Bytes that a lane needs for one token of demonstrations."""
-    return _COPIES * model.token_bytes
+class _JobScorer:
+    """Scores the memories of one job, whose queries are tokenised once."""
 
-
-class _Trial:
-    def __init__(self, plan: RunPlan, job: RunJob, model: LanguageModel) -> None:
-        self.plan, self.job, self.model = plan, job, model
+    def __init__(self, plan: RunPlan, job: RunJob, engine: Engine) -> None:
+        self.plan, self.job, self.engine = plan, job, engine
         self.queries: dict[Part, list[ScoringChunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
         self.first: dict[Part, Step] = {}
@@ -126,11 +123,11 @@ class _Trial:
         if setting.iteration == 1 and part in self.first:
             yield self._again(self.first[part], setting)
             return
-        memory = memory.to(self.model.layer_devices, self.model.dtype)
+        memory = self.engine.place(memory)
         evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
         found: list[Prediction] = []
         for chunk in self._queries(part):
-            (predictions,) = predict_plan(self.model, [memory], chunk.queries, chunk.plan)
+            (predictions,) = predict_plan(self.engine, [memory], chunk.queries, chunk.plan)
             for prediction in predictions:
                 evaluator.add(prediction)
             found += predictions
@@ -144,10 +141,10 @@ class _Trial:
         """The part's queries, tokenised when first asked for and kept for every iteration and gate."""
         if part not in self.queries:
             read, given = self.job.demonstrations, self.job.queries(self.plan, part)
-            self.queries[part] = list(scoring_chunks(self.model, read, given, self.skipped[part]))
+            self.queries[part] = list(scoring_chunks(self.engine, read, given, self.skipped[part]))
             if not self.queries[part]:
                 raise InputError(
-                    f"task {self.job.task.name}: no query fits {self.model.identity.id} after {len(read.token_ids)} "
+                    f"task {self.job.task.name}: no query fits {self.engine.identity.id} after {len(read.token_ids)} "
                     "tokens of memory; use fewer --shots"
                 )
         return self.queries[part]

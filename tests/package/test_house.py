@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "deepthink_cli"
 LAYERS = (
     ("errors", "io"),
-    ("options", "provenance", "data", "tasks", "metrics", "artifact.format"),
+    ("options", "provenance", "updates", "method", "data", "tasks", "metrics", "artifact.format", "artifact.metadata"),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
     ("prediction", "evaluation", "workflows", "runs", "report"),
     ("cli",),

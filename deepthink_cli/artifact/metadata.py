@@ -1,0 +1,151 @@
+"""The metadata of a memory file: what they hold, how they are written and checked (docs/artifact.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.data.examples import Example
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.method import Method, Positions
+from deepthink_cli.provenance import (
+    STRICT,
+    Drift,
+    ModelIdentity,
+    Provenance,
+    TokenizedDemonstrations,
+    canonical_json,
+)
+from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.registry import name_of, rule_of, values_of
+
+FORMAT_VERSION = 1
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class StoredDemonstrations:
+    """The demonstrations as the file holds them."""
+
+    token_ids: list[int]
+    texts: list[str | dict[str, str]]
+    labels: list[str]
+    sha256: str
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class StoredRule:
+    """An update rule other than the gate: its registered name and its parameters."""
+
+    name: str
+    values: dict[str, Any]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Metadata:
+    """The one metadata value of the artifact, before it is written as canonical JSON.
+
+    `eta` and `momentum` are those of the gate. A memory made by another update rule names it in `update`, which
+    memories made by the gate do not have, and both are 0.
+    """
+
+    format_version: int
+    model: ModelIdentity
+    demonstrations: StoredDemonstrations
+    template: Template
+    labels: list[str]
+    iterations: int
+    eta: float
+    momentum: float
+    positions: Positions
+    kept: list[int]
+    dtypes: dict[str, str]
+    task: str | None
+    seed: int | None
+    shots: int
+    versions: dict[str, str]
+    drift: dict[str, Drift] = field(default_factory=dict)
+    sha256: str = ""
+    update: StoredRule | None = None
+
+    @property
+    def method(self) -> Method:
+        """The method that made the memory; raises InputError where its update rule is unknown here."""
+        gate = Gate(self.eta, self.momentum)
+        rule = gate if self.update is None else rule_of(self.update.name, self.update.values)
+        return Method(self.iterations, rule, self.positions)
+
+    def provenance(self) -> Provenance:
+        """The provenance that this metadata was made from."""
+        stored = self.demonstrations
+        examples = tuple(map(Example, stored.texts, stored.labels))
+        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
+        return Provenance(self.model, demonstrations, self.method, self.task, self.seed)
+
+
+ADAPTER_METADATA = TypeAdapter(Metadata)
+
+
+def rule_fields(rule: UpdateRule) -> dict[str, Any]:
+    """The fields of the metadata that name an update rule; raises InputError for one that is not registered."""
+    name, values = name_of(rule), values_of(rule)
+    if isinstance(rule, Gate):
+        return {field: float(value) for field, value in values.items()}  # 1 is written as 1.0, as a reader writes it
+    return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
+
+
+def as_json(metadata: Metadata) -> dict[str, Any]:
+    """The metadata as JSON values."""
+    fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
+    if metadata.update is None:
+        del fields["update"]
+    return fields
+
+
+def parse_metadata(text: str, where: str) -> Metadata:
+    """Read the metadata of an artifact; raises InputError where it is not one of this format."""
+    try:
+        raw = json.loads(text)
+        canonical_json(raw).encode()  # NaN and lone surrogates are not JSON
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
+    version = raw.get("format_version") if isinstance(raw, dict) else None
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{where}: memory format {version!r}; this program reads format {FORMAT_VERSION}, upgrade it or think again"
+        )
+    try:
+        parsed = ADAPTER_METADATA.validate_python(raw)
+        _check_consistent(parsed)
+        # Canonical JSON sorts "10" before "2".
+        return replace(parsed, drift=dict(sorted(parsed.drift.items(), key=lambda item: int(item[0]))))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where}: damaged metadata: {place}: {first['msg']}") from error
+    except (ValueError, InputError) as error:
+        raise InputError(f"{where}: damaged metadata: {error}") from error
+
+
+def _check_consistent(metadata: Metadata) -> None:
+    """Raise ValueError where fields that belong together do not."""
+    stored, kept = metadata.demonstrations, metadata.kept
+    if not len(stored.texts) == len(stored.labels) == metadata.shots:
+        raise ValueError("demonstrations: texts, labels and shots differ in number")
+    if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
+        raise ValueError("labels: one is empty or stands twice")
+    if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
+        raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
+    readings = sorted(map(int, metadata.drift))
+    if readings != list(range(2, len(readings) + 2)) or len(readings) < kept[-1] - 1:
+        raise ValueError("drift: not one entry for every reading after the first")
+    sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
+    if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
+        raise ValueError("drift and dtypes do not describe one memory")

@@ -1,0 +1,205 @@
+"""Passes of bounded size: what is common to engines that run a network over rows of tokens."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import accumulate
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.budget import best_tokens, room
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packing import PackedRow, requests
+from deepthink_cli.errors import ran_out_of_memory
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.provenance import ModelIdentity
+
+Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
+
+
+class Layout(Protocol):
+    """Rows laid out for one pass; `starts` [R] are the places of their first tokens, counted through the pass."""
+
+    starts: list[int]
+
+    def after(self, past: Past, places: Tensor) -> AbstractContextManager[dict[str, Any]]:
+        """What the network is given to run the rows after `past`; tokens `places` (M,) will be read off."""
+
+
+class BatchedEngine(Engine):
+    """Runs a network in passes of at most `batch_tokens` tokens, except that one row always runs.
+
+    `batch_tokens` is halved whenever a pass does not fit the device. `free` is the number of bytes that a pass may
+    take. `reason` says why this engine was chosen. Subclasses say how
+    rows are made and laid out.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, model: LanguageModel, reason: str = "", warning: str | None = None) -> None:
+        self.model = model
+        self.batch_tokens = model.batch_tokens or best_tokens(model)
+        self.free = room(model.device)
+        self.reason, self._warning = reason, warning
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model that memories of this engine record."""
+        return self.model.identity
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's tokenizer."""
+        return self.model.tokenizer
+
+    @property
+    def limits(self) -> Limits:
+        """How many tokens the model holds."""
+        return self.model.limits
+
+    @property
+    def description(self) -> str:
+        """The engine in one line: its name, and why this one."""
+        return ": ".join(filter(None, [f"{self.name} engine", self.reason]))
+
+    @property
+    def device(self) -> str:
+        """Where the model computes."""
+        return str(self.model.device)
+
+    @property
+    def warning(self) -> str | None:
+        """What users are told in any case: an error that prevented a faster engine."""
+        return self._warning
+
+    @property
+    def tokens_together(self) -> int:
+        """Readings of up to this many tokens are fastest together."""
+        return self.batch_tokens
+
+    def tokens_held(self, copies: int) -> int:
+        """For how many tokens float32 memories fit the device's free memory `copies` times."""
+        return self.free // (copies * self.model.token_bytes)
+
+    def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
+        """The rows that must run to score the queries; raises InputError for tokens unknown to the model."""
+        for query in queries:
+            self.check_ids(query.ids, query.where or "a query")
+        shared = ScoringPlan(tuple(queries)).shared
+        rest = [TokenizedQuery(query.prefix[len(shared) :], query.answers) for query in queries]
+        rows = [row for number, query in enumerate(rest) for row in self.rows_of(number, query)]
+        return ScoringPlan(tuple(queries), tuple(sorted(rows, key=len, reverse=True)))
+
+    def place(self, memory: Memory) -> Memory:
+        """The memory on the devices of the model's layers, in the model's dtype."""
+        return memory.to(self.model.layer_devices, self.model.dtype)
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError, prefixed with `where`, for a token id beyond the model's embedding."""
+        self.model.check_ids(ids, where)
+
+    def check_memory(self, memory: Memory, name: str = "this memory") -> None:
+        """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
+        self.model.check_memory(memory, name)
+
+    def advice(self) -> str:
+        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        return self.model.overflow()
+
+    def read(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of every reading, in order; readings that fit `batch_tokens` together share a pass."""
+        presents: list[Memory] = []
+        while len(presents) < len(readings):
+            left = readings[len(presents) :]
+            fed = list(accumulate(map(len, self.readable_together(left))))
+            count = max(1, bisect_right(fed, self.batch_tokens))
+            try:
+                presents += self.read_pass(left[:count])
+            except Exception as error:
+                if count == 1 or not ran_out_of_memory(error):
+                    raise
+                self.batch_tokens = fed[count - 1] // 2
+        return presents
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        """For each memory, the log-probability of every candidate of every query after it, in nats."""
+        sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
+        if not plan.rows:
+            return sums
+        pasts = [self._past(memory, plan.shared) for memory in memories]
+        bounds = [self.bounds(memory, len(plan.rows[0])) for memory in memories]
+        fed, start = list(accumulate(map(len, plan.rows))), 0
+        while start < len(plan.rows):
+            tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(plan.rows)), strict=True))
+            stop = _stop(fed, start, tokens, most)
+            try:
+                scored = list(self.score_pass(pasts, plan.rows[start:stop]))
+            except Exception as error:
+                if stop - start == 1 or not ran_out_of_memory(error):
+                    raise
+                self.batch_tokens = (fed[stop - 1] - fed[start] + len(plan.rows[start])) // 2
+                continue
+            start = stop
+            for sums_of_memory, scores in zip(sums, scored, strict=True):
+                for (query, candidate), value in scores.items():
+                    sums_of_memory[query][candidate] = value
+        return sums
+
+    @torch.inference_mode()
+    def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[Mapping[tuple[int, int], float]]:
+        """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
+        layout = self.layout(rows)
+        asked = requests(rows, layout.starts, self.model.device)
+        for past in pasts:
+            with self.model.lock, layout.after(past, asked.places) as inputs:
+                log_probabilities = self.model.log_probabilities(inputs, asked.places, asked.asked, asked.tokens)
+            sums = torch.zeros(len(asked.scores), dtype=torch.float64)
+            sums.index_add_(0, asked.owners, log_probabilities.cpu().double())
+            yield dict(zip(asked.scores, sums.tolist(), strict=True))
+
+    def _past(self, memory: Memory, ids: tuple[int, ...]) -> Past:
+        """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
+        parts = (memory, *self.read([Reading(ids, memory, memory.length)])) if ids else (memory,)
+        return self.joined(tuple(map(self.place, parts)))
+
+    @abstractmethod
+    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
+        """The rows that must run to score query `number`."""
+
+    @abstractmethod
+    def layout(self, rows: Sequence[PackedRow]) -> Layout:
+        """Rows laid out for one pass."""
+
+    @abstractmethod
+    def joined(self, past: Past) -> Past:
+        """The past in the parts that `layout` takes."""
+
+    @abstractmethod
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """The most tokens and the most rows of a pass over this memory, for rows of at most `width` tokens."""
+
+    @abstractmethod
+    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
+        """The first of the readings that may share a pass; at least one."""
+
+    @abstractmethod
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of readings that share a pass."""
+
+
+def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
+    """Where a pass from row `start` on ends; `fed` [R] are tokens up to each row's end. Passes share what is left."""
+    done = fed[start - 1] if start else 0
+    left = fed[-1] - done
+    share = left / math.ceil(left / budget)
+    return max(start + 1, min(start + most, bisect_right(fed, done + share)))

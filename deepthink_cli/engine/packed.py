@@ -1,0 +1,120 @@
+"""The packed engine: rows and readings side by side in one line, over memories that are never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise, takewhile
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.activation import fused_activations
+from deepthink_cli.engine.attention import Kept, Reach, over_memory
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine, Past
+from deepthink_cli.engine.budget import tokens_over
+from deepthink_cli.engine.feedforward import last_feedforward_at
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packing import Block, PackedRow, blocks, tree
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery
+
+_UNBOUNDED = 2**20  # rows of a pass: only tokens bound a packed one
+
+
+class PackedEngine(BatchedEngine):
+    """A query is one row with its candidates as branches; all rows of a pass attend to one memory.
+
+    For a network that attends through the attention interface of transformers, which the probe finds out.
+    """
+
+    name = "packed"
+
+    @property
+    def description(self) -> str:
+        """The engine in one line, with the size of its passes and what the probe found."""
+        return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason]))
+
+    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
+        """One row, with the candidates as branches."""
+        return [tree(number, query)]
+
+    def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
+        """The rows side by side."""
+        return PackedLayout(self.model, rows)
+
+    def joined(self, past: Past) -> Past:
+        """The past in its parts: attention joins them."""
+        return past
+
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """As many tokens as have room for their attention scores."""
+        return min(self.batch_tokens, tokens_over(self.model, memory, self.free)), _UNBOUNDED
+
+    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
+        """The first readings that use the same rotary factors: a pass uses those of its largest position."""
+        sides = [self.limits.side(reading.start + len(reading)) for reading in readings]
+        same = takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True))
+        return (reading for reading, _ in same)
+
+    @torch.inference_mode()
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of every reading, in one pass that neither copies a history nor caches it.
+
+        Each reading attends to its own history and to itself, none to another.
+        """
+        model = self.model
+        for reading in readings:
+            model.check_reading(reading.token_ids, reading.history, reading.start)
+        spans = list(pairwise([0, *accumulate(map(len, readings))]))
+        ids = [token for reading in readings for token in reading.token_ids]
+        positions = [reading.start + place for reading in readings for place in range(len(reading))]
+        ids_and_positions_2T = torch.tensor([ids, positions], device=model.device)
+        reaches = [
+            Reach(() if reading.history is None else (reading.history,), (Block(start, 1, len(reading), None),))
+            for reading, (start, _) in zip(readings, spans, strict=True)
+        ]
+        kept: Kept = {}
+        body: Any = model.network.base_model
+        with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
+            body(input_ids=ids_and_positions_2T[:1], position_ids=ids_and_positions_2T[1:], use_cache=False)
+        return [
+            model.checked_present(part, len(reading))
+            for part, reading in zip(_parts(kept, spans), readings, strict=True)
+        ]
+
+
+class PackedLayout:
+    """Rows side by side in one line of T tokens, each attending to itself and to the one memory."""
+
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
+        device, self.model = model.device, model
+        self.starts = [0, *accumulate(len(row) for row in rows)][:-1]
+        self.ids_1T = torch.tensor([[token for row in rows for token in row.ids]], device=device)
+        self.depths_1T = torch.tensor([[depth for row in rows for depth in row.depths]], device=device)
+        self.blocks = blocks(rows, model.dtype, device)
+
+    @contextmanager
+    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
+        """The network attends to the past through `over_memory` until the block ends."""
+        start = sum(memory.length for memory in past)
+        network, reaches = self.model.network, [Reach(past, self.blocks, places)]
+        with (
+            over_memory(network, reaches),
+            fused_activations(network.base_model),
+            last_feedforward_at(places, network.base_model),
+        ):
+            yield {"input_ids": self.ids_1T, "position_ids": self.depths_1T + start, "use_cache": False}
+
+
+def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
+    """The kept keys and values of each span, copied layer by layer, so that all layers never exist twice."""
+    parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
+    for layer in sorted(kept):
+        keys_HTD, values_HTD = kept.pop(layer)
+        for (start, stop), (keys, values) in zip(spans, parts, strict=True):
+            keys.append(keys_HTD[:, start:stop].contiguous())
+            values.append(values_HTD[:, start:stop].contiguous())
+    return [Memory(tuple(keys), tuple(values)) for keys, values in parts]

@@ -1,0 +1,75 @@
+"""The padded engine: one sequence a row, each with its own copy of the memory, as transformers runs batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine, Past
+from deepthink_cli.engine.budget import rows_over
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packing import PackedRow, lines
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery
+
+COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
+
+
+class PaddedEngine(BatchedEngine):
+    """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
+
+    Needs nothing of a network but that it continues from a cache of keys and values.
+    """
+
+    name = "padded"
+
+    @property
+    def notice(self) -> str | None:
+        """Why rows are padded, and what it costs, where that was not asked for."""
+        return self.description if self.reason else None
+
+    def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
+        """One row for each sequence that must be fed."""
+        return lines(number, query)
+
+    def layout(self, rows: Sequence[PackedRow]) -> PaddedLayout:
+        """A batch of the rows, padded to the longest."""
+        return PaddedLayout(self.model, rows)
+
+    def joined(self, past: Past) -> Past:
+        """The past as one memory: a cache has no parts."""
+        return (reduce(Memory.followed_by, past),)
+
+    def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
+        """As many rows as have room for a copy of the memory each."""
+        return self.batch_tokens, rows_over(self.model, memory, width, self.free)
+
+    def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
+        """One reading a pass."""
+        return readings[:1]
+
+    def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of each reading, in a pass of its own."""
+        return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]
+
+
+class PaddedLayout:
+    """One sequence a row, padded on the right, where no real token attends to it."""
+
+    def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
+        width = max(map(len, rows))
+        self.model = model
+        self.starts = [width * number for number in range(len(rows))]
+        self.ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
+
+    @contextmanager
+    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
+        """Every row gets a copy of the memory."""
+        (memory,) = past
+        yield self.model.inputs(self.ids_RS, memory.as_cache(self.model.dtype, rows=len(self.ids_RS)), memory.length)

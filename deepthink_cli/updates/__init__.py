@@ -1,0 +1,1 @@
+"""Update rules: how a reading moves the memory. One file a rule, one registry."""

@@ -1,0 +1,39 @@
+"""What an update rule is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which tensor of a memory is updated: `layer` counts from 0; the first update makes iteration 2."""
+
+    iteration: int
+    layer: int
+    layers: int
+    part: Literal["keys", "values"]
+
+
+class UpdateRule(Protocol):
+    """How each reading after the first moves the memory (Eq. 4): a frozen dataclass, whose fields are its parameters.
+
+    The rule is applied to every tensor of the memory, in float32 and without gradients.
+    """
+
+    def __call__(
+        self, history: Tensor, present: Tensor, state: Tensor | None, place: Place
+    ) -> tuple[Tensor, Tensor | None]:
+        """The tensor's next value, and what the rule wants to have as `state` at its next update, or None.
+
+        Args:
+            history: K~_(t-1) or V~_(t-1) of one layer, (kv_heads, L, head_dim); must not be changed.
+            present: K_t or V_t, of the same shape; may be overwritten.
+            state: what the rule returned for this tensor last time, None at the first update; may be overwritten.
+            place: which tensor this is.
+        """
+        ...
