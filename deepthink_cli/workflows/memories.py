@@ -1,0 +1,114 @@
+"""A memory to be used, and the model that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepthink_cli.artifact.files import check_fit, memories_of
+from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, read_artifact, read_header
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.provenance import Provenance
+from deepthink_cli.workflows.events import Tell, Warn
+from deepthink_cli.workflows.models import describe_engine, find_model, load
+
+
+@dataclass(frozen=True)
+class OpenedMemory:
+    """The iterations of one memory that are to be used, verified, before the model is there.
+
+    `name` is the file, or what messages call a memory that is in none; `kept` are all iterations that it has.
+    """
+
+    name: str
+    provenance: Provenance
+    kept: tuple[int, ...]
+    iterations: tuple[int, ...]
+    sha256: str | None
+    source: Artifact | tuple[Memory, ...]
+
+    def memories(self) -> list[Memory]:
+        """The memory of each iteration; raises InputError for NaN or infinity."""
+        return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
+
+
+def open_memory(path: str | Path, iteration: str = "last") -> OpenedMemory:
+    """Read a memory file and check every byte of it; `iteration` is a kept one, `last` or `all`.
+
+    Raises InputError for a file that is not a whole, unchanged memory, and for an iteration that was not kept.
+    """
+    header = read_header(path)
+    artifact = read_artifact(header, _chosen(header, iteration))
+    metadata = header.metadata
+    return OpenedMemory(
+        str(path), metadata.provenance(), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
+    )
+
+
+def opened(memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: str = "last") -> OpenedMemory:
+    """What `open_memory` gives, also for memories that are in no file; of those, all are used."""
+    if isinstance(memory, OpenedMemory):
+        return memory
+    if isinstance(memory, str | Path):
+        return open_memory(memory, iteration)
+    memories = (memory,) if isinstance(memory, Memory) else tuple(memory)
+    if not memories or memories[0].provenance is None:
+        raise InputError("this memory has no provenance; give one that think() or load_memory() made")
+    iterations = tuple(each.iteration for each in memories)
+    return OpenedMemory("this memory", memories[0].provenance, iterations, iterations, None, memories)
+
+
+def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> ModelOptions:
+    """The options to load a memory's model with: what was not given is taken from the memory."""
+    made_by, options = memory.provenance.model, options or ModelOptions.checked()
+    model = options.model if "model" in options.model_fields_set else made_by.id
+    return options.model_copy(
+        update={
+            "model": model,
+            "revision": options.revision or (made_by.revision if model == made_by.id else None),
+            "dtype": made_by.dtype if options.dtype == "auto" else options.dtype,
+            "quantize": options.quantize or made_by.quantize,
+        }
+    )
+
+
+def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
+    """Find the memory's model, without its weights; raises InputError where it is another model."""
+    spec = find_model(model_options(memory, options), tell)
+    check_fit(memory.provenance, spec.identity, memory.name)
+    return spec
+
+
+def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine, list[Memory]]:
+    """The model with its weights and the memories, which fit it; another compute dtype than the memory's is told."""
+    memories = memory.memories()
+    engine = load(spec, tell)
+    check_memories(memory, memories, engine, tell)
+    describe_engine(engine, tell)
+    return engine, memories
+
+
+def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:
+    """Raise InputError unless the memories fit the engine's model; another compute dtype than theirs is told."""
+    check_fit(memory.provenance, engine.identity, memory.name)
+    for each in memories:
+        engine.check_memory(each, memory.name)
+    made_in, used_in = memory.provenance.model.dtype, engine.identity.dtype
+    if made_in != used_in:
+        text = f"{memory.name} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
+        tell(Warn(text))
+
+
+def _chosen(header: Header, choice: str) -> Sequence[int]:
+    """The kept iterations that `choice` names."""
+    kept = header.metadata.kept
+    if choice == "all":
+        return kept
+    if choice == "last":
+        return kept[-1:]
+    return [kept_iteration(header, choice)]

@@ -1,0 +1,44 @@
+"""Finding and loading a model, with what users should know of it."""
+
+from __future__ import annotations
+
+from warnings import catch_warnings, simplefilter
+
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.choice import load_model
+from deepthink_cli.engine.registry import check_engine
+from deepthink_cli.model.spec import ModelSpec, needs_download, open_model
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
+
+
+def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
+    """Find a model, without its weights; a download is announced before it begins."""
+    check_engine(options.engine)
+    if needs_download(options):
+        tell(Note(f"downloading {options.model} from the hub"))
+    return open_model(options)
+
+
+def load(spec: ModelSpec, tell: Tell) -> Engine:
+    """Load a model's weights and choose its engine; weights that are a pickle are told."""
+    with catch_warnings():
+        simplefilter("ignore", RuntimeWarning)  # told as an event by `describe_engine`
+        engine = load_model(spec)
+    if spec.pickled:
+        tell(
+            Note(
+                f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"
+            )
+        )
+    return engine
+
+
+def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
+    """Tell what was loaded, on which engine, and why; the engine as a note where it is not the fastest, or `always`."""
+    tell(Detail(f"loaded {engine.identity.id}, {engine.identity.dtype} on {engine.device}"))
+    if engine.warning:
+        tell(Warn(engine.warning))
+    else:
+        text = engine.notice or engine.description
+        tell(Note(text) if engine.notice or always else Detail(text))

@@ -1,0 +1,219 @@
+"""Run jobs into a folder that can be continued: what `deepthink run` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import Problems
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import RunOptions
+from deepthink_cli.runs.folder import RunFolder, found_in, open_run_folder
+from deepthink_cli.runs.plan import RunJob, RunPlan, prepare_jobs, scorings, settings
+from deepthink_cli.runs.results import Result, Setting
+from deepthink_cli.runs.runner import Work, run_jobs, together
+from deepthink_cli.runs.same_data import check_continues, unchecked
+from deepthink_cli.runs.samples import write_samples
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.updates.gate import grid_text, grid_values
+from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.workflows.models import describe_engine, load
+from deepthink_cli.workflows.task_rows import announce
+
+
+class RunObserver:
+    """What happens in a run; each method does nothing, a caller overrides those that it wants to show."""
+
+    def begin(self, plan: RunPlan, work: Work) -> None:
+        """The jobs with their missing rows are known."""
+
+    def start(self, jobs: Sequence[RunJob]) -> None:
+        """Jobs of one task begin, in step."""
+
+    def scored(self, job: RunJob, inputs: int) -> None:
+        """Inputs of a job were scored."""
+
+    def row(self, job: RunJob, row: Result) -> None:
+        """A row of a job was written."""
+
+    def finish(self, jobs: Sequence[RunJob]) -> None:
+        """Jobs are done."""
+
+    def end(self) -> None:
+        """The run is done, or was stopped by an error or an interrupt."""
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is checked as far as it can be without the weights."""
+
+    plan: RunPlan
+    jobs: Sequence[RunJob]
+    spec: ModelSpec
+    out: Path
+
+    def settings(self) -> list[tuple[RunJob, list[Setting]]]:
+        """Every job with the settings of its rows."""
+        identity = self.spec.identity
+        return [(job, settings(self.plan, job, identity)) for job in self.jobs]
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        work = self.settings()
+        return {
+            "model": self.spec.id,
+            "out": str(self.out),
+            "tasks": [task.name for task in self.plan.tasks],
+            "seeds": list(self.plan.seeds),
+            **grid_values(self.plan.gates),
+            "iterations": self.plan.iterations,
+            "jobs": len(self.jobs),
+            "rows": sum(len(wanted) for _, wanted in work),
+            "inputs_to_score": sum(scorings(self.plan, job, wanted) for job, wanted in work),
+        }
+
+    @property
+    def gates(self) -> str:
+        """The grid of gates in words."""
+        return grid_text(self.plan.gates)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How many rows the run has, how many were written now, and the inputs that were scored for them."""
+
+    out: str
+    rows: int
+    written: int
+    inputs: int
+    seconds: float
+
+
+def plan_run(
+    tasks: Sequence[Task],
+    options: RunOptions,
+    protocol: str,
+    source: Source,
+    demonstrations: DemonstrationSet | None = None,
+) -> RunPlan:
+    """What is to be run; `demonstrations` replace those that seeds would draw, for one task and one seed."""
+    return RunPlan(
+        tasks=tuple(tasks),
+        seeds=options.every_seed,
+        iterations=options.iterations,
+        gates=options.gates,
+        positions=options.positions,
+        protocol=protocol,
+        source=source,
+        limit=options.limit,
+        shots=options.shots,
+        sampling=options.sampling,
+        order_seed=options.order_seed,
+        given=demonstrations,
+        select_dev=options.select is not None,
+        dev_size=options.dev_size,
+    )
+
+
+def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:
+    """Read the tasks and check every job and what the folder holds already, without loading the weights.
+
+    Raises InputError with all mistakes of all tasks, and where the folder's rows come from other data.
+    """
+    announce(plan.source, len(plan.tasks), tell)
+    problems, jobs = Problems(), list[RunJob]()
+    for number, task in enumerate(plan.tasks):
+        tell(Progress("reading tasks", number, len(plan.tasks)))
+        with problems.collected():
+            jobs += prepare_jobs(plan, spec, task)
+    tell(Progress("reading tasks", len(plan.tasks), len(plan.tasks)))
+    problems.raise_any()
+    for job in jobs:
+        asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
+        if used < asked:
+            tell(Note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {spec.id}"))
+    prepared = PreparedRun(plan, jobs, spec, out)
+    _check_folder(prepared, tell)
+    return prepared
+
+
+def execute(
+    prepared: PreparedRun, samples: bool = False, observer: RunObserver | None = None, tell: Tell = silent
+) -> RunSummary:
+    """Load the model and write every missing row into the folder, which a killed run leaves whole.
+
+    With `samples`, every input's scores are kept beside the rows. Raises InputError where another process writes the
+    same run.
+    """
+    with open_run_folder(prepared.out) as folder:
+        engine = load(prepared.spec, tell)
+        describe_engine(engine, tell, always=True)
+        work = _missing(prepared, engine, folder)
+        rows = sum(len(settings) for _, settings in prepared.settings())
+        left = sum(len(wanted) for _, wanted in work)
+        if left < rows:
+            tell(Note(f"{prepared.out}: {rows - left} of {rows} rows are there already"))
+        started = time.perf_counter()
+        try:
+            inputs = _score(prepared.plan, work, engine, folder, samples, observer or RunObserver())
+        except KeyboardInterrupt:
+            kept = len(folder.done)
+            tell(Note(f"{prepared.out}: {kept} rows are kept; the same command continues the run"))
+            raise
+    return RunSummary(str(prepared.out), rows, left, inputs, time.perf_counter() - started)
+
+
+def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
+    """Raise InputError where the folder's rows come from other data; where that is unknown, it is told."""
+    rows = found_in(prepared.out)
+    if not rows:
+        return
+    planned = [setting for _, settings in prepared.settings() for setting in settings]
+    check_continues(rows, planned)
+    if count := unchecked(rows, planned):
+        text = (
+            f"{prepared.out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
+            "whether the evaluated rows have changed since could not be checked"
+        )
+        tell(Warn(text))
+
+
+def _missing(prepared: PreparedRun, engine: Engine, folder: RunFolder) -> Work:
+    """Every job with the settings whose rows are missing."""
+    for job in prepared.jobs:
+        where = f"task {job.task.name}, seed {job.seed}: demonstrations"
+        engine.check_ids(job.demonstrations.token_ids, where)
+    work = [(job, settings(prepared.plan, job, engine.identity)) for job in prepared.jobs]
+    # Checked again: downloaded weights have a digest now, and another process may have written rows meanwhile.
+    check_continues(folder.found, [setting for _, of_job in work for setting in of_job])
+    return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in work]
+
+
+def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples: bool, observer: RunObserver) -> int:
+    """Score what is missing; returns the number of inputs."""
+    inputs = 0
+    observer.begin(plan, work)
+    try:
+        for jobs in together(plan, engine, work):
+            unfinished = [job for job, wanted in jobs if wanted]
+            if not unfinished:
+                continue
+            observer.start(unfinished)
+            for step in run_jobs(plan, engine, jobs):
+                inputs += step.scored
+                observer.scored(step.job, step.scored)
+                if step.row is not None:
+                    if samples:
+                        write_samples(folder.folder, step.row, step.predictions)
+                    folder.append(step.row)
+                    observer.row(step.job, step.row)
+            observer.finish(unfinished)
+    finally:
+        observer.end()
+    return inputs

@@ -1,0 +1,84 @@
+"""Demonstrations and rows of tasks, with what users should know of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations
+from deepthink_cli.errors import InputError
+from deepthink_cli.options import TaskOptions
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.sources import Source, needs_hub
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set, key
+from deepthink_cli.workflows.events import Note, Tell, Warn
+from deepthink_cli.workflows.memories import OpenedMemory
+
+
+def source_of(data_dir: Path | None, offline: bool) -> Source:
+    """Where task rows come from; raises InputError for a data directory that is not there."""
+    if data_dir is not None and not data_dir.is_dir():
+        raise InputError(f"--data-dir {data_dir}: no such directory")
+    return Source(data_dir, offline)
+
+
+def announce(source: Source, tasks: int, tell: Tell) -> None:
+    """Tell that rows may be downloaded, before they are."""
+    if needs_hub(source):
+        rows = "its rows" if tasks == 1 else f"the rows of {tasks} tasks"
+        tell(Note(f"reading {rows} from the hub, or from its cache"))
+
+
+def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:
+    """The task's demonstrations; rows that were left out are told."""
+    announce(source, 1, tell)
+    evaluated = evaluation_set(task, protocol, source)
+    drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
+    for reason, count in drawn.left_out.items():
+        tell(Note(f"{task.name}: {count} training rows cannot be demonstrations: {reason}"))
+    return drawn
+
+
+def demonstrations_for(task: Task, path: str) -> DemonstrationSet:
+    """Demonstrations from a file, in the task's prompt: rows with the template's fields."""
+    return read_demonstrations(path, task.template, None, task.labels, task.separator)
+
+
+def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
+    """Raise InputError where a memory was made for other label words or other fields than the task's.
+
+    A template with other words is told: the rows are written with the memory's.
+    """
+    demonstrations, labels = memory.provenance.demonstrations, task.labels or []
+    template, prompt = demonstrations.template, task.prompt
+    advice = f"think again with --task {task.name}"
+    if set(demonstrations.labels) != set(labels):
+        of_memory = ", ".join(demonstrations.labels) or "candidates of every input"
+        of_task = ", ".join(labels) or "every input's own candidates"
+        raise InputError(f"{memory.name}: made for the labels {of_memory}; task {task.name} has {of_task}: {advice}")
+    fields, task_fields = template.text_fields, prompt.text_fields
+    if set(fields) != set(task_fields) and not len(fields) == len(task_fields) == 1:
+        raise InputError(
+            f"{memory.name}: its template asks for {', '.join(fields)}; task {task.name} has "
+            f"{', '.join(task_fields)}: {advice}"
+        )
+    if template.words != prompt.words or (len(fields) > 1 and fields != task_fields):
+        text = (
+            f"{memory.name}: its template {template.pattern!r} is not that of task {task.name}, {prompt.pattern!r}; "
+            "the rows are written with the memory's"
+        )
+        tell(Warn(text))
+
+
+def tell_of_leaks(memory: OpenedMemory, evaluated: EvaluationSet, tell: Tell) -> None:
+    """Tell how many of the memory's demonstrations are among the rows that are evaluated."""
+    demonstrations = memory.provenance.demonstrations
+    labels = tuple(demonstrations.labels)
+    leaked = sum(
+        bool(labels) and key(Query(example.text, labels)) in evaluated.keys for example in demonstrations.examples
+    )
+    if leaked:
+        text = (
+            f"warning: {leaked} of the memory's demonstrations stand in {evaluated.task.name}'s {evaluated.split} "
+            "split; its accuracy is too good"
+        )
+        tell(Note(text))

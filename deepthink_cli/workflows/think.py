@@ -1,0 +1,121 @@
+"""Think about demonstrations and store the memory: what `deepthink think` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.artifact.files import save_memory
+from deepthink_cli.artifact.format import Header
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
+from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.thinking import think
+from deepthink_cli.updates.registry import values_of
+from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.models import describe_engine, find_model, load
+
+
+@dataclass(frozen=True)
+class ThinkPlan:
+    """Everything that is checked before the weights are loaded.
+
+    `kept` are the iterations to store; `task` and `seed` say where the demonstrations come from, if from a task.
+    """
+
+    spec: ModelSpec
+    demonstrations: TokenizedDemonstrations
+    options: MethodOptions
+    kept: tuple[int, ...]
+    task: str | None = None
+    seed: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON values, sizes in bytes."""
+        spec, method, length = self.spec, self.options.method, len(self.demonstrations.token_ids)
+        memory_bytes = spec.memory_bytes(length)
+        return {
+            "model": spec.id,
+            "architecture": spec.architecture,
+            "dtype": str(spec.dtype).removeprefix("torch."),
+            "device": "several (auto)" if spec.options.device_map else str(spec.device),
+            "demonstrations": len(self.demonstrations.examples),
+            "labels": list(self.demonstrations.labels),
+            "tokens": length,
+            "tokens_attended": length if method.iterations == 1 else 2 * length,
+            "largest": spec.limits.largest(method.positions, method.iterations, length),
+            "context": spec.limits.most_tokens(length),
+            "passes": method.iterations,
+            **values_of(method.update),
+            "positions": method.positions,
+            "kept": list(self.kept),
+            "memory_bytes": memory_bytes,
+            "file_bytes": memory_bytes * len(self.kept),
+        }
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A stored memory: the header of its file, and the seconds that reading took."""
+
+    header: Header
+    seconds: float
+
+
+def plan_thinking(
+    demonstrations: DemonstrationSet,
+    model: ModelOptions,
+    method: MethodOptions,
+    task: str | None = None,
+    seed: int | None = None,
+    tell: Tell = silent,
+) -> ThinkPlan:
+    """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
+
+    Raises InputError where they do not, for label words that the tokenizer does not tell apart, and for tokens that
+    the model does not know.
+    """
+    spec = find_model(model, tell)
+    check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
+    tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
+    spec.check_ids(tokenized.token_ids, "demonstrations")
+    if demonstrations.labels:
+        query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
+        (labelled,) = tokenize_queries(spec.tokenizer, demonstrations.template, [query])
+        spec.check_ids(labelled.ids, query.where)
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed)
+
+
+def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> Thought:
+    """Load the model, think, and write the kept iterations to a file."""
+    engine = load(plan.spec, tell)
+    describe_engine(engine, tell)
+    engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
+    started = time.perf_counter()
+    memories = _kept(engine, plan, started, tell)
+    seconds = time.perf_counter() - started
+    return Thought(save_memory(memories, output), seconds)
+
+
+def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequence[Memory]:
+    memories = []
+    total = plan.options.iterations
+    tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))
+    for memory in think(engine, plan.demonstrations, plan.options.method):
+        if memory.iteration in plan.kept:
+            assert memory.provenance is not None
+            provenance = replace(memory.provenance, task=plan.task, seed=plan.seed)
+            memories.append(replace(memory, provenance=provenance))
+        speed = memory.iteration * memory.length / (time.perf_counter() - started)
+        drift = memory.drift[-1] if memory.drift else None
+        changes = f"drift K {drift.mean_keys:.2%} V {drift.mean_values:.2%}" if drift else "first reading"
+        tell(Progress("reading", memory.iteration, total, {"drift": changes, "speed": f"{speed:,.0f} tokens/s"}))
+    return memories
