@@ -14,6 +14,8 @@ POCKET = "pocket"
 Positions = Literal["continued", "restarted"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+EngineName = Literal["auto", "packed", "padded"]
+Sampling = Literal["random", "stratified", "first"]
 
 
 class Options(BaseModel):
@@ -31,7 +33,7 @@ class Options(BaseModel):
 
 
 class ModelOptions(Options):
-    """Which model, in which numbers, on which device."""
+    """Which model, in which dtype, on which device, by which engine."""
 
     model: str = Field(POCKET, min_length=1)
     revision: str | None = None
@@ -39,6 +41,7 @@ class ModelOptions(Options):
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     device_map: Literal["auto"] | None = None
     quantize: Quantize | None = None
+    engine: EngineName = "auto"
     offline: bool = False
     trust_remote_code: bool = False
     batch_tokens: int | None = Field(None, ge=1)
@@ -79,7 +82,7 @@ class TaskOptions(Options):
     shots: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     order_seed: int | None = Field(None, ge=0)
-    sampling: Literal["random", "stratified", "first"] | None = None
+    sampling: Sampling | None = None
     limit: int | None = Field(None, ge=1)
 
 
@@ -129,9 +132,10 @@ _WAYS_OUT = {
     "keep": "say last, all, or iterations as in 1,3,5",
     "dtype": "use auto, float32, bfloat16 or float16",
     "quantize": "use 8bit or 4bit",
+    "engine": "use auto, packed or padded",
     "positions": "use continued or restarted",
     "device_map": "use auto",
-    "batch_tokens": "a number of tokens, 1 or more; leave it away to have it found",
+    "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 
 

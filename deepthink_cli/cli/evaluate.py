@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.accuracy import Rows, show
 from deepthink_cli.cli.console import json_line, progress
+from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
+from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.inputs import Checked, check_inputs, check_tokens, output_row
+from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
-from deepthink_cli.cli.values import model_options
+from deepthink_cli.cli.tasking import announce, check_memory, source_of, warn_of_leaks
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
+from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Artifact, Header
@@ -41,7 +44,7 @@ Samples = Annotated[
     typer.Option(
         "--samples",
         metavar="FILE",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=OUTPUT,
         help="Also write one JSON line for each input and iteration.",
     ),
 ]
@@ -50,7 +53,7 @@ FailUnder = Annotated[
     typer.Option(
         "--fail-under",
         metavar="SHARE",
-        rich_help_panel=options.OUTPUT,
+        rich_help_panel=OUTPUT,
         help="Exit with 3 where the last iteration's accuracy is below this share, as in 0.8.",
     ),
 ]
@@ -58,7 +61,7 @@ FailUnder = Annotated[
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The queries to be evaluated, how many they are, where they come from, and what was seen of a file's."""
+    """The queries to evaluate, their number and origin, and for a file what its check recorded."""
 
     queries: Iterable[Query]
     count: int
@@ -66,30 +69,20 @@ class _Inputs:
     checked: Checked | None = None
 
 
+@grouped
 def evaluate(
     memory: MemoryFile,
     labelled: Labelled = None,
     samples: Samples = None,
     fail_under: FailUnder = None,
-    iteration: options.IterationChoice = "all",
-    model: options.Model = None,
-    revision: options.Revision = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = "auto",
-    device_map: options.DeviceMap = None,
-    quantize: options.Quantize = None,
-    offline: options.Offline = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    batch_tokens: options.BatchTokens = None,
-    task: options.TaskName = None,
-    protocol: options.ProtocolName = "official",
-    limit: options.Limit = None,
-    data_dir: options.DataDir = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    iteration: IterationChoice = "all",
+    *,
+    model: ModelArguments,
+    task: TaskName = None,
+    protocol: ProtocolName = "official",
+    limit: Limit = None,
+    data_dir: DataDir = None,
+    common: CommonArguments,
 ) -> None:
     """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
     from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
@@ -97,19 +90,17 @@ def evaluate(
 
     problems = Problems()
     with problems.collected():
-        typed = model_options(
-            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
-        )
+        typed = model.checked()
     with problems.collected():
         if samples is not None:
-            read = read_by(memory, labelled, model=model, task=task, data_dir=data_dir, config=config)
+            read = read_by(memory, labelled, model=model.model, task=task, data_dir=data_dir, config=common.config)
             check_apart(samples, read, "--samples")
     with problems.collected():
         threshold = _share(fail_under)
     with problems.collected():
-        most = task_options(limit=limit).limit
+        row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
-        source = source_of(data_dir, offline)
+        source = source_of(data_dir, model.offline)
     artifact = None
     with problems.collected():
         artifact = open_memory(memory, iteration)
@@ -118,17 +109,19 @@ def evaluate(
         _check_choice(labelled, task, header)
     if problems.messages or header is None:
         _raise_all(problems, header, None if task else labelled)
-    assert artifact is not None
-    assert header is not None
-    chosen = memory_options(header, typed, model)
+    assert artifact is not None and header is not None
+    model_options = memory_options(header, typed, model.model)
     if samples is not None:
-        check_apart(samples, read_by(model=chosen.model), "--samples")
-    inputs = _inputs(header, labelled, task, protocol, source, most, quiet)
-    spec = open_its_model(header, chosen, quiet)
+        check_apart(samples, read_by(model=model_options.model), "--samples")
+    if task is None:
+        inputs = _from_file(header, str(labelled), row_limit)
+    else:
+        inputs = _from_task(header, task, protocol, source, row_limit, common.quiet)
+    spec = open_its_model(header, model_options, common.quiet)
     check_tokens(header, spec, str(labelled), inputs.checked)
     started = time.perf_counter()
-    evaluation = _evaluate(artifact, spec, inputs, samples, quiet or json, verbose)
-    show(header, evaluation, inputs.rows, time.perf_counter() - started, json)
+    evaluation = _evaluate(artifact, spec, inputs, samples, common)
+    show(header, evaluation, inputs.rows, time.perf_counter() - started, common.json)
     if threshold is not None and evaluation.last.accuracy < threshold:
         raise BelowThreshold(f"accuracy {evaluation.last.accuracy:.4f} is below --fail-under {fail_under}")
 
@@ -144,24 +137,10 @@ def _check_choice(labelled: str | None, task: str | None, header: Header | None)
 
 
 def _raise_all(problems: Problems, header: Header | None, labelled: str | None) -> None:
-    """Raise what was found, with the mistakes of the rows, where they can be read, beside it."""
+    """Raise all problems, with those of the rows if the memory can be read."""
     if header is not None and labelled not in (None, "-"):
         check_inputs(header, str(labelled), problems, labelled=True)
     problems.raise_any()
-
-
-def _inputs(
-    header: Header,
-    labelled: str | None,
-    task: str | None,
-    protocol: str,
-    source: Source,
-    limit: int | None,
-    quiet: bool,
-) -> _Inputs:
-    if task:
-        return _from_task(header, task, protocol, source, limit, quiet)
-    return _from_file(header, str(labelled), limit)
 
 
 def _from_file(header: Header, labelled: str, limit: int | None) -> _Inputs:
@@ -204,25 +183,26 @@ def _share(text: str | None) -> float | None:
 
 
 def _evaluate(
-    artifact: Artifact, spec: ModelSpec, inputs: _Inputs, samples: Path | None, quiet: bool, verbose: bool
+    artifact: Artifact, spec: ModelSpec, inputs: _Inputs, samples: Path | None, common: CommonArguments
 ) -> Evaluation:
     from deepthink_cli.cli.recall import load_both
     from deepthink_cli.evaluation import Evaluator, evaluated, with_first_reading
 
-    model, stored = load_both(artifact, spec, quiet, verbose)
+    quiet = common.quiet or common.json
+    model, stored = load_both(artifact, spec, quiet, common.verbose)
     memories = with_first_reading(model, stored)
-    evaluator = Evaluator([one.iteration for one in memories], artifact.header.metadata.labels)
+    evaluator = Evaluator([memory.iteration for memory in memories], artifact.header.metadata.labels)
     with ExitStack() as stack:
         out = stack.enter_context(_samples_file(samples))
-        shown = stack.enter_context(progress(quiet))
-        bar = shown.add_task("evaluating", total=inputs.count)
+        bars = stack.enter_context(progress(quiet))
+        bar = bars.add_task("evaluating", total=inputs.count)
         for number, prediction in enumerate(evaluated(model, memories, inputs.queries, inputs.rows.skipped)):
             evaluator.add(prediction)
             if out is not None:
                 row = output_row(number // len(memories), prediction, several=True)
                 out.write(json_line({**row, "gold": prediction.query.gold}))
             if (number + 1) % len(memories) == 0:
-                shown.advance(bar)
+                bars.advance(bar)
     return evaluator.result()
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import json_line, note, progress
+from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
+from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
@@ -28,35 +29,25 @@ Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
-        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. A row may carry its own candidates: [...].",
+        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
+        "A row may carry its own candidates: [...].",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the rows go. Default: stdout."
-    ),
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the rows go. Default: stdout."),
 ]
 
 
+@grouped
 def predict(
     memory: MemoryFile,
     inputs: Inputs,
     output: Output = None,
-    iteration: options.IterationChoice = "last",
-    model: options.Model = None,
-    revision: options.Revision = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = "auto",
-    device_map: options.DeviceMap = None,
-    quantize: options.Quantize = None,
-    offline: options.Offline = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    batch_tokens: options.BatchTokens = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    iteration: IterationChoice = "last",
+    *,
+    model: ModelArguments,
+    common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Label inputs from a memory: one JSON line for each, in order.
 
@@ -71,12 +62,10 @@ def predict(
         output = None
     problems = Problems()
     with problems.collected():
-        typed = model_options(
-            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
-        )
+        typed = model.checked()
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(memory, inputs, model=model, config=config))
+            check_apart(output, read_by(memory, inputs, model=model.model, config=common.config))
     artifact = None
     with problems.collected():
         artifact = open_memory(memory, iteration)
@@ -84,23 +73,23 @@ def predict(
     problems.raise_any()
     assert artifact is not None
     header = artifact.header
-    chosen = memory_options(header, typed, model)
+    model_options = memory_options(header, typed, model.model)
     if output is not None:
-        check_apart(output, read_by(model=chosen.model))
-    spec = open_its_model(header, chosen, quiet)
+        check_apart(output, read_by(model=model_options.model))
+    spec = open_its_model(header, model_options, common.quiet)
     check_tokens(header, spec, inputs, checked)
     count = None if checked is None else checked.count
     with nullcontext(sys.stdout) if output is None else writing(output) as out:
         rows = _Rows(out, len(artifact.iterations))
         with behind(rows.write) as written:
-            for part in _predictions(artifact, spec, inputs, count, quiet, verbose):
+            for part in _predictions(artifact, spec, inputs, count, common):
                 written(part)
     if output is not None:
-        note(f"wrote {output} ({rows.count} rows)", quiet)
+        note(f"wrote {output} ({rows.count} rows)", common.quiet)
 
 
 class _Rows:
-    """Writes predictions as JSON lines, in blocks that a pipe takes whole or not at all: an interrupt tears none."""
+    """Writes predictions as JSON lines, in blocks that a pipe takes atomically: an interrupt never splits a line."""
 
     def __init__(self, out: TextIO, iterations: int) -> None:
         self.out, self.iterations, self.count = out, iterations, 0
@@ -112,31 +101,31 @@ class _Rows:
             line = json_line(row)
             length = len(line.encode(errors="backslashreplace"))
             if size + length > PIPE_BUF:
-                self._pass_on(block)
+                self._write_out(block)
                 block, size = "", 0
             block, size = block + line, size + length
             self.count += 1
-        self._pass_on(block)
+        self._write_out(block)
 
-    def _pass_on(self, block: str) -> None:
+    def _write_out(self, block: str) -> None:
         # The stream's own buffer is larger than a block, so that a flush is one system call.
         self.out.write(block)
         self.out.flush()
 
 
 def _predictions(
-    artifact: Artifact, spec: ModelSpec, inputs: str, count: int | None, quiet: bool, verbose: bool
+    artifact: Artifact, spec: ModelSpec, inputs: str, count: int | None, common: CommonArguments
 ) -> Iterator[list[Prediction]]:
     from deepthink_cli.cli.recall import load_both
     from deepthink_cli.data.examples import read_queries
     from deepthink_cli.prediction import CHUNK, predict_chunks
 
     metadata = artifact.header.metadata
-    model, memories = load_both(artifact, spec, quiet, verbose)
+    model, memories = load_both(artifact, spec, common.quiet, common.verbose)
     queries = read_queries(inputs, metadata.template, metadata.labels)
-    # At a terminal every line is answered at once; otherwise inputs go through the model together.
+    # Lines typed at a terminal are answered one by one; other inputs are scored in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
-    with progress(quiet or sys.stdout.isatty()) as shown:
+    with progress(common.quiet or sys.stdout.isatty()) as shown:
         task = shown.add_task("predicting", total=count)
         for part in predict_chunks(model, memories, queries, chunk):
             yield part

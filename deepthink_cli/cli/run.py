@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.data_options import DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.method_options import SweepArguments
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.tasking import announce, given_demonstrations, source_of
-from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -28,159 +30,129 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out", metavar="FOLDER", rich_help_panel=options.OUTPUT, help="Folder of the run; a killed one continues."
-    ),
+    typer.Option("--out", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the run; a killed one continues."),
 ]
 Demos = Annotated[
     str | None,
     typer.Option(
         "--demos",
         metavar="FILE",
-        rich_help_panel=options.DATA,
+        rich_help_panel=DATA,
         help="Use these demonstrations; with one task and one seed.",
     ),
 ]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        "--select", metavar="dev", rich_help_panel=options.METHOD,
-        help="Also score a dev set of training rows, on which report then chooses T and eta.",
-    ),
-]  # fmt: skip
-DevSize = Annotated[
-    str | None,
-    typer.Option(
-        "--dev-size",
-        metavar="N",
-        rich_help_panel=options.METHOD,
-        help="Rows of the dev set. Default: as many as the test has.",
-    ),
-]
 Samples = Annotated[
-    bool, typer.Option("--samples", rich_help_panel=options.OUTPUT, help="Also keep every input's scores, as Parquet.")
+    bool, typer.Option("--samples", rich_help_panel=OUTPUT, help="Also keep every input's scores, as Parquet.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=options.OUTPUT, help="Print what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print what would be done.")]
 
 
+@grouped
 def run(
-    task: options.TaskNames = None,
+    task: TaskNames = None,
     out: Out = Path("run"),
-    model: options.Model = None,
-    revision: options.Revision = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = "auto",
-    device_map: options.DeviceMap = None,
-    quantize: options.Quantize = None,
-    offline: options.Offline = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    batch_tokens: options.BatchTokens = None,
-    iterations: options.Iterations = "5",
-    eta: options.Etas = "0.01",
-    momentum: options.Momentums = "0",
-    positions: options.Positions = options.PositionsName.continued,
-    select: Select = None,
-    dev_size: DevSize = None,
-    seeds: options.Seeds = "1",
-    shots: options.Shots = None,
-    order_seed: options.OrderSeed = None,
-    sampling: options.SamplingChoice = None,
+    *,
+    model: ModelArguments,
+    sweep: SweepArguments,
+    drawing: Annotated[DrawingArguments, Without("seed")],
     demos: Demos = None,
-    protocol: options.ProtocolName = "official",
-    data_dir: options.DataDir = None,
-    limit: options.Limit = None,
+    protocol: ProtocolName = "official",
+    data_dir: DataDir = None,
+    limit: Limit = None,
     samples: Samples = False,
     dry_run: DryRun = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped."""
     from deepthink_cli.cli.recall import find_model
-    from deepthink_cli.options import RunOptions
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.workflows.outputs import check_run_apart
 
     problems = Problems()
     with problems.collected():
-        chosen = model_options(
-            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
-        )
+        model_options = model.checked()
     with problems.collected():
-        repeated = RunOptions.checked(
-            iterations=iterations, etas=eta, momentums=momentum, positions=positions.value, select=select, dev_size=dev_size,
-            seeds=seeds, shots=shots, order_seed=order_seed, sampling=sampling.value if sampling else None, limit=limit,
-        )  # fmt: skip
+        run_options = sweep.checked(drawing, limit)
     with problems.collected():
-        source = source_of(data_dir, offline)
+        source = source_of(data_dir, model.offline)
     with problems.collected():
-        check_run_apart(out, read_by(demos, model=model, task=task, data_dir=data_dir, config=config))
-    found: list[Task] = []
+        read = read_by(demos, model=model.model, task=task, data_dir=data_dir, config=common.config)
+        check_run_apart(out, read)
+    tasks: list[Task] = []
     with problems.collected():
         if not task:
             raise InputError("--task: no task; name one or more, as in --task classic")
-        found = find_tasks(task)
+        tasks = find_tasks(task)
     problems.raise_any()
-    spec = find_model(chosen, quiet)
-    plan = _plan(found, repeated, protocol, source, demos)
-    announce(source, len(found), quiet)
-    jobs = _jobs(plan, spec, quiet)
+    spec = find_model(model_options, common.quiet)
+    plan = _plan(tasks, run_options, protocol, source, demos)
+    announce(source, len(tasks), common.quiet)
+    jobs = _jobs(plan, spec, common.quiet)
     _check_folder_continues(plan, jobs, spec, out)
     if dry_run:
-        _show_plan(_described(plan, jobs, spec, out), json)
+        _show_plan(_described(plan, jobs, spec, out), common.json)
         return
-    _run(plan, jobs, spec, out, samples, json, quiet, verbose)
+    _run(plan, jobs, spec, out, samples, common)
 
 
 def _plan(tasks: list[Task], options: RunOptions, protocol: str, source: Any, demos: str | None) -> RunPlan:
     from deepthink_cli.runs.plan import RunPlan
 
     if demos is not None and (len(tasks) > 1 or len(options.every_seed) > 1):
-        raise InputError(f"--demos {demos}: stands for one task and one seed; name one task and leave --seeds away")
-    given = given_demonstrations(tasks[0], demos) if demos is not None else None
+        raise InputError(f"--demos {demos}: only for one task and one seed; name one task and omit --seeds")
+    fixed = given_demonstrations(tasks[0], demos) if demos is not None else None
     return RunPlan(
-        tasks=tuple(tasks), seeds=options.every_seed, iterations=options.iterations, etas=options.etas,
-        momentums=options.momentums, positions=options.positions, protocol=protocol, source=source, limit=options.limit,
-        shots=options.shots, sampling=options.sampling, order_seed=options.order_seed, given=given,
-        select_dev=options.select is not None, dev_size=options.dev_size,
-    )  # fmt: skip
+        tasks=tuple(tasks),
+        seeds=options.every_seed,
+        iterations=options.iterations,
+        etas=options.etas,
+        momentums=options.momentums,
+        positions=options.positions,
+        protocol=protocol,
+        source=source,
+        limit=options.limit,
+        shots=options.shots,
+        sampling=options.sampling,
+        order_seed=options.order_seed,
+        given=fixed,
+        select_dev=options.select is not None,
+        dev_size=options.dev_size,
+    )
 
 
 def _jobs(plan: RunPlan, spec: ModelSpec, quiet: bool) -> list[RunJob]:
-    """Every job of every task, checked; all mistakes are told together."""
+    """The jobs of all tasks, checked; raises InputError with the mistakes of all."""
     from deepthink_cli.cli.console import progress
     from deepthink_cli.runs.plan import prepare_jobs
 
     problems, jobs = Problems(), []
-    with progress(quiet) as shown:
-        bar = shown.add_task("reading tasks", total=len(plan.tasks))
+    with progress(quiet) as bars:
+        bar = bars.add_task("reading tasks", total=len(plan.tasks))
         for task in plan.tasks:
             with problems.collected():
                 jobs += list(prepare_jobs(plan, spec, task))
-            shown.advance(bar)
+            bars.advance(bar)
     problems.raise_any()
     for job in jobs:
-        asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
-        if used < asked:
-            note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {spec.id}", quiet)
+        drawn, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
+        if used < drawn:
+            note(f"{job.task.name}, seed {job.seed}: {used} of {drawn} demonstrations fit {spec.id}", quiet)
     return jobs
 
 
 def _check_folder_continues(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path) -> None:
-    """Raise InputError where the folder's rows come from other data; warn, also if quiet, where that is unknown."""
+    """Raise InputError if the folder's rows come from other data; warn, also if quiet, if that is unknown."""
     from deepthink_cli.runs.folder import found_in
     from deepthink_cli.runs.plan import settings
     from deepthink_cli.runs.same_data import check_continues, unchecked
 
-    found = found_in(out)
-    if not found:
+    existing = found_in(out)
+    if not existing:
         return
     identity = spec.identity
-    planned = [one for job in jobs for one in settings(plan, job, identity)]
-    check_continues(found, planned)
-    if count := unchecked(found, planned):
+    planned = [setting for job in jobs for setting in settings(plan, job, identity)]
+    check_continues(existing, planned)
+    if count := unchecked(existing, planned):
         note(
             f"warning: {out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
             "whether the evaluated rows have changed since could not be checked"
@@ -192,21 +164,30 @@ def _described(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path
 
     identity = spec.identity
     rows = [(job, settings(plan, job, identity)) for job in jobs]
-    return {"model": spec.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
-            "etas": list(plan.etas), "momentums": list(plan.momentums), "iterations": plan.iterations, "jobs": len(jobs),
-            "rows": sum(len(wanted) for _, wanted in rows),
-            "inputs_to_score": sum(scorings(plan, job, wanted) for job, wanted in rows)}  # fmt: skip
+    return {
+        "model": spec.id,
+        "out": str(out),
+        "tasks": [task.name for task in plan.tasks],
+        "seeds": list(plan.seeds),
+        "etas": list(plan.etas),
+        "momentums": list(plan.momentums),
+        "iterations": plan.iterations,
+        "jobs": len(jobs),
+        "rows": sum(len(wanted) for _, wanted in rows),
+        "inputs_to_score": sum(scorings(plan, job, wanted) for job, wanted in rows),
+    }
 
 
 def _show_plan(plan: dict[str, Any], json: bool) -> None:
     if json:
         write_json(plan)
         return
+    etas, momentums = (", ".join(map(str, plan[name])) for name in ("etas", "momentums"))
     report(
         f"model    {plan['model']}",
         f"tasks    {len(plan['tasks'])}: {', '.join(plan['tasks'][:8])}{', ...' if len(plan['tasks']) > 8 else ''}",
         f"seeds    {', '.join(map(str, plan['seeds']))}",
-        f"gates    eta {', '.join(map(str, plan['etas']))}; momentum {', '.join(map(str, plan['momentums']))}; T = 1 to {plan['iterations']}",
+        f"gates    eta {etas}; momentum {momentums}; T = 1 to {plan['iterations']}",
         f"work     {plan['jobs']} jobs, {plan['rows']:,} rows, {plan['inputs_to_score']:,} inputs to score",
         f"folder   {plan['out']} (not written: this is a dry run)",
     )
@@ -218,9 +199,7 @@ def _run(
     spec: ModelSpec,
     out: Path,
     samples: bool,
-    json: bool,
-    quiet: bool,
-    verbose: bool,
+    common: CommonArguments,
 ) -> None:
     from deepthink_cli.cli.recall import load, say_loaded
     from deepthink_cli.runs.folder import open_run_folder
@@ -228,29 +207,29 @@ def _run(
     from deepthink_cli.runs.same_data import check_continues
 
     with open_run_folder(out) as run_folder:
-        model = load(spec, quiet)
-        say_loaded(model, quiet, verbose, always=True)
+        model = load(spec, common.quiet)
+        say_loaded(model, common.quiet, common.verbose, always=True)
         for job in jobs:
             model.check_ids(job.demonstrations.token_ids, f"task {job.task.name}, seed {job.seed}: demonstrations")
-        asked = [(job, settings(plan, job, model.identity)) for job in jobs]
+        planned = [(job, settings(plan, job, model.identity)) for job in jobs]
         # Checked again: downloaded weights have a digest now, and another process may have written rows meanwhile.
-        check_continues(run_folder.found, [one for _, all_rows in asked for one in all_rows])
-        rows = sum(len(all_rows) for _, all_rows in asked)
-        missing = [(job, [one for one in all_rows if not run_folder.has(one)]) for job, all_rows in asked]
+        check_continues(run_folder.found, [setting for _, job_rows in planned for setting in job_rows])
+        rows = sum(len(job_rows) for _, job_rows in planned)
+        missing = [(job, [row for row in job_rows if not run_folder.has(row)]) for job, job_rows in planned]
         left = sum(len(wanted) for _, wanted in missing)
         if left < rows:
-            note(f"{out}: {rows - left} of {rows} rows are there already", quiet)
+            note(f"{out}: {rows - left} of {rows} rows are there already", common.quiet)
         started = time.perf_counter()
         try:
-            scored = _score(plan, missing, model, run_folder, samples, quiet or json)
+            scored = _score(plan, missing, model, run_folder, samples, common.quiet or common.json)
         except KeyboardInterrupt:
-            note(f"{out}: {len(run_folder.done)} rows are kept; the same command continues the run", quiet)
+            note(f"{out}: {len(run_folder.done)} rows are kept; the same command continues the run", common.quiet)
             raise
     seconds = time.perf_counter() - started
-    if json:
+    if common.json:
         write_json({"out": str(out), "rows": rows, "written": left, "inputs": scored, "seconds": seconds})
-    note(f"{out}: {left} rows written, {scored:,} inputs scored in {seconds:.1f} s", quiet)
-    note(f"next: deepthink report {out}    or: deepthink plot {out}", quiet)
+    note(f"{out}: {left} rows written, {scored:,} inputs scored in {seconds:.1f} s", common.quiet)
+    note(f"next: deepthink report {out}    or: deepthink plot {out}", common.quiet)
 
 
 def _score(
@@ -264,18 +243,18 @@ def _score(
     from deepthink_cli.runs.runner import run_jobs, together
     from deepthink_cli.runs.samples import write_samples
 
-    with RunProgress(plan, work, quiet) as shown:
+    with RunProgress(plan, work, quiet) as progress:
         for jobs in together(plan, model, work):
-            mine = [job for job, wanted in jobs if wanted]
-            if not mine:
+            unfinished = [job for job, wanted in jobs if wanted]
+            if not unfinished:
                 continue
-            shown.start(mine)
+            progress.start(unfinished)
             for step in run_jobs(plan, model, jobs):
-                shown.scored(step.job, step.scored)
+                progress.scored(step.job, step.scored)
                 if step.row is not None:
                     if samples:
                         write_samples(run_folder.folder, step.row, step.predictions)
                     run_folder.append(step.row)
-                    shown.row(step.job, step.row)
-            shown.finish(mine)
-        return shown.inputs
+                    progress.row(step.job, step.row)
+            progress.finish(unfinished)
+        return progress.inputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,21 +15,6 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.tasks.splits import Drawn, EvaluationSet
-
-
-def task_options(
-    shots: str | None = None,
-    seed: str | None = None,
-    order_seed: str | None = None,
-    sampling: Enum | None = None,
-    limit: str | None = None,
-) -> TaskOptions:
-    """The options of a task's rows as they were typed, checked."""
-    from deepthink_cli.options import TaskOptions
-
-    return TaskOptions.checked(
-        shots=shots, seed=seed or 0, order_seed=order_seed, sampling=sampling.value if sampling else None, limit=limit
-    )
 
 
 def source_of(data_dir: Path | None, offline: bool) -> Source:
