@@ -15,7 +15,7 @@ POCKET = "pocket"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
-EngineName = Literal["auto", "packed", "padded"]
+Sampling = Literal["random", "stratified", "first"]
 
 
 class Options(BaseModel):
@@ -33,7 +33,7 @@ class Options(BaseModel):
 
 
 class ModelOptions(Options):
-    """Which model, in which numbers, on which device."""
+    """Which model, in which dtype, on which device, by which engine."""
 
     model: str = Field(POCKET, min_length=1)
     revision: str | None = None
@@ -44,7 +44,7 @@ class ModelOptions(Options):
     offline: bool = False
     trust_remote_code: bool = False
     batch_tokens: int | None = Field(None, ge=1)
-    engine: EngineName = "auto"
+    engine: str = "auto"
 
 
 class MethodOptions(Options):
@@ -87,7 +87,7 @@ class TaskOptions(Options):
     shots: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     order_seed: int | None = Field(None, ge=0)
-    sampling: Literal["random", "stratified", "first"] | None = None
+    sampling: Sampling | None = None
     limit: int | None = Field(None, ge=1)
 
 
@@ -144,8 +144,7 @@ _WAYS_OUT = {
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
     "device_map": "use auto",
-    "engine": "use auto, packed or padded",
-    "batch_tokens": "a number of tokens, 1 or more; leave it away to have it found",
+    "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 
 

@@ -2,58 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import bar, report, table, write_json
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.format import Header
     from deepthink_cli.evaluation import Evaluation
+    from deepthink_cli.workflows.evaluate import EvaluationReport
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Which rows were evaluated: a file, or a task's split under a protocol; `skipped` by reason."""
-
-    split: str
-    task: str | None
-    protocol: str | None
-    skipped: Counter[str]
-
-
-def show(header: Header, evaluation: Evaluation, rows: Rows, seconds: float, json: bool) -> None:
-    """Print the result on stdout, for people or as one JSON object (DESIGN 4.4)."""
-    metadata = header.metadata
-    from deepthink_cli.updates.registry import values_of
-
+def show(result: EvaluationReport, json: bool) -> None:
+    """Print the result on stdout, for people or as one JSON object."""
     if json:
-        memory = {
-            "file": header.path, "model": metadata.model.id, **values_of(metadata.method.update),
-            "positions": metadata.positions, "iterations": metadata.iterations, "kept": metadata.kept,
-            "shots": metadata.shots, "sha256": metadata.sha256,
-        }  # fmt: skip
-        write_json({"task": rows.task or metadata.task, "split": rows.split, "protocol": rows.protocol,
-                    "skipped": rows.skipped, **evaluation.as_json(), "memory": memory,
-                    "seconds": seconds, "inputs_per_second": evaluation.n / seconds})  # fmt: skip
+        write_json(result.as_json())
         return
-    last = max(evaluation.results)
+    evaluation, provenance = result.evaluation, result.memory.provenance
+    shots = len(provenance.demonstrations.examples)
     report(
-        f"{header.path}: {metadata.shots} demonstrations, {metadata.model.id}, {metadata.method.update}",
-        f"{_described(rows)}: {evaluation.n} inputs, {seconds:.1f} s with loading",
-        *(f"skipped {count}: {reason}" for reason, count in rows.skipped.items()),
+        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {provenance.method.update}",
+        f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s with loading",
+        *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
         _curve(evaluation),
         "",
         *_baselines(evaluation),
     )
     if evaluation.confusion:
-        report("", f"T = {last}, true label first:", _confusion(evaluation))
+        report("", f"T = {max(evaluation.results)}, true label first:", _confusion(evaluation))
 
 
-def _described(rows: Rows) -> str:
-    return rows.split if rows.task is None else f"{rows.task}, split {rows.split} ({rows.protocol} protocol)"
+def _described(result: EvaluationReport) -> str:
+    if result.task is None:
+        return result.split
+    return f"{result.task}, split {result.split} ({result.protocol} protocol)"
 
 
 def _curve(evaluation: Evaluation) -> Any:

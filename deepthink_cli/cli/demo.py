@@ -7,30 +7,37 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
+from typing import Annotated
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode
 
-SHOWN = 4  # inputs that the predict step labels
+INPUTS = 4  # labelled by the predict step
 
 
-def demo(quiet: options.Quiet = False, debug: options.Debug = False) -> None:
+@grouped
+def demo(common: Annotated[CommonArguments, Without("json", "verbose", "config")]) -> None:
     """The whole story in seconds, offline: think, inspect, predict and eval on the built-in model."""
     data = _examples()
     demos, labelled = data / "demos.jsonl", data / "labelled.jsonl"
     with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
         memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
         rows = [json.loads(line) for line in labelled.read_text(encoding="utf-8").splitlines()]
-        unlabelled = [{"review": row["review"]} for row in rows[:: len(rows) // SHOWN][:SHOWN]]
+        unlabelled = [{"review": row["review"]} for row in rows[:: len(rows) // INPUTS][:INPUTS]]
         few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
-        common = ["-q"] if quiet else []
-        _step("1. Think: read the solved examples 15 times and store what the model remembers.",
-              ["think", str(demos), "-T", "15", "--keep", "all", "-o", str(memory), *common])  # fmt: skip
+        quiet = ["-q"] if common.quiet else []
+        _step(
+            "1. Think: read the solved examples 15 times and store what the model remembers.",
+            ["think", str(demos), "-T", "15", "--keep", "all", "-o", str(memory), *quiet],
+        )
         _step("2. Inspect: what is in the memory.", ["inspect", str(memory)])
-        _step("3. Predict: label new inputs from it.", ["predict", str(memory), str(few), *common])
-        _step("4. Eval: how right it is at every T; T = 1 is plain in-context learning.",
-              ["eval", str(memory), str(labelled), *common])  # fmt: skip
+        _step("3. Predict: label new inputs from it.", ["predict", str(memory), str(few), *quiet])
+        _step(
+            "4. Eval: how right it is at every T; T = 1 is plain in-context learning.",
+            ["eval", str(memory), str(labelled), *quiet],
+        )
     note("")
     note('Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:')
     note("  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors")

@@ -7,54 +7,60 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import report, size, write_json
-from deepthink_cli.cli.values import model_options
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.show import Show
 
 if TYPE_CHECKING:
     from deepthink_cli.options import ModelOptions
 
-_PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "datasets", "pydantic",
-             "typer", "rich", "accelerate", "bitsandbytes")  # fmt: skip
+_PACKAGES = (
+    "deepthink-cli",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "datasets",
+    "pydantic",
+    "typer",
+    "rich",
+    "accelerate",
+    "bitsandbytes",
+)
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")
 
 
+@grouped
 def doctor(
-    model: options.Model = None,
-    revision: options.Revision = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = "auto",
-    device_map: options.DeviceMap = None,
-    quantize: options.Quantize = None,
-    offline: options.Offline = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    json: options.Json = False,
-    debug: options.Debug = False,
+    *,
+    model: Annotated[ModelArguments, Without("batch_tokens")],
+    common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Versions, devices, number formats that work here, a model's engine, caches and offline flags, ready to paste."""
-    chosen = model_options(model, revision, dtype, device, device_map, quantize, offline, trust_remote_code)
-    found: dict[str, Any] = {
+    model_options = model.checked()
+    facts: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "devices": _devices(),
-        "engine": _engine(chosen),
+        "engine": _engine(model_options),
         "cache": _cache(),
         "environment": {name: os.environ[name] for name in _variables()},
     }
-    if json:
-        write_json(found)
+    if common.json:
+        write_json(facts)
         return
     report(
-        f"python       {found['python']}",
-        f"platform     {found['platform']}",
-        *(f"{name:<12} {number or 'not installed'}" for name, number in found["packages"].items()),
-        *(f"{one['device']:<12} {one['name']}; works: {', '.join(one['dtypes'])}" for one in found["devices"]),
-        "engine       {model} in {dtype} on {device}: {description}".format(**found["engine"]),
-        f"cache        {found['cache']['path']} ({size(found['cache']['free_bytes'])} free)",
-        *(f"{name}={value}" for name, value in found["environment"].items()),
+        f"python       {facts['python']}",
+        f"platform     {facts['platform']}",
+        *(f"{name:<12} {number or 'not installed'}" for name, number in facts["packages"].items()),
+        *(f"{item['device']:<12} {item['name']}; works: {', '.join(item['dtypes'])}" for item in facts["devices"]),
+        "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
+        f"cache        {facts['cache']['path']} ({size(facts['cache']['free_bytes'])} free)",
+        *(f"{name}={value}" for name, value in facts["environment"].items()),
     )
 
 
@@ -76,25 +82,26 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _dtypes(device: str) -> list[str]:
-    """The number formats in which a matrix product gives finite numbers on this device."""
+    """The dtypes in which a matrix product is finite on this device."""
     import torch
 
     working = []
     for name in ("float32", "bfloat16", "float16"):
         try:
-            one = torch.ones(8, 8, device=device, dtype=getattr(torch, name))
-            if bool((one @ one).isfinite().all()):
+            ones = torch.ones(8, 8, device=device, dtype=getattr(torch, name))
+            if bool((ones @ ones).isfinite().all()):
                 working.append(name)
         except (RuntimeError, TypeError):
             continue
     return working
 
 
-def _engine(chosen: ModelOptions) -> dict[str, Any]:
-    """Which engine a model gets here and why, found by a probe."""
-    from deepthink_cli.cli.recall import find_model, load
+def _engine(options: ModelOptions) -> dict[str, Any]:
+    """The engine that a probe chooses for the model on this machine, and why."""
+    from deepthink_cli.workflows.models import find_model, load
 
-    engine = load(find_model(chosen, quiet=False), quiet=False)
+    with Show(CommonArguments()) as tell:
+        engine = load(find_model(options, tell), tell)
     return {
         "model": engine.identity.id,
         "dtype": engine.identity.dtype,
@@ -115,5 +122,5 @@ def _cache() -> dict[str, Any]:
 
 
 def _variables() -> list[str]:
-    ours = [name for name in os.environ if name.startswith("DEEPTHINK_")]
-    return [name for name in (*_VARIABLES, *sorted(ours)) if name in os.environ]
+    prefixed = [name for name in os.environ if name.startswith("DEEPTHINK_")]
+    return [name for name in (*_VARIABLES, *sorted(prefixed)) if name in os.environ]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import bar, report, size, table, write_json
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.predict import MemoryFile
 
 if TYPE_CHECKING:
@@ -16,16 +17,13 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.metadata import Metadata
 
 Verify = Annotated[
-    bool, typer.Option("--verify", rich_help_panel=options.OUTPUT, help="Read every byte and compare with the digest.")
+    bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
 ]
 
 
+@grouped
 def inspect(
-    memory: MemoryFile,
-    verify: Verify = False,
-    json: options.Json = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
 ) -> None:
     """What made a memory, how it drifted, its sizes, labels, template and demonstrations."""
     from deepthink_cli.artifact import format as artifact
@@ -33,7 +31,7 @@ def inspect(
     header = artifact.read_header(Path(memory))
     if verify:
         artifact.verify(header)
-    if json:
+    if common.json:
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return
     report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata))

@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
     except Exit as stop:
         return stop.exit_code
     except TyperException as error:
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # pydantic's words
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
         return _interrupted()

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks, read_jobs
 from deepthink_cli.errors import InputError, Problems
@@ -17,19 +18,25 @@ from deepthink_cli.errors import InputError, Problems
 FILES = ("accuracy.png", "accuracy.svg")
 Outputs = Annotated[
     list[Path] | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, show_default=False,
-                 help="A .png, .svg or .pdf file; may be given several times. Default: accuracy.png and accuracy.svg in the (first) run's folder."),
-]  # fmt: skip
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="A .png, .svg or .pdf file; may be given several times. "
+        "Default: accuracy.png and accuracy.svg in the (first) run's folder.",
+    ),
+]
 
 
+@grouped
 def plot(
     runs: Runs,
     tasks: Tasks = False,
     output: Outputs = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    *,
+    common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Accuracy over T: a panel for each task or mean, bands over seeds, plain in-context learning as a dotted line."""
     from deepthink_cli.io.atomic import replacing
@@ -40,7 +47,7 @@ def plot(
     from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
-    read = read_by(*(run / FILE for run in runs), config=config)
+    read = read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
             check_suffix(file)
@@ -55,8 +62,8 @@ def plot(
     with ExitStack() as stack:
         draw(shown, {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
     for line in footnotes(jobs):
-        note(line, quiet)
+        note(line, common.quiet)
     for file in files:
-        note(f"wrote {file}", quiet or json)
-    if json:
+        note(f"wrote {file}", common.quiet or common.json)
+    if common.json:
         write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from select import PIPE_BUF
@@ -11,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from deepthink_cli.cli import options
-from deepthink_cli.cli.console import json_line, note, progress
-from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
+from deepthink_cli.cli.console import json_line, note
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.values import model_options
+from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.format import Artifact
-    from deepthink_cli.model.spec import ModelSpec
     from deepthink_cli.prediction import Prediction
 
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -28,116 +26,89 @@ Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
-        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. A row may carry its own candidates: [...].",
+        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
+        "A row may carry its own candidates: [...].",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the rows go. Default: stdout."
-    ),
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the rows go. Default: stdout."),
 ]
 
 
+@grouped
 def predict(
     memory: MemoryFile,
     inputs: Inputs,
     output: Output = None,
-    iteration: options.IterationChoice = "last",
-    model: options.Model = None,
-    revision: options.Revision = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = "auto",
-    device_map: options.DeviceMap = None,
-    quantize: options.Quantize = None,
-    offline: options.Offline = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    batch_tokens: options.BatchTokens = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    iteration: IterationChoice = "last",
+    *,
+    model: ModelArguments,
+    common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Label inputs from a memory: one JSON line for each, in order.
 
     The model, the template and the labels come from the memory.
     """
-    from deepthink_cli.cli.recall import memory_options, open_its_model, open_memory
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.io.prefetch import behind
+    from deepthink_cli.prediction import CHUNK
+    from deepthink_cli.workflows.inputs import check_rows
+    from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.predict import predict_file
 
     if output is not None and str(output) == "-":
         output = None
     problems = Problems()
     with problems.collected():
-        typed = model_options(
-            model, revision, dtype, device, device_map, quantize, offline, trust_remote_code, batch_tokens
-        )
+        options = model.checked()
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(memory, inputs, model=model, config=config))
-    artifact = None
+            check_apart(output, read_by(memory, inputs, model=model.model, config=common.config))
+    opened = None
     with problems.collected():
-        artifact = open_memory(memory, iteration)
-    checked = check_inputs(artifact.header, inputs, problems) if artifact is not None else None
+        opened = open_memory(memory, iteration)
+    checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
     problems.raise_any()
-    assert artifact is not None
-    header = artifact.header
-    chosen = memory_options(header, typed, model)
+    assert opened is not None
     if output is not None:
-        check_apart(output, read_by(model=chosen.model))
-    spec = open_its_model(header, chosen, quiet)
-    check_tokens(header, spec, inputs, checked)
-    count = None if checked is None else checked.count
-    with nullcontext(sys.stdout) if output is None else writing(output) as out:
-        rows = _Rows(out, len(artifact.iterations))
-        with behind(rows.write) as written:
-            for part in _predictions(artifact, spec, inputs, count, quiet, verbose):
-                written(part)
+        check_apart(output, read_by(model=model_options(opened, options).model))
+    # Lines typed at a terminal are answered one by one; other inputs are scored in batches.
+    chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
+    with Show(common, bar=not sys.stdout.isatty()) as tell:
+        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, tell=tell)
+        with nullcontext(sys.stdout) if output is None else writing(output) as out:
+            rows = _Rows(out, len(opened.iterations))
+            with behind(rows.write) as written:
+                for part in parts:
+                    written(part)
     if output is not None:
-        note(f"wrote {output} ({rows.count} rows)", quiet)
+        note(f"wrote {output} ({rows.count} rows)", common.quiet)
 
 
 class _Rows:
-    """Writes predictions as JSON lines, in blocks that a pipe takes whole or not at all: an interrupt tears none."""
+    """Writes predictions as JSON lines, in blocks that a pipe takes atomically: an interrupt never splits a line."""
 
     def __init__(self, out: TextIO, iterations: int) -> None:
         self.out, self.iterations, self.count = out, iterations, 0
 
     def write(self, predictions: list[Prediction]) -> None:
+        from deepthink_cli.workflows.inputs import output_row
+
         block, size = "", 0
         for prediction in predictions:
             row = output_row(self.count // self.iterations, prediction, several=self.iterations > 1)
             line = json_line(row)
             length = len(line.encode(errors="backslashreplace"))
             if size + length > PIPE_BUF:
-                self._pass_on(block)
+                self._write_out(block)
                 block, size = "", 0
             block, size = block + line, size + length
             self.count += 1
-        self._pass_on(block)
+        self._write_out(block)
 
-    def _pass_on(self, block: str) -> None:
+    def _write_out(self, block: str) -> None:
         # The stream's own buffer is larger than a block, so that a flush is one system call.
         self.out.write(block)
         self.out.flush()
-
-
-def _predictions(
-    artifact: Artifact, spec: ModelSpec, inputs: str, count: int | None, quiet: bool, verbose: bool
-) -> Iterator[list[Prediction]]:
-    from deepthink_cli.cli.recall import load_both
-    from deepthink_cli.data.examples import read_queries
-    from deepthink_cli.prediction import CHUNK, predict_chunks
-
-    metadata = artifact.header.metadata
-    model, memories = load_both(artifact, spec, quiet, verbose)
-    queries = read_queries(inputs, metadata.template, metadata.labels)
-    # At a terminal every line is answered at once; otherwise inputs go through the model together.
-    chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
-    with progress(quiet or sys.stdout.isatty()) as shown:
-        task = shown.add_task("predicting", total=count)
-        for part in predict_chunks(model, memories, queries, chunk):
-            yield part
-            shown.advance(task, len(part) // len(memories))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import json_line, note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.formats import Page, comma_separated, latex, markdown
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.report.cells import ReportLine, texts, values
@@ -26,41 +26,43 @@ if TYPE_CHECKING:
 TEXT_WIDTH = 100
 
 
-class FormatName(StrEnum):
-    """How a report is written."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    csv = "csv"
-    latex = "latex"
-    json = "json"
-
-
+FormatName = Literal["terminal", "markdown", "csv", "latex", "json"]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
 Format = Annotated[
     FormatName | None,
-    typer.Option("--format", rich_help_panel=options.OUTPUT, help="Tables for people, or raw numbers as csv and json. Default: terminal.",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option(
+        "--format",
+        rich_help_panel=OUTPUT,
+        help="Tables for people, or raw numbers as csv and json. Default: terminal.",
+        show_default=False,
+    ),
+]
 Published = Annotated[
-    bool, typer.Option("--published", rich_help_panel=options.DATA, help="Put the paper's figures beside those of the run.")
-]  # fmt: skip
+    bool, typer.Option("--published", rich_help_panel=DATA, help="Put the paper's figures beside those of the run.")
+]
 Iteration = Annotated[
     str | None,
-    typer.Option("--iteration", metavar="T", rich_help_panel=options.METHOD,
-                 help="Report this T. Default: what the dev rows choose; without dev rows, the last."),
-]  # fmt: skip
+    typer.Option(
+        "--iteration",
+        metavar="T",
+        rich_help_panel=METHOD,
+        help="Report this T. Default: what the dev rows choose; without dev rows, the last.",
+    ),
+]
 Tasks = Annotated[
-    bool, typer.Option("--tasks", rich_help_panel=options.DATA, help="Show every task of a group that has more than ten.")
-]  # fmt: skip
+    bool, typer.Option("--tasks", rich_help_panel=DATA, help="Show every task of a group that has more than ten.")
+]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=options.OUTPUT, help="Where the report goes. Default: stdout."),
-]  # fmt: skip
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the report goes. Default: stdout."
+    ),
+]
 
-SUFFIXES = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
 
+@grouped
 def report(
     runs: Runs,
     iteration: Iteration = None,
@@ -68,10 +70,8 @@ def report(
     tasks: Tasks = False,
     format: Format = None,
     output: Output = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    *,
+    common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Tables of one or several runs: thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
@@ -81,12 +81,12 @@ def report(
 
     problems = Problems()
     with problems.collected():
-        wanted = _format(format, json, output)
+        wanted = _format(format, common.json, output)
     with problems.collected():
         number = _number(iteration)
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(config=config), runs=runs)
+            check_apart(output, read_by(config=common.config), runs=runs)
     jobs = read_jobs(runs, problems)
     rows = [row for row in summarize(jobs, number) if tasks or not row.is_detail]
     notes = footnotes(jobs)
@@ -101,10 +101,10 @@ def report(
     else:
         with writing(output) as file:
             _write(page, lines, wanted, file)
-        note(f"wrote {output}", quiet)
-    if wanted is FormatName.csv:
+        note(f"wrote {output}", common.quiet)
+    if wanted == "csv":
         for line in notes:
-            note(line, quiet)
+            note(line, common.quiet)
 
 
 def read_jobs(runs: Sequence[Path], problems: Problems) -> list[JobResults]:
@@ -127,12 +127,12 @@ def read_jobs(runs: Sequence[Path], problems: Problems) -> list[JobResults]:
 
 def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
     """The format that is asked for, or that the output's name ends with."""
-    if json and format not in (None, FormatName.json):
+    if json and format not in (None, "json"):
         raise InputError(f"--json and --format {format}: two formats; give one of them")
     if json:
-        return FormatName.json
+        return "json"
     named = SUFFIXES.get(output.suffix.lower()) if output is not None else None
-    return format or (FormatName(named) if named else FormatName.terminal)
+    return format or named or "terminal"
 
 
 def _number(iteration: str | None) -> int | None:
@@ -220,15 +220,15 @@ def _legend(lines: Sequence[ReportLine], columns: Sequence[str], iteration: int 
 
 
 def _write(page: Page, lines: Sequence[ReportLine], format: FormatName, file: TextIO) -> None:
-    if format is FormatName.terminal:
+    if format == "terminal":
         print_report(*_parts(page), file=file)
         return
     raw = [values(line) for line in lines]
     text = {
-        FormatName.markdown: lambda: markdown(page),
-        FormatName.latex: lambda: latex(page),
-        FormatName.csv: lambda: comma_separated(raw),
-        FormatName.json: lambda: json_line({"runs": page.source, "title": page.title, "rows": raw, "legend": page.legend, "footnotes": page.footnotes}),
+        "markdown": lambda: markdown(page),
+        "latex": lambda: latex(page),
+        "csv": lambda: comma_separated(raw),
+        "json": lambda: json_line({"runs": page.source, "title": page.title, "rows": raw, "legend": page.legend, "footnotes": page.footnotes}),
     }  # fmt: skip
     file.write(text[format]())
     file.flush()

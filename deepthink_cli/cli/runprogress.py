@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from deepthink_cli.cli.console import note, printable, progress
+from deepthink_cli.workflows.events import RunObserver
 
 if TYPE_CHECKING:
     from deepthink_cli.runs.plan import RunJob, RunPlan
@@ -16,31 +16,30 @@ if TYPE_CHECKING:
     from deepthink_cli.runs.runner import Work
 
 
-class RunProgress:
+class RunProgress(RunObserver):
     """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
 
-    def __init__(self, plan: RunPlan, work: Work, quiet: bool) -> None:
-        from deepthink_cli.runs.plan import scorings
-
+    def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
-        self.jobs, self.done, self.inputs = sum(bool(wanted) for _, wanted in work), 0, 0
-        self.gates = len(plan.gates)
+        self.done, self.inputs = 0, 0
         self.inputs_of: Counter[RunJob] = Counter()
         self.first: dict[RunJob, float] = {}
         self.last: dict[RunJob, Result] = {}
-        self.bar = progress(quiet, "jobs", "speed", left=True)
+
+    def begin(self, plan: RunPlan, work: Work) -> None:
+        """The jobs with their missing rows are known."""
+        from deepthink_cli.runs.plan import scorings
+
+        self.jobs, self.gates = sum(bool(wanted) for _, wanted in work), len(plan.gates)
+        self.bar = progress(self.quiet, "jobs", "speed", left=True)
         self.live = not self.bar.disable
         total = sum(scorings(plan, job, wanted) for job, wanted in work)
         self.task = self.bar.add_task("starting", total=total, jobs=f"job 1 of {self.jobs}", speed="")
-
-    def __enter__(self) -> Self:
         self.started = time.perf_counter()
         self.bar.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """The run is done, or was stopped."""
         self.bar.stop()
 
     def start(self, jobs: Sequence[RunJob]) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import WIDTH, note, printable, report, table, write_json
-from deepthink_cli.cli.tasking import source_of
+from deepthink_cli.cli.data_options import DataDir
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, Offline
 from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,25 +28,24 @@ Name = Annotated[
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
 Yaml = Annotated[
     bool,
-    typer.Option(
-        "--yaml", rich_help_panel=options.OUTPUT, help="Print the task as a task file, to start your own from."
-    ),
+    typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, to start your own from."),
 ]
 
 
+@grouped
 def tasks(
     name: Name = None,
     file: File = None,
-    data_dir: options.DataDir = None,
-    offline: options.Offline = False,
+    data_dir: DataDir = None,
+    offline: Offline = False,
     yaml: Yaml = False,
-    json: options.Json = False,
-    debug: options.Debug = False,
-    config: options.Config = None,
+    *,
+    common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
     """List the built-in tasks; show one with its prompt; count its rows (--data-dir); validate a task file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.files import validated
+    from deepthink_cli.workflows.task_rows import source_of
 
     source = source_of(data_dir, offline)
     if name == VALIDATE:
@@ -53,8 +53,8 @@ def tasks(
             raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
         right = validated(file)
         for task in right:
-            note(f"{file}: {task.name} is a task", json)
-        if json:
+            note(f"{file}: {task.name} is a task", common.json)
+        if common.json:
             write_json({"file": str(file), "valid": True, "tasks": [task.name for task in right]})
         return
     if file is not None:
@@ -65,7 +65,7 @@ def tasks(
         raise InputError(f"--yaml: {name or 'the catalogue'} is {len(found)} tasks; name one, as in {found[0].name}")
     if yaml:
         _print_yaml(found)
-    elif json:
+    elif common.json:
         described = [{**_described(task), **counted.get(task.name, {})} for task in found]
         write_json(described[0] if len(described) == 1 else described)
     elif len(found) == 1:

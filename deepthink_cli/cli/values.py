@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deepthink_cli.errors import InputError
-
-if TYPE_CHECKING:
-    from deepthink_cli.options import ModelOptions
+from deepthink_cli.errors import InputError, Problems
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
@@ -64,23 +60,11 @@ def label_list(labels: str | None) -> list[str] | None:
     return [word.strip() for word in words]
 
 
-def model_options(
-    model: str | None, revision: str | None, dtype: Enum, device: str, device_map: Enum | None,
-    quantize: Enum | None, offline: bool, trust_remote_code: bool, batch_tokens: str | None = None,
-) -> ModelOptions:  # fmt: skip
-    """The model options as they were typed, checked."""
-    from deepthink_cli.options import POCKET, ModelOptions
-
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later
-    return ModelOptions.checked(
-        model=POCKET if model is None else model,
-        revision=revision,
-        dtype=dtype.value,
-        device=device,
-        device_map=device_map.value if device_map else None,
-        quantize=quantize.value if quantize else None,
-        offline=offline,
-        trust_remote_code=trust_remote_code,
-        batch_tokens=batch_tokens,
-    )
+def only_with_task(task: str | None, **values: object) -> None:
+    """Raise InputError for options that mean nothing without --task."""
+    problems = Problems()
+    for name, value in values.items():
+        if task is None and value is not None:
+            with problems.collected():
+                raise InputError(f"--{name.replace('_', '-')} {value}: only with --task NAME")
+    problems.raise_any()

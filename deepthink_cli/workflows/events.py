@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deepthink_cli.runs.plan import RunJob, RunPlan
+    from deepthink_cli.runs.results import Result
+    from deepthink_cli.runs.runner import Work
 
 
 @dataclass(frozen=True)
@@ -43,3 +49,25 @@ Tell = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Ignore an event."""
+
+
+class RunObserver:
+    """What happens in a run; each method does nothing, a caller overrides those that it wants to show."""
+
+    def begin(self, plan: RunPlan, work: Work) -> None:
+        """The jobs with their missing rows are known."""
+
+    def start(self, jobs: Sequence[RunJob]) -> None:
+        """Jobs of one task begin, in step."""
+
+    def scored(self, job: RunJob, inputs: int) -> None:
+        """Inputs of a job were scored."""
+
+    def row(self, job: RunJob, row: Result) -> None:
+        """A row of a job was written."""
+
+    def finish(self, jobs: Sequence[RunJob]) -> None:
+        """Jobs are done."""
+
+    def end(self) -> None:
+        """The run is done, or was stopped by an error or an interrupt."""

@@ -15,38 +15,16 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import RunOptions
 from deepthink_cli.runs.folder import RunFolder, found_in, open_run_folder
 from deepthink_cli.runs.plan import RunJob, RunPlan, prepare_jobs, scorings, settings
-from deepthink_cli.runs.results import Result, Setting
+from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.samples import write_samples
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.updates.gate import grid_text, grid_values
-from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
 from deepthink_cli.workflows.models import describe_engine, load
 from deepthink_cli.workflows.task_rows import announce
-
-
-class RunObserver:
-    """What happens in a run; each method does nothing, a caller overrides those that it wants to show."""
-
-    def begin(self, plan: RunPlan, work: Work) -> None:
-        """The jobs with their missing rows are known."""
-
-    def start(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs of one task begin, in step."""
-
-    def scored(self, job: RunJob, inputs: int) -> None:
-        """Inputs of a job were scored."""
-
-    def row(self, job: RunJob, row: Result) -> None:
-        """A row of a job was written."""
-
-    def finish(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs are done."""
-
-    def end(self) -> None:
-        """The run is done, or was stopped by an error or an interrupt."""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def test_a_special_token_in_user_text_stays_text(
     assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors"]) == 0
     from deepthink_cli import load_memory
 
-    origin = load_memory("mem.safetensors").origin
+    origin = load_memory("mem.safetensors").provenance
     assert origin is not None
     assert origin.demonstrations.token_ids.count(0) == 1
 

@@ -5,31 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from deepthink_cli.cli import options
 from deepthink_cli.cli.console import bar, note, report, size, table, write_json
-from deepthink_cli.cli.values import label_list, model_options, pattern, unescaped
+from deepthink_cli.cli.data_options import PromptArguments
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.method_options import MethodArguments
+from deepthink_cli.cli.options import CommonArguments, ModelArguments, Offline
+from deepthink_cli.cli.values import label_list, pattern, unescaped
 from deepthink_cli.errors import InputError
 
 app = typer.Typer()
 
 
 @app.command()
+@grouped
 def command(
-    eta: options.Eta = "0.01",
-    momentum: options.Momentum = "0.5",
-    keep: options.Keep = "last",
-    labels: options.Labels = None,
-    label_field: options.LabelField = None,
-    offline: options.Offline = False,
-    config: options.Config = None,
+    *,
+    method: MethodArguments,
+    prompt: PromptArguments,
+    offline: Offline = False,
+    common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    sys.stdout.write(json.dumps([float(eta), float(momentum), keep, labels, label_field, offline]))
+    sys.stdout.write(json.dumps([float(method.eta), method.keep, prompt.labels, prompt.label_field, offline]))
 
 
 def parsed(*arguments: str, **environment: str) -> list[Any]:
@@ -115,35 +117,35 @@ def test_wrong_label_words_are_refused(typed: str, reason: str) -> None:
 
 def test_an_empty_model_name_is_not_the_pocket_model() -> None:
     with pytest.raises(InputError, match=r"^--model : "):
-        model_options("", None, options.DtypeName.auto, "auto", None, None, False, False)
+        ModelArguments(model="").checked()
 
 
 def test_toml_and_yaml_give_the_same_options(toml: Path, yaml: Path) -> None:
     written(toml, 'eta = 0.5\nkeep = [1, 3]\nlabels = ["a", "b"]\nlabel-field = "gold"\noffline = true\n')
     written(yaml, "eta: 0.5\nkeep: [1, 3]\nlabels:\n- a\n- b\nlabel_field: gold\noffline: true\n")
-    expected = [0.5, 0.5, "1,3", "a,b", "gold", True]
+    expected = [0.5, "1,3", "a,b", "gold", True]
     assert parsed("--config", str(toml)) == parsed("--config", str(yaml)) == expected
 
 
 def test_a_label_word_with_a_comma_stays_one_word_in_a_file(toml: Path) -> None:
     written(toml, 'labels = ["yes, please", "no"]')
-    assert label_list(parsed("--config", str(toml))[3]) == ["yes, please", "no"]
+    assert label_list(parsed("--config", str(toml))[2]) == ["yes, please", "no"]
 
 
 def test_an_option_takes_its_value_by_where_it_came_from(toml: Path) -> None:
-    file = str(written(toml, "momentum = 0.1\n"))
-    assert parsed()[1] == 0.5
-    assert parsed("--config", file)[1] == 0.1
-    assert parsed("--config", file, DEEPTHINK_MOMENTUM="0.2")[1] == 0.2
-    assert parsed("--config", file, "--momentum", "0.3", DEEPTHINK_MOMENTUM="0.2")[1] == 0.3
+    file = str(written(toml, "eta = 0.1\n"))
+    assert parsed()[0] == 0.01
+    assert parsed("--config", file)[0] == 0.1
+    assert parsed("--config", file, DEEPTHINK_ETA="0.2")[0] == 0.2
+    assert parsed("--config", file, "--eta", "0.3", DEEPTHINK_ETA="0.2")[0] == 0.3
 
 
-def test_a_value_of_nought_goes_before_those_below_it(toml: Path) -> None:
-    file = str(written(toml, "momentum = 0.1\noffline = true\n"))
-    assert parsed("--momentum", "0", "--config", file, DEEPTHINK_MOMENTUM="0.2")[1] == 0
-    assert parsed("--config", file, DEEPTHINK_MOMENTUM="0")[1] == 0
-    assert parsed("--config", file, DEEPTHINK_OFFLINE="0")[5] is False
-    assert parsed("--config", str(written(toml, "momentum = 0\n")))[1] == 0
+def test_a_value_of_zero_takes_precedence_over_those_below_it(toml: Path) -> None:
+    file = str(written(toml, "eta = 0.1\noffline = true\n"))
+    assert parsed("--eta", "0", "--config", file, DEEPTHINK_ETA="0.2")[0] == 0
+    assert parsed("--config", file, DEEPTHINK_ETA="0")[0] == 0
+    assert parsed("--config", file, DEEPTHINK_OFFLINE="0")[4] is False
+    assert parsed("--config", str(written(toml, "eta = 0\n")))[0] == 0
 
 
 def test_an_unknown_option_suggests_the_one_that_was_meant(toml: Path) -> None:

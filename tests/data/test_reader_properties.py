@@ -19,7 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_tasks import MINE
 
-from deepthink_cli.cli import options
+from deepthink_cli.cli.data_options import DataDir, PromptArguments, TaskNames
+from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.method_options import MethodArguments
+from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.template import Template
@@ -230,12 +233,17 @@ app = typer.Typer()
 
 
 @app.command()
+@grouped
 def command(
-    eta: options.Eta = "0.01", dtype: options.Dtype = options.DtypeName.auto, labels: options.Labels = None,
-    offline: options.Offline = False, task: options.TaskNames = None, data_dir: options.DataDir = None, config: options.Config = None,
-) -> None:  # fmt: skip
-    assert isinstance(eta, str)
-    assert isinstance(offline, bool)
+    method: MethodArguments,
+    model: ModelArguments,
+    prompt: PromptArguments,
+    common: CommonArguments,
+    task: TaskNames = None,
+    data_dir: DataDir = None,
+) -> None:
+    assert isinstance(method.eta, str)
+    assert isinstance(model.offline, bool)
 
 
 @given(

@@ -1,0 +1,102 @@
+"""Options of the data: tasks and their rows, how demonstrations are drawn, and how rows become prompts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from deepthink_cli.cli.options import DATA, option
+from deepthink_cli.options import Sampling, TaskOptions
+
+TaskName = Annotated[
+    str | None,
+    option(
+        "--task", panel=DATA, metavar="NAME|FILE", help="Built-in task (deepthink tasks lists them), or a task file."
+    ),
+]
+TaskNames = Annotated[
+    list[str] | None,
+    option(
+        "--task",
+        panel=DATA,
+        metavar="NAME|GROUP|FILE",
+        help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
+    ),
+]
+ProtocolName = Annotated[
+    str,
+    option(
+        "--protocol",
+        panel=DATA,
+        metavar="NAME",
+        help="Rows of a task that are evaluated: official (the authors' code) or paper (the appendix).",
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    option(
+        "--data-dir", panel=DATA, metavar="DIR", help="Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub."
+    ),
+]
+Limit = Annotated[
+    str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a sample of N rows, the same every time.")
+]
+
+
+@dataclass(frozen=True)
+class DrawingArguments:
+    """How a task's demonstrations are drawn; None is the task's own choice."""
+
+    shots: Annotated[
+        str | None,
+        option("--shots", panel=DATA, metavar="N", help="Demonstrations of a task. Default: the task's own."),
+    ] = None
+    seed: Annotated[
+        str | None, option("--seed", panel=DATA, metavar="S", help="Draws a task's demonstrations. Default: 0.")
+    ] = None
+    order_seed: Annotated[
+        str | None, option("--order-seed", panel=DATA, metavar="S", help="Permutes the same demonstrations.")
+    ] = None
+    sampling: Annotated[
+        Sampling | None,
+        option(
+            "--sampling", panel=DATA, help="How a task's demonstrations are drawn. Default: the task's own, random."
+        ),
+    ] = None
+
+    def checked(self) -> TaskOptions:
+        """The validated options; raises InputError for each wrong value."""
+        return TaskOptions.checked(**asdict(self) | {"seed": self.seed or 0})
+
+
+@dataclass(frozen=True)
+class PromptArguments:
+    """How rows become demonstrations, where no task says it."""
+
+    template: Annotated[
+        str | None,
+        option(
+            "--template",
+            panel=DATA,
+            metavar="TEXT|FILE",
+            help=r"Named fields, the label last, as in 'Review: {text}\nSentiment: {label}'. Default: the rows' field names.",
+        ),
+    ] = None
+    label_field: Annotated[
+        str | None,
+        option("--label-field", panel=DATA, metavar="NAME", help="Field that holds the label. Default: the last."),
+    ] = None
+    labels: Annotated[
+        str | None,
+        option(
+            "--labels",
+            panel=DATA,
+            metavar="A,B,...",
+            help="Label words, in order. Default: those seen in the demonstrations.",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        option("--separator", panel=DATA, metavar="TEXT", help=r"Stands after every demonstration. Default: \n\n"),
+    ] = None

@@ -1,0 +1,66 @@
+"""Commands whose parameters are groups of options: typer sees the options, the command the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+
+class Without:
+    """Options of a group that a command does not have, as in `Annotated[Group, Without("json")]`."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace every parameter of `command` that is a dataclass by the fields of the dataclass, in their order.
+
+    Each field is an annotated typer parameter with a default. Fields that `Without` names are omitted and have their
+    defaults. Raises TypeError for a name that the group does not have, ValueError if two parameters share a name.
+    """
+    parameters: list[Parameter] = []
+    groups: dict[str, tuple[type, list[str]]] = {}
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in signature(command).parameters.values():
+        hint = hints[parameter.name]
+        group, omitted = _group(hint)
+        if group is None:
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint))
+        else:
+            options = _options(group, omitted)
+            groups[parameter.name] = group, [option.name for option in options]
+            parameters += options
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        built = {}  # apart from `values`: a group may have the name of one of its options
+        for name, (group, options) in groups.items():
+            built[name] = group(**{option: values.pop(option) for option in options})
+        command(**values, **built)
+
+    flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return flat
+
+
+def _group(hint: Any) -> tuple[type | None, frozenset[str]]:
+    """The group that a parameter's annotation names, if it names one, and the options that are omitted."""
+    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        return None, frozenset()
+    return kind, frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
+
+
+def _options(group: type, omitted: frozenset[str]) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    if unknown := omitted - hints.keys():
+        raise TypeError(f"{group.__name__} has no {', '.join(sorted(unknown))}")
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+        if field.name not in omitted
+    ]

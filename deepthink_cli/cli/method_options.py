@@ -1,0 +1,107 @@
+"""Options of the method: of one memory, and of a run that repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.cli.data_options import DrawingArguments
+from deepthink_cli.cli.options import DATA, METHOD, option
+from deepthink_cli.method import Positions
+from deepthink_cli.options import MethodOptions, RunOptions
+
+IterationChoice = Annotated[
+    str,
+    option("--iteration", panel=METHOD, metavar="T|all", help="Which kept iteration to use: a number, last, or all."),
+]
+_Iterations = Annotated[
+    str,
+    option(
+        "--iterations",
+        "-T",
+        panel=METHOD,
+        metavar="T",
+        help="Readings of the demonstrations; 1 is plain in-context learning.",
+    ),
+]
+_Positions = Annotated[
+    Positions,
+    option(
+        "--positions",
+        panel=METHOD,
+        help="Readings after the first stand behind the memory (continued) or in its place.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class MethodArguments:
+    """The method of one memory, and which of its iterations are stored."""
+
+    iterations: _Iterations = "5"
+    eta: Annotated[
+        str,
+        option("--eta", panel=METHOD, metavar="ETA", help="Gate: how far each reading moves the memory, in (0, 1]."),
+    ] = "0.01"
+    momentum: Annotated[
+        str,
+        option("--momentum", panel=METHOD, metavar="BETA", help="0 is the paper; 0.9 is the official code's recipe."),
+    ] = "0"
+    positions: _Positions = "continued"
+    keep: Annotated[
+        str,
+        option("--keep", panel=METHOD, metavar="WHICH", help="Iterations to store: last, all, or numbers as in 1,3,5."),
+    ] = "last"
+
+    def checked(self) -> MethodOptions:
+        """The validated options; raises InputError for each wrong value."""
+        return MethodOptions.checked(**asdict(self))
+
+
+@dataclass(frozen=True)
+class SweepArguments:
+    """What a run repeats the method over: gates and seeds, and the rows on which it may choose among them."""
+
+    iterations: _Iterations = "5"
+    eta: Annotated[
+        str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate, or several by commas, in (0, 1].")
+    ] = "0.01"
+    momentum: Annotated[
+        str,
+        option("--momentum", panel=METHOD, metavar="BETA,...", help="0 is the paper; several by commas, as in 0,0.9."),
+    ] = "0"
+    positions: _Positions = "continued"
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--select",
+            rich_help_panel=METHOD,
+            metavar="dev",
+            help="Also score a dev set of training rows, on which report then chooses T and eta.",
+        ),
+    ] = None
+    dev_size: Annotated[
+        str | None,
+        typer.Option(
+            "--dev-size",
+            rich_help_panel=METHOD,
+            metavar="N",
+            help="Rows of the dev set. Default: as many as the test has.",
+        ),
+    ] = None
+    seeds: Annotated[
+        str,
+        option(
+            "--seeds",
+            panel=DATA,
+            metavar="N",
+            help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5; 42, is one.",
+        ),
+    ] = "1"
+
+    def checked(self, drawing: DrawingArguments, limit: str | None) -> RunOptions:
+        """The validated options of a run; raises InputError for each wrong value."""
+        values = asdict(self) | asdict(drawing) | {"seed": 0, "limit": limit}
+        return RunOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)

@@ -1,0 +1,165 @@
+"""Options are declared once: the same name, help, panel and variable in every command, and groups built from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from conftest import write_rows
+from typer.testing import CliRunner
+
+from deepthink_cli.cli import main
+from deepthink_cli.cli.data_options import DrawingArguments
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.method_options import MethodArguments, SweepArguments
+from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.errors import InputError
+from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
+
+PROGRAM: Any = typer.main.get_command(main.app)
+LOADING = ("think", "predict", "eval", "run", "doctor")
+MODEL_OPTIONS = {
+    "--model", "--revision", "--dtype", "--device", "--device-map", "--quantize", "--engine", "--offline",
+    "--trust-remote-code",
+}  # fmt: skip
+# The same name, but several values or another object in one of the commands.
+DIFFERENT = {("run", "eta"), ("run", "momentum"), ("run", "task"), ("run", "samples"), ("report", "iteration")}
+
+
+def options_of(command: str) -> dict[str, Any]:
+    parameters = PROGRAM.commands[command].params
+    return {name: parameter for parameter in parameters for name in parameter.opts if name.startswith("--")}
+
+
+def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """The command, the name and the declaration of every option of every command."""
+    for command in PROGRAM.commands:
+        for parameter in dict.fromkeys(options_of(command).values()):
+            declaration = (parameter.opts, parameter.help, parameter.rich_help_panel, parameter.envvar)
+            yield command, parameter.name, declaration
+
+
+@pytest.mark.parametrize("command", LOADING)
+def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str) -> None:
+    options = options_of(command)
+    assert options.keys() >= MODEL_OPTIONS
+    assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
+    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run"))
+
+
+def test_an_option_of_the_model_is_in_no_other_command() -> None:
+    for command in PROGRAM.commands.keys() - set(LOADING):
+        assert not options_of(command).keys() & (MODEL_OPTIONS - {"--offline"})
+
+
+def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:
+    declared: dict[str, tuple[Any, ...]] = {}
+    for command, name, declaration in declarations():
+        if (command, name) not in DIFFERENT and name not in ("output", "dry_run"):
+            assert declared.setdefault(name, declaration) == declaration, f"{command}: {name}"
+
+
+def test_the_options_default_to_what_the_python_classes_default_to() -> None:
+    assert ModelArguments().checked() == ModelOptions()
+    assert MethodArguments().checked() == MethodOptions()
+    assert DrawingArguments().checked() == TaskOptions()
+    assert SweepArguments().checked(DrawingArguments(), None) == RunOptions()
+
+
+@pytest.mark.parametrize("engine", ["auto", "packed", "padded"])
+def test_an_engine_can_be_named(engine: Any) -> None:
+    assert ModelArguments(engine=engine).checked().engine == engine
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "choices"),
+    [
+        ("--engine", "flash", "'auto', 'packed', 'padded'"),
+        ("--dtype", "float64", "'auto', 'float32', 'bfloat16', 'float16'"),
+        ("--quantize", "2bit", "'8bit', '4bit'"),
+        ("--device-map", "balanced", "'auto'"),
+    ],
+)
+def test_another_choice_is_refused_with_those_there_are(
+    option: str, value: str, choices: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["think", str(tmp_path), option, value]) == 2
+    assert f"'{option}': {value!r} is not one of {choices}." in capsys.readouterr().err
+
+
+def test_a_choice_comes_from_the_environment_and_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "options.toml").write_text('engine = "paded"\n')
+    demos = str(write_rows(tmp_path / "demos.jsonl", [{"text": "x", "label": "a"}]))
+    assert main.run(["think", demos, "--config", str(tmp_path / "options.toml")]) == 2
+    assert "options.toml:1: engine: 'paded' is not one of 'auto', 'packed', 'padded'" in capsys.readouterr().err
+    monkeypatch.setenv("DEEPTHINK_ENGINE", "paked")
+    assert main.run(["think", demos]) == 2
+    assert "'paked' is not one of 'auto', 'packed', 'padded'" in capsys.readouterr().err
+
+
+def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
+    options = SweepArguments(eta="0.01,0.1", momentum="0,0.9", seeds="3,5").checked(DrawingArguments(shots="4"), "7")
+    assert (options.etas, options.momentums, options.every_seed) == ((0.01, 0.1), (0, 0.9), (3, 5))
+    assert (options.shots, options.limit) == (4, 7)
+    with pytest.raises(InputError) as caught:
+        SweepArguments(eta="2", iterations="0").checked(DrawingArguments(shots="none"), "few")
+    assert [message.split(":")[0] for message in caught.value.messages] == [
+        "--shots none", "--limit few", "--iterations 0", "--eta 2",
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    x: Annotated[int, typer.Option("--x", "-x", help="Abscissa.")] = 1
+    y: Annotated[int, typer.Option("--y", help="Ordinate.")] = 2
+
+
+@grouped
+def move(
+    name: str, *, x: Point, common: Annotated[CommonArguments, Without("json", "config")], far: bool = False
+) -> None:
+    """Move a point."""
+    sys.stdout.write(json.dumps([name, asdict(x), common.json, common.quiet, far]))
+
+
+def typed(*arguments: str) -> Any:
+    app = typer.Typer()
+    app.command()(move)
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_command_gets_its_groups_from_flat_options() -> None:
+    assert json.loads(typed("a").stdout) == ["a", {"x": 1, "y": 2}, False, False, False]
+    assert json.loads(typed("-x", "5", "a", "-q", "--far").stdout) == ["a", {"x": 5, "y": 2}, False, True, True]
+
+
+def test_an_omitted_option_of_a_group_is_unknown_to_the_command() -> None:
+    assert typed("a", "--json").exit_code == 2
+    assert "--json" not in typed("--help").output
+
+
+def test_options_keep_the_order_of_the_parameters_and_of_the_fields() -> None:
+    assert list(move.__annotations__) == ["name", "x", "y", "quiet", "verbose", "debug", "far"]
+    assert (move.__name__, move.__doc__) == ("move", "Move a point.")
+
+
+def test_a_group_has_no_option_that_it_lacks() -> None:
+    def command(point: Annotated[Point, Without("z")]) -> None: ...
+
+    with pytest.raises(TypeError, match="Point has no z"):
+        grouped(command)
+
+
+def test_two_groups_cannot_share_an_option() -> None:
+    def command(one: Point, two: Point) -> None: ...
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'x'"):
+        grouped(command)
