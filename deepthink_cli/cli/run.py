@@ -178,7 +178,7 @@ def _check_folder_continues(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSp
     found = found_in(out)
     if not found:
         return
-    identity = spec.identity
+    identity = spec.identify()
     planned = [one for job in jobs for one in settings(plan, job, identity)]
     check_continues(found, planned)
     if count := unchecked(found, planned):
@@ -192,7 +192,7 @@ def _described(plan: RunPlan, jobs: Sequence[RunJob], spec: ModelSpec, out: Path
     from deepthink_cli.runs.plan import scorings, settings
     from deepthink_cli.updates.gate import grid_values
 
-    identity = spec.identity
+    identity = spec.identify()
     rows = [(job, settings(plan, job, identity)) for job in jobs]
     return {"model": spec.id, "out": str(out), "tasks": [task.name for task in plan.tasks], "seeds": list(plan.seeds),
             **grid_values(plan.gates), "iterations": plan.iterations, "jobs": len(jobs),

@@ -27,7 +27,7 @@ _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk
 _SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
 _RESTING = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
-_found: dict[str, str] = {}  # digests by the `_state` of the files
+_digests: dict[str, str] = {}  # digests of contents by `state_sha256`
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,23 @@ def contents_sha256(files: Sequence[Path]) -> str:
     """
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
-    state, resting = _state(files), _resting(files)
+    state, resting = state_sha256(files), _resting(files)
     kept = _folder() / state
-    digest = _found.get(state) or _read(kept)
+    digest = _digests.get(state) or _read(kept)
     if digest is None:
         digest = _hashed(files)
-        if resting and _state(files) == state:  # otherwise they may have changed while they were read
-            _found[state] = digest
+        if resting and state_sha256(files) == state:  # otherwise they may have changed while they were read
+            _digests[state] = digest
             _keep(kept, digest)
     return digest
+
+
+def state_sha256(files: Sequence[Path]) -> str:
+    """Digest of the paths, sizes, times and inodes of files, which changes whenever one of them does; reads no contents."""
+    # Unlike mtime, ctime cannot be set by hand.
+    status = [(os.path.realpath(file), os.stat(file)) for file in files]
+    rows = [[path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for path, stat in status]
+    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
 
 
 def _tensors(file: Path) -> list[Stored]:
@@ -112,13 +120,6 @@ def _digest(part: Stored) -> str:
             total.update(buffer[:count])
             left -= count
     return total.hexdigest()
-
-
-def _state(files: Sequence[Path]) -> str:
-    """A digest that changes whenever one of the files does: unlike mtime, ctime cannot be set by hand."""
-    found = [(os.path.realpath(file), os.stat(file)) for file in files]
-    rows = [[path, one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino] for path, one in found]
-    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
 
 
 def _resting(files: Sequence[Path]) -> bool:

@@ -7,8 +7,7 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from logging import CRITICAL
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,6 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.utils import logging
 
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.model.contents import state_sha256
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files, weights_sha256
 from deepthink_cli.model.footprint import memory_width
 from deepthink_cli.model.limits import Limits, limits_of
@@ -47,16 +47,7 @@ class ModelSpec:
     limits: Limits
     config_sha256: str
     tokenizer_sha256: str
-
-    @property
-    def weights(self) -> list[Path]:
-        """The weight files that lie here; raises as `weight_files` does."""
-        return weight_files(self.source, self.revision, self.config)
-
-    @property
-    def pickled(self) -> bool:
-        """Whether weights that lie here are a pickle, which only torch's safe loader may read."""
-        return any(file.suffix != ".safetensors" for file in self.weights)
+    _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def architecture(self) -> str:
@@ -76,23 +67,34 @@ class ModelSpec:
         stored = getattr(self.config, "dtype", None)
         return torch.float32 if self.device.type == "cpu" or not isinstance(stored, torch.dtype) else stored
 
-    @cached_property
-    def identity(self) -> ModelIdentity:
-        """The identity that memories of this model record, as first computed by `identify`."""
-        return self.identify()
+    def local_weights(self) -> list[Path]:
+        """The weight files on this machine; none before a download. Raises as `weight_files` does."""
+        return weight_files(self.source, self.revision, self.config)
+
+    def has_pickled_weights(self) -> bool:
+        """Whether weights on this machine are a pickle, which only torch's safe loader may read."""
+        return any(file.suffix != ".safetensors" for file in self.local_weights())
 
     def identify(self) -> ModelIdentity:
-        """The identity that memories of this model record; reads the local weight files as they are now."""
-        return ModelIdentity(
-            id=self.id,
-            revision=self.revision,
-            architecture=self.architecture,
-            config_sha256=self.config_sha256,
-            weights_sha256=weights_sha256(self.weights),
-            tokenizer_sha256=self.tokenizer_sha256,
-            dtype=str(self.dtype).removeprefix("torch."),
-            quantize=self.options.quantize,
-        )
+        """The identity that memories of this model record.
+
+        Hashes the weight files on the first call and, because a download or a program may change them, whenever they
+        have changed since; otherwise returns the same object.
+        """
+        files = self.local_weights()
+        state = state_sha256(files)
+        if state not in self._identities:
+            self._identities[state] = ModelIdentity(
+                id=self.id,
+                revision=self.revision,
+                architecture=self.architecture,
+                config_sha256=self.config_sha256,
+                weights_sha256=weights_sha256(files),
+                tokenizer_sha256=self.tokenizer_sha256,
+                dtype=str(self.dtype).removeprefix("torch."),
+                quantize=self.options.quantize,
+            )
+        return self._identities[state]
 
     def check_ids(self, ids: Iterable[int], where: str) -> None:
         """Raise InputError for a token id that is not in the configuration's vocabulary.

@@ -25,7 +25,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # told as an event by `describe_engine`
         engine = load_model(spec)
-    if spec.pickled:
+    if spec.has_pickled_weights():
         tell(
             Note(
                 f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"
