@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
+from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"
@@ -87,7 +88,7 @@ class TaskOptions(Options):
     shots: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     order_seed: int | None = Field(None, ge=0)
-    sampling: Literal["random", "stratified", "first"] | None = None
+    sampling: Sampling | None = None
     limit: int | None = Field(None, ge=1)
 
 

@@ -17,8 +17,9 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations, canonical_json
 from deepthink_cli.runs.results import Part, Setting
+from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.catalogue import digest
-from deepthink_cli.tasks.format import Sampling, Task
+from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import (
     Drawn,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
-
-Sampling = Literal["random", "stratified", "first"]
+from deepthink_cli.selection.registry import Sampling
 
 
 class _Part(BaseModel):

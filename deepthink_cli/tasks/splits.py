@@ -11,8 +11,9 @@ from hashlib import blake2b, sha256
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
-from deepthink_cli.tasks.format import Protocol, Sampling, Task
+from deepthink_cli.tasks.format import Protocol, Task
 from deepthink_cli.tasks.items import DoesNotFit, example, item
 from deepthink_cli.tasks.sources import Source, split_rows
 
@@ -92,12 +93,12 @@ def draw_demonstrations(
     shots: int | None = None,
     seed: int = 0,
     order_seed: int | None = None,
-    sampling: Sampling | None = None,
+    sampling: str | None = None,
 ) -> Drawn:
-    """Draw demonstrations from the task's training rows: random, stratified (equal numbers a label) or first.
+    """Draw demonstrations from the task's training rows with a registered selection method, by default the task's.
 
-    Rows whose text also stands in the evaluated split are left out and counted. `order_seed` permutes the
-    same demonstrations. Raises InputError where there are fewer rows than `shots`.
+    Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
+    same demonstrations. Raises InputError where there are fewer rows than `shots`, and for an unknown method.
     """
     pool, left_out = _training(task, task.demonstrations, evaluated)
     wanted = task.shots if shots is None else shots
@@ -105,7 +106,7 @@ def draw_demonstrations(
         raise InputError(
             f"--shots {wanted}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
         )
-    chosen = _choose(pool, wanted, seed, sampling or task.sampling)
+    chosen = selection_method(sampling or task.sampling)(pool, wanted, random.Random(seed))
     if order_seed is not None:
         chosen = random.Random(order_seed).sample(chosen, len(chosen))
     examples = tuple(example(query) for query in chosen)
@@ -178,30 +179,3 @@ def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Qu
             pool.append(replace(query, fields=None))
     evaluated.pools[split] = pool, left_out
     return pool, left_out
-
-
-def _choose(pool: Sequence[Query], shots: int, seed: int, sampling: Sampling) -> list[Query]:
-    if sampling == "first":
-        return list(pool[:shots])
-    draw = random.Random(seed)
-    if sampling == "random":
-        return draw.sample(pool, shots)
-    chosen = []
-    by_label = _by_label(pool, shots)
-    for queries in by_label.values():
-        chosen += draw.sample(queries, min(shots // len(by_label), len(queries)))
-    taken = set(map(id, chosen))
-    chosen += draw.sample([query for query in pool if id(query) not in taken], shots - len(chosen))
-    draw.shuffle(chosen)
-    return chosen
-
-
-def _by_label(pool: Sequence[Query], shots: int) -> dict[str, list[Query]]:
-    by_label: dict[str, list[Query]] = {}
-    for query in pool:
-        by_label.setdefault(str(query.gold), []).append(query)
-    if len(by_label) > shots:
-        raise InputError(
-            f"--shots {shots}: stratified sampling takes each of the {len(by_label)} labels as often; use at least {len(by_label)}, or --sampling random"
-        )
-    return dict(sorted(by_label.items()))
