@@ -7,7 +7,8 @@ from warnings import catch_warnings, simplefilter
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
-from deepthink_cli.model.spec import ModelSpec, needs_download, open_model
+from deepthink_cli.model.opening import needs_download, open_model
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
 

@@ -18,7 +18,7 @@ from deepthink_cli.engine.agreement import check_plain_pass
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
 ENCODERS = ["bert", "bert-generation", "electra", "ernie", "megatron-bert", "rembert", "roc_bert", "roformer"]

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from deepthink_cli import load_model
 from deepthink_cli.model import footprint
 from deepthink_cli.model.footprint import memory_width
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
 _TINY: dict[str, Any] = {

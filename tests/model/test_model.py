@@ -18,7 +18,7 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import check_demonstrations, limits_of
-from deepthink_cli.model.spec import needs_download, open_model
+from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.scoring import check_length
@@ -89,7 +89,7 @@ def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.M
     options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
     assert needs_download(options.model_copy(update={"offline": False}))
     assert not needs_download(options)
-    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*leave out --offline"):
+    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*omit --offline"):
         open_model(options)
 
 

@@ -20,7 +20,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.engine import network as models_module
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import demonstration_ids, encode, tokenize_demonstrations
 from deepthink_cli.options import ModelOptions
 
