@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return open(file, *given, **options)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in {"_SMALL": 0, "_RESTING": 0, "_digests": {}, "open": noted}.items():
+    for name, value in {"_SMALL": 0, "_TIME_RESOLUTION": 0, "_digests": {}, "open": noted}.items():
         monkeypatch.setattr(contents, name, value, raising=False)
     return names
 
@@ -173,7 +173,7 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(model: Path, opened: list[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(contents, "_RESTING", 10**12)
+    monkeypatch.setattr(contents, "_TIME_RESOLUTION", 10**12)
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     opened.clear()
