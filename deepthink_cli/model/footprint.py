@@ -1,4 +1,4 @@
-"""What one token adds to a memory, found before the weights are loaded."""
+"""The size of a memory, determined before the weights are loaded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from deepthink_cli.model.families import cached_values
 def memory_width(config: PretrainedConfig) -> int:
     """How many values one token adds to the memory: keys and values of every layer and head that stores its own.
 
-    Found by running the architecture without weights: layers may share keys and values, or differ in heads and sizes.
+    Determined by running the architecture without weights: layers may share keys and values, or differ in heads and sizes.
     Computed from the configuration where that fails.
     """
     try:
         return _read_without_weights(config)
-    except Exception:  # an architecture can fail in any way on tensors without data
+    except Exception:  # architectures raise any error on tensors without data
         return cached_values(config.get_text_config(decoder=True))
 
 

@@ -29,7 +29,7 @@ class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options it will be loaded with.
 
     `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory;
-    `source` is what transformers is given.
+    `source` is the directory or hub id that transformers loads. Properties never read files; methods may.
     """
 
     options: ModelOptions
@@ -55,7 +55,7 @@ class ModelSpec:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The numbers the model computes in: by default float32 on a CPU and the checkpoint's own elsewhere."""
+        """The compute dtype: by default float32 on a CPU and the checkpoint's own elsewhere."""
         if self.options.dtype != "auto":
             return getattr(torch, self.options.dtype)  # type: ignore[no-any-return]
         stored = getattr(self.config, "dtype", None)
