@@ -84,8 +84,8 @@ def _refuse_encoder(name: str, text: Any) -> None:
         )
     if text.model_type in _ENCODERS and not text.is_decoder:
         raise InputError(
-            f"{name} ({text.model_type}) is an encoder: each token also attends to later tokens; if it was trained as a "
-            "decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
+            f"{name} ({text.model_type}) is an encoder: each token also attends to later tokens; if it was trained as "
+            "a decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
         )
 
 

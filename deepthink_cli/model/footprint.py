@@ -14,8 +14,8 @@ from deepthink_cli.model.families import cached_values
 def memory_width(config: PretrainedConfig) -> int:
     """How many values one token adds to the memory: keys and values of every layer and head that stores its own.
 
-    Determined by running the architecture without weights: layers may share keys and values, or differ in heads and sizes.
-    Computed from the configuration where that fails.
+    Determined by running the architecture without weights, since layers may share keys and values, or differ in heads
+    and sizes; computed from the configuration where that fails.
     """
     try:
         return _read_without_weights(config)

@@ -25,9 +25,14 @@ ENCODERS = ["bert", "bert-generation", "electra", "ernie", "megatron-bert", "rem
 PADDED = ["roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "data2vec-text", "xmod"]
 SEQUENCES = ["bart", "bigbird_pegasus", "blenderbot", "marian", "mbart", "pegasus", "plbart", "prophetnet", "whisper"]
 BERT: dict[str, Any] = {
-    "hidden_size": 32, "embedding_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "vocab_size": 320, "is_decoder": True,
-}  # fmt: skip
+    "hidden_size": 32,
+    "embedding_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 320,
+    "is_decoder": True,
+}
 
 
 def refused(family: str, match: str, **fields: Any) -> None:

@@ -30,9 +30,15 @@ def config(family: str, **fields: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("family", "name"),
-    [("mamba", "mamba"), ("mamba2", "mamba2"), ("rwkv", "rwkv"), ("jamba", "jamba"), ("qwen3_next", "linear_attention"),
-     ("recurrent_gemma", "recurrent")],
-)  # fmt: skip
+    [
+        ("mamba", "mamba"),
+        ("mamba2", "mamba2"),
+        ("rwkv", "rwkv"),
+        ("jamba", "jamba"),
+        ("qwen3_next", "linear_attention"),
+        ("recurrent_gemma", "recurrent"),
+    ],
+)
 def test_models_without_keys_and_values_are_refused_by_name(family: str, name: str) -> None:
     with pytest.raises(InputError, match=rf"(?i){name}.*Deep-Thinking is undefined there"):
         limits_of(config(family))
@@ -51,7 +57,7 @@ def test_models_without_keys_and_values_are_refused_by_name(family: str, name: s
         ("llama", {"max_position_embeddings": 4096}, 2, "continued", 2048),
         ("bloom", {}, 5, "continued", None),
     ],
-)  # fmt: skip
+)
 def test_the_largest_demonstrations_follow_from_positions_and_windows(
     family: str, fields: dict[str, Any], iterations: int, positions: str, largest: int | None
 ) -> None:

@@ -13,9 +13,14 @@ from deepthink_cli.tasks.items import query_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FAMILIES = {
-    "mmlu": "mmlu/astronomy", "mmlu-letters": "mmlu-letters/astronomy", "bbh": "bbh/snarks", "bbh-letters": "bbh-letters/snarks",
-    "bbh-fixed": "bbh/formal_fallacies", "bbh-plain": "bbh/boolean_expressions", "bbh-letters-fixed": "bbh-letters/navigate",
-}  # fmt: skip
+    "mmlu": "mmlu/astronomy",
+    "mmlu-letters": "mmlu-letters/astronomy",
+    "bbh": "bbh/snarks",
+    "bbh-letters": "bbh-letters/snarks",
+    "bbh-fixed": "bbh/formal_fallacies",
+    "bbh-plain": "bbh/boolean_expressions",
+    "bbh-letters-fixed": "bbh-letters/navigate",
+}
 NAMES = {**{name: name for name in built_in() if "/" not in name}, **FAMILIES}
 
 

@@ -15,10 +15,20 @@ from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 
 MINE: dict[str, Any] = {
-    "name": "mine", "title": "Mine", "template": "Text: {text}\nKind: {kind}", "fields": {"text": "body"},
-    "labels": ["good", "bad"], "answer": "kind", "shots": 2, "demonstrations": "train", "folder": "mine",
-    "protocols": {"paper": {"split": "test"}}, "example": {"body": "a", "kind": "good"}, "source": "here", "licence": "none",
-}  # fmt: skip
+    "name": "mine",
+    "title": "Mine",
+    "template": "Text: {text}\nKind: {kind}",
+    "fields": {"text": "body"},
+    "labels": ["good", "bad"],
+    "answer": "kind",
+    "shots": 2,
+    "demonstrations": "train",
+    "folder": "mine",
+    "protocols": {"paper": {"split": "test"}},
+    "example": {"body": "a", "kind": "good"},
+    "source": "here",
+    "licence": "none",
+}
 CHOICES = {"labels": None, "candidates": {"column": "options"}, "answer": "right"}
 
 
