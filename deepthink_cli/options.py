@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
+from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"

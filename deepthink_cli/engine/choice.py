@@ -17,7 +17,8 @@ from deepthink_cli.engine.probe import Verdict, check_padded, try_packed
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.loading import load_network
-from deepthink_cli.model.spec import ModelSpec, open_model
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 
 

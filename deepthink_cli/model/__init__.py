@@ -1,1 +1,1 @@
-"""What is known of a model without its weights."""
+"""Models before their weights are loaded: configuration, identity, limits, tokens."""

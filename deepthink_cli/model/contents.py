@@ -1,7 +1,7 @@
 """A digest of every byte of a model's weights, computed once per machine.
 
-It is kept in the user's cache folder under the paths, sizes, times and inodes of the files, and computed again when
-one of these has changed. A cache that cannot be read or written only costs time.
+It is cached in the user's cache folder under the paths, sizes, times and inodes of the files, and computed again when
+one of these has changed. An unreadable or unwritable cache only costs time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from deepthink_cli.provenance import canonical_json
 _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk
 _SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
-_RESTING = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
-_found: dict[str, str] = {}  # digests by the `_state` of the files
+_TIME_RESOLUTION = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
+_digests: dict[str, str] = {}  # digests of contents by `state_sha256`
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def stored_tensors(file: Path) -> list[Stored]:
     """The tensors of a safetensors file; raises DeepThinkError where its header is damaged."""
     try:
         return _tensors(file)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:  # fmt: skip
+    except (OSError, *_DAMAGED) as error:
         raise DeepThinkError(f"{file}: damaged, or not safetensors; get the whole checkpoint") from error
 
 
@@ -57,15 +58,23 @@ def contents_sha256(files: Sequence[Path]) -> str:
     """
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
-    state, resting = _state(files), _resting(files)
-    kept = _folder() / state
-    digest = _found.get(state) or _read(kept)
+    state, resting = state_sha256(files), _resting(files)
+    cached = _cache_folder() / state
+    digest = _digests.get(state) or _read(cached)
     if digest is None:
         digest = _hashed(files)
-        if resting and _state(files) == state:  # otherwise they may have changed while they were read
-            _found[state] = digest
-            _keep(kept, digest)
+        if resting and state_sha256(files) == state:  # otherwise they may have changed while they were read
+            _digests[state] = digest
+            _write(cached, digest)
     return digest
+
+
+def state_sha256(files: Sequence[Path]) -> str:
+    """Digest of the paths, sizes, times and inodes of files, without their contents; changes whenever a file does."""
+    # Unlike mtime, ctime cannot be set by hand.
+    status = [(os.path.realpath(file), os.stat(file)) for file in files]
+    rows = [[path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for path, stat in status]
+    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
 
 
 def _tensors(file: Path) -> list[Stored]:
@@ -75,21 +84,23 @@ def _tensors(file: Path) -> list[Stored]:
             raise ValueError("the header is longer than the file")
         header = json.loads(stream.read(length))
     header.pop("__metadata__", None)
-    found = []
+    tensors = []
     for name, entry in header.items():
         begin, end = map(index, entry["data_offsets"])
         if not 0 <= begin <= end <= size - length - 8:
             raise ValueError("a tensor is not within the file")
         described = canonical_json([entry["dtype"], entry["shape"]])
-        found.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
-    return found
+        tensors.append(Stored(name, described, file, 8 + length + begin, 8 + length + end))
+    return tensors
 
 
 def _hashed(files: Sequence[Path]) -> str:
     parts = [part for file in files for part in _parts(file)]
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # hashlib releases the GIL
         digests = pool.map(_digest, parts)
-        lines = [canonical_json([part.name, part.described, one]) for part, one in zip(parts, digests, strict=True)]
+        lines = [
+            canonical_json([part.name, part.described, digest]) for part, digest in zip(parts, digests, strict=True)
+        ]
     return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogatepass")).hexdigest()
 
 
@@ -114,31 +125,25 @@ def _digest(part: Stored) -> str:
     return total.hexdigest()
 
 
-def _state(files: Sequence[Path]) -> str:
-    """A digest that changes whenever one of the files does: unlike mtime, ctime cannot be set by hand."""
-    found = [(os.path.realpath(file), os.stat(file)) for file in files]
-    rows = [[path, one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino] for path, one in found]
-    return hashlib.sha256(canonical_json(rows).encode(errors="surrogatepass")).hexdigest()
-
-
 def _resting(files: Sequence[Path]) -> bool:
-    changed = max(max(one.st_mtime_ns, one.st_ctime_ns) for one in map(os.stat, files))
-    return changed < time.time_ns() - _RESTING
+    """Whether the last change is so old that another one would have another time."""
+    changed = max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
+    return changed < time.time_ns() - _TIME_RESOLUTION
 
 
-def _folder() -> Path:
+def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "deepthink" / "weights"
 
 
-def _read(kept: Path) -> str | None:
+def _read(cached: Path) -> str | None:
     with suppress(OSError, ValueError):
-        text = kept.read_text(encoding="ascii")
+        text = cached.read_text(encoding="ascii")
         return text if re.fullmatch("[0-9a-f]{64}", text) else None
     return None
 
 
-def _keep(kept: Path, digest: str) -> None:
+def _write(cached: Path, digest: str) -> None:
     with suppress(OSError, DeepThinkError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(kept) as temporary:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(cached) as temporary:
             temporary.write_text(digest, encoding="ascii")

@@ -1,7 +1,12 @@
-"""Which architectures are supported, determined from the configuration before any weights are loaded."""
+"""What is particular to an architecture, determined from its configuration before any weights are loaded.
+
+`text` is the configuration of the language model: the whole one, or, in a
+model that also reads images or sound, its part for text.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from inspect import signature
 from typing import Any
 
@@ -9,17 +14,32 @@ from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 
 from deepthink_cli.errors import InputError
 
-_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
-# Their layers are causal only with is_decoder=True.
-_ENCODERS = {
-    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
-    "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
-}  # fmt: skip
+_ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
 # Their positions start at padding_idx + 1 and skip padding tokens.
 _PADDED_POSITIONS = {
-    "camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
-}  # fmt: skip
-_PARTICULAR = {
+    "camembert",
+    "data2vec-text",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+}
+# Their layers are causal only with is_decoder=True.
+_ENCODERS = {
+    "bert",
+    "bert-generation",
+    "big_bird",
+    "electra",
+    "ernie",
+    "megatron-bert",
+    "rembert",
+    "roc_bert",
+    "roformer",
+}
+_ALIBI = {"bloom", "mpt"}
+_MASK_BUFFERS = {"gpt_neo"}  # their mask has a fixed number of keys
+_UNSUPPORTED = {
     "cpmant": "puts prompt tokens of its own before every text",
     "llama4": "scales attention by a token's position in its pass",
     "llama4_text": "scales attention by a token's position in its pass",
@@ -28,20 +48,22 @@ _PARTICULAR = {
 
 
 def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
-    """Raise InputError, naming it, for an unsupported architecture; `text` is the language model's part of `config`."""
+    """Raise InputError, naming it, for an unsupported architecture."""
     name = (config.architectures or [text.model_type])[0]
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    other = sorted({str(kind) for kind in kinds} - _ATTENTION)
+    other = sorted({str(kind) for kind in kinds} - _ATTENTION_LAYERS)
     if other:
         raise InputError(
-            f"{name} has {', '.join(other)} layers, which keep no keys and values: Deep-Thinking is undefined there; choose a model with attention only"
+            f"{name} has {', '.join(other)} layers, which keep no keys and values: Deep-Thinking is undefined there; "
+            "choose a model with attention only"
         )
     # A decoder loaded alone sets is_encoder_decoder to False; the default of its configuration class is still True.
     if config.is_encoder_decoder or getattr(type(config), "is_encoder_decoder", False):
         raise InputError(
-            f"{config.model_type} is not a causal language model: {name} is an encoder-decoder or the decoder of one, trained to attend to its encoder's output; choose a decoder-only model"
+            f"{config.model_type} is not a causal language model: {name} is an encoder-decoder or the decoder of one, "
+            "trained to attend to its encoder's output; choose a decoder-only model"
         )
-    if reason := _PARTICULAR.get(config.model_type):
+    if reason := _UNSUPPORTED.get(config.model_type):
         raise InputError(
             f"{name} ({config.model_type}) {reason}, which a memory cannot reproduce; choose another model"
         )
@@ -52,37 +74,101 @@ def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
 def _refuse_encoder(name: str, text: Any) -> None:
     if text.model_type in _PADDED_POSITIONS:
         raise InputError(
-            f"{name} ({text.model_type}) counts positions from its padding token's id, which a memory cannot continue; choose a model whose positions start at 0"
+            f"{name} ({text.model_type}) counts positions from its padding token's id, which a memory cannot continue; "
+            "choose a model whose positions start at 0"
         )
     if getattr(text, "attention_type", None) == "block_sparse":
         raise InputError(
-            f"{name} ({text.model_type}) uses random and non-causal attention blocks in long texts; set attention_type to original_full in its config.json"
+            f"{name} ({text.model_type}) uses random and non-causal attention blocks in long texts; "
+            "set attention_type to original_full in its config.json"
         )
     if text.model_type in _ENCODERS and not text.is_decoder:
         raise InputError(
-            f"{name} ({text.model_type}) is an encoder: each token also attends to later tokens; if it was trained as a decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
+            f"{name} ({text.model_type}) is an encoder: each token also attends to later tokens; if it was trained as "
+            "a decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
         )
 
 
 def _refuse_without_past(name: str, config: PretrainedConfig, text: Any) -> None:
-    network = _mapped(AutoModelForCausalLM, config, text)
+    network = _network_class(AutoModelForCausalLM, config, text)
     if network is None:  # code that comes with the model
         return
     if getattr(network, "_is_stateful", False):
         raise InputError(
-            f"{name} ({text.model_type}) keeps a state instead of keys and values: Deep-Thinking is undefined there; choose a model with attention only"
+            f"{name} ({text.model_type}) keeps a state instead of keys and values: Deep-Thinking is undefined there; "
+            "choose a model with attention only"
         )
     if "past_key_values" not in signature(network.forward).parameters:
         raise InputError(
-            f"{name} ({text.model_type}) takes no keys and values of earlier tokens: Deep-Thinking is undefined there; choose a model that takes them"
+            f"{name} ({text.model_type}) takes no keys and values of earlier tokens: Deep-Thinking is undefined there; "
+            "choose a model that takes them"
         )
 
 
 def takes_positions(config: PretrainedConfig) -> bool:
     """Whether the network's layers accept positions; True where its code is not known yet."""
-    body = _mapped(AutoModel, config, config.get_text_config(decoder=True))
+    body = _network_class(AutoModel, config, config.get_text_config(decoder=True))
     return body is None or "position_ids" in signature(body.forward).parameters
 
 
-def _mapped(auto: Any, config: PretrainedConfig, text: Any) -> Any:
+def has_alibi(text: Any) -> bool:
+    """Whether positions follow from the distance between tokens (ALiBi) instead of being given to the network."""
+    return text.model_type in _ALIBI or bool(getattr(text, "alibi", False))
+
+
+def has_mask_buffer(text: Any) -> bool:
+    """Whether the attention mask is stored with the weights, for `max_position_embeddings` keys."""
+    return text.model_type in _MASK_BUFFERS
+
+
+def narrowest_window(text: Any) -> int | None:
+    """The number of keys that the layer with the fewest sees; None where every layer sees all."""
+    kinds = set(getattr(text, "layer_types", None) or getattr(text, "attention_layers", None) or ())
+    windows = []
+    if not kinds or "sliding_attention" in kinds:
+        windows.append(getattr(text, "sliding_window", None))
+    if "chunked_attention" in kinds:
+        windows.append(getattr(text, "attention_chunk_size", None))
+    if "local" in kinds:
+        windows.append(getattr(text, "window_size", None))
+    return min((window for window in windows if window is not None), default=None)
+
+
+def rotary_boundary(text: Any) -> int | None:
+    """The number of positions up to which a LongRoPE model uses its short factors; None for other models.
+
+    Raises InputError where it differs between layers.
+    """
+    rotary = [parameters for parameters in _rotary_parameters(text) if _is_longrope(parameters)]
+    boundaries = {parameters.get("original_max_position_embeddings") for parameters in rotary}
+    if len(boundaries) > 1:
+        raise InputError("config.json: the layers' rotary factors change at different positions; choose another model")
+    return boundaries.pop() if boundaries else None
+
+
+def _rotary_parameters(text: Any) -> Iterator[dict[str, Any]]:
+    """The rotary parameters of all layers, and those of each type of layer."""
+    parameters = getattr(text, "rope_parameters", None) or {}
+    yield parameters
+    yield from (layer_type for layer_type in parameters.values() if isinstance(layer_type, dict))
+
+
+def _is_longrope(parameters: dict[str, Any]) -> bool:
+    return parameters.get("rope_type") == "longrope" or "long_mscale" in parameters
+
+
+def cached_values(text: Any) -> int:
+    """How many values one token adds to the cache: keys and values of every layer, from the configuration's fields."""
+    heads = text.num_attention_heads
+    if getattr(text, "kv_lora_rank", None):  # DeepSeek caches compressed keys and values
+        return int(text.num_hidden_layers * (text.kv_lora_rank + text.qk_rope_head_dim))
+    kv_heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_kv_heads", None) or heads
+    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
+        kv_heads = 1  # Falcon 7B, StarCoder
+    size = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return int(2 * text.num_hidden_layers * kv_heads * size)
+
+
+def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
+    """The class that `auto` chooses; None for code that comes with the model."""
     return auto._model_mapping.get(type(text), None) or auto._model_mapping.get(type(config), None)

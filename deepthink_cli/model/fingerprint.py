@@ -27,7 +27,7 @@ _VOLATILE = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "u
 
 
 def config_sha256(config: PretrainedConfig) -> str:
-    """Digest of the configuration, without what changes from one library version to the next."""
+    """Digest of the configuration, without fields that depend on the library's version."""
     fields = {name: value for name, value in config.to_diff_dict().items() if name not in _VOLATILE}
     return _digest(canonical_json(json.loads(json.dumps(fields, default=str))))
 
@@ -71,20 +71,20 @@ def samples_sha256(files: list[Path]) -> str:
 
 
 def weight_files(source: str, revision: str | None, config: PretrainedConfig | None = None) -> list[Path]:
-    """The weight files of a model that lie on this machine, as transformers would choose them.
+    """The weight files of a model that are on this machine, as transformers would choose them.
 
     Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
     """
     for file in Path(source).glob(_DISTRIBUTED):
         raise InputError(f"{file}: part of a distributed checkpoint; save the model with save_pretrained")
-    named = getattr(config, "transformers_weights", None)
-    for name in (named,) if isinstance(named, str) else _WEIGHTS:
-        found = _local(source, _inside(name, f"{source}: config.json"), revision)
-        if found is None:
+    configured = getattr(config, "transformers_weights", None)
+    for name in (configured,) if isinstance(configured, str) else _WEIGHTS:
+        path = _local(source, _inside(name, f"{source}: config.json"), revision)
+        if path is None:
             continue
         if not name.endswith(".index.json"):
-            return [found]
-        files = [_local(source, _inside(shard, str(found)), revision) for shard in _shards(found)]
+            return [path]
+        files = [_local(source, _inside(shard, str(path)), revision) for shard in _shards(path)]
         return [file for file in files if file is not None]
     return []
 
@@ -98,40 +98,47 @@ def _shards(index: Path) -> list[str]:
 
 
 def _inside(name: str, where: str) -> str:
-    """The name of a file in the model's folder."""
+    """`name`, unless it leads out of the model's folder; raises InputError then."""
     if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise InputError(f"{where} names the weights {name!r}, which are outside the model's folder; use another model")
     return name
 
 
 def hub_commit(source: str, revision: str | None) -> str | None:
-    """The commit of a hub model that lies in the cache; None for a local directory."""
-    found = _local(source, "config.json", revision)
-    return found.parent.name if found is not None and found.parent.parent.name == "snapshots" else None
+    """The commit of a hub model that is in the cache; None for a local directory."""
+    path = _local(source, "config.json", revision)
+    return path.parent.name if path is not None and path.parent.parent.name == "snapshots" else None
 
 
 def _local(source: str, name: str, revision: str | None) -> Path | None:
+    """A file of a model if it is on this machine."""
     try:
-        found = cached_file(
-            source, name, revision=revision, local_files_only=True,
-            _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
-        )  # fmt: skip
+        path = cached_file(
+            source,
+            name,
+            revision=revision,
+            local_files_only=True,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
     except (OSError, ValueError):
         return None
-    return Path(found) if found else None
+    return Path(path) if path else None
 
 
 def _sampled_tensors(file: Path) -> dict[str, bytes]:
     with open(file, "rb") as stream:
         return {
-            one.name: one.described.encode()
-            + b"".join(_at(stream, place, min(SAMPLE, one.end - one.begin)) for place in _places(one))
-            for one in stored_tensors(file)
+            tensor.name: tensor.described.encode()
+            + b"".join(_at(stream, place, min(SAMPLE, tensor.end - tensor.begin)) for place in _places(tensor))
+            for tensor in stored_tensors(file)
         }
 
 
-def _places(one: Stored) -> tuple[int, ...]:
-    return tuple(max(one.begin, place) for place in (one.begin, (one.begin + one.end - SAMPLE) // 2, one.end - SAMPLE))
+def _places(tensor: Stored) -> tuple[int, ...]:
+    """Where the samples of a tensor start: at its beginning, around its middle and before its end."""
+    begin, end = tensor.begin, tensor.end
+    return tuple(max(begin, place) for place in (begin, (begin + end - SAMPLE) // 2, end - SAMPLE))
 
 
 def _sampled_file(file: Path) -> bytes:

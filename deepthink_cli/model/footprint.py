@@ -1,30 +1,30 @@
-"""What one token adds to a memory, found before the weights are loaded."""
+"""The size of a memory, determined before the weights are loaded."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PretrainedConfig, PreTrainedModel
 
 from deepthink_cli.memory import from_cache
+from deepthink_cli.model.families import cached_values
 
 
 def memory_width(config: PretrainedConfig) -> int:
     """How many values one token adds to the memory: keys and values of every layer and head that stores its own.
 
-    Found by running the architecture without weights: layers may share keys and values, or differ in heads and sizes.
-    Computed from the configuration where that fails.
+    Determined by running the architecture without weights, since layers may share keys and values, or differ in heads
+    and sizes; computed from the configuration where that fails.
     """
     try:
-        return _read_without_numbers(config)
-    except Exception:  # an architecture can fail in any way on tensors without data
-        return _from_fields(config)
+        return _read_without_weights(config)
+    except Exception:  # architectures raise any error on tensors without data
+        return cached_values(config.get_text_config(decoder=True))
 
 
 @torch.inference_mode()
-def _read_without_numbers(config: PretrainedConfig) -> int:
+def _read_without_weights(config: PretrainedConfig) -> int:
     """Read one token with a network whose tensors have shapes but no data; a hundred layers take a second."""
     with torch.device("meta"):
         # Every other implementation chooses experts by values, which these tensors do not have.
@@ -36,15 +36,3 @@ def _read_without_numbers(config: PretrainedConfig) -> int:
     body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), past_key_values=cache, use_cache=True)
     memory = from_cache(cache, 1)
     return sum(tensor.numel() for tensor in (*memory.keys, *memory.values))
-
-
-def _from_fields(config: PretrainedConfig) -> int:
-    text: Any = config.get_text_config(decoder=True)
-    heads = text.num_attention_heads
-    size = getattr(text, "head_dim", None) or text.hidden_size // heads
-    if getattr(text, "kv_lora_rank", None):  # DeepSeek caches compressed keys and values
-        return int(text.num_hidden_layers * (text.kv_lora_rank + text.qk_rope_head_dim))
-    shared = getattr(text, "num_key_value_heads", None) or getattr(text, "num_kv_heads", None) or heads
-    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
-        shared = 1  # Falcon 7B, StarCoder
-    return int(2 * text.num_hidden_layers * shared * size)

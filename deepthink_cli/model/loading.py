@@ -9,7 +9,8 @@ from warnings import catch_warnings, simplefilter
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.model.spec import ModelSpec, load_failure
+from deepthink_cli.model.failures import load_failure
+from deepthink_cli.model.spec import ModelSpec
 
 
 def load_network(spec: ModelSpec) -> PreTrainedModel:

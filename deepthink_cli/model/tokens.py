@@ -1,7 +1,8 @@
-"""From text to token ids: one convention for every stage (DESIGN section 3).
+"""From text to token ids: one convention for every stage.
 
 The demonstrations are one string, preceded by the special tokens that the tokenizer puts before a text; a query and
-its candidate are tokenised together, without special tokens; the ids are concatenated.
+its candidate are tokenised together, without special tokens; the ids are concatenated. So one reading of the
+demonstrations is plain in-context learning over the same ids.
 """
 
 from __future__ import annotations
@@ -56,18 +57,19 @@ class TokenizedQuery:
         return len(self.prefix) + max(map(len, self.answers))
 
 
-def tokenize_demonstrations(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> TokenizedDemonstrations:
+def tokenize_demonstrations(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet
+) -> TokenizedDemonstrations:
     """Tokenise solved examples as one text that ends with the separator."""
-    text = given.template.demonstrations((example.text, example.label) for example in given.examples)
-    return TokenizedDemonstrations(
-        given.examples, given.template, given.labels, tuple(demonstration_ids(tokenizer, text))
-    )
+    examples, template = demonstrations.examples, demonstrations.template
+    text = template.demonstrations((example.text, example.label) for example in examples)
+    return TokenizedDemonstrations(examples, template, demonstrations.labels, tuple(demonstration_ids(tokenizer, text)))
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of the demonstrations' text, after the special tokens that the tokenizer puts before a text.
 
-    Those that it appends, such as EOS, are left out, because the query follows.
+    Those that it appends, such as EOS, are omitted, because the query follows.
     """
     ids = encode(tokenizer, [text], special=True)[0]
     return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
@@ -75,9 +77,9 @@ def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int
 
 def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
-    whole, (own,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
-    after = range(len(whole) - len(own) + 1)  # possible counts; the text itself may end with such a token
-    return next((count for count in after if whole[len(whole) - count - len(own) : len(whole) - count] == own), 0)
+    whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)
+    most = len(whole) - len(plain)  # the text itself may end with such a token
+    return next((count for count in range(most + 1) if whole[most - count : len(whole) - count] == plain), 0)
 
 
 def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: int, model: str, where: str) -> None:
@@ -85,8 +87,9 @@ def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: i
     largest = max(ids, default=0)
     if largest >= known:
         raise InputError(
-            f"{where}: {tokenizer.decode([largest])!r} is token {largest} of the tokenizer, and {model} knows {known} tokens; "
-            "change the text, or save the model with its embedding resized to the tokenizer (resize_token_embeddings)"
+            f"{where}: {tokenizer.decode([largest])!r} is token {largest} of the tokenizer, and {model} knows {known} "
+            "tokens; change the text, or save the model with its embedding resized to the tokenizer "
+            "(resize_token_embeddings)"
         )
 
 
@@ -122,8 +125,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bo
 
 
 def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> list[int]:
-    """`count` token ids below `known` from an ordinary text, repeated where it is too short."""
-    ids = [one for one in encode(tokenizer, [_ORDINARY], special=True)[0] if one < known] or [0]
+    """`count` token ids below `known` from an ordinary text, repeated if it is too short."""
+    ids = [token for token in encode(tokenizer, [_ORDINARY], special=True)[0] if token < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
 
 
@@ -179,7 +182,7 @@ def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[in
                 f"{where}candidates {other!r} and {query.candidates[number]!r} are the same tokens; keep one"
             )
     if start == 0:
-        raise InputError(f"{where}nothing stands before the label; put text before it in the template")
+        raise InputError(f"{where}there is no text before the label; put text before it in the template")
     return TokenizedQuery(tuple(alone[:start]), answers, query.where)
 
 

@@ -17,8 +17,9 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations, canonical_json
 from deepthink_cli.runs.results import Part, Setting
+from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.catalogue import digest
-from deepthink_cli.tasks.format import Sampling, Task
+from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import (
     Drawn,
@@ -66,10 +67,11 @@ class RunPlan:
 class RunJob:
     """One task with one seed: its demonstrations, as many as fit the model, and its queries.
 
-    `rows_sha256` holds the digest of the queries of every scored part.
+    `task_sha256` is the digest of the task's definition; `rows_sha256` holds that of the queries of every scored part.
     """
 
     task: Task
+    task_sha256: str
     seed: int
     evaluated: EvaluationSet
     drawn: Drawn
@@ -99,14 +101,14 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]
     Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
     whose rows are not to be had, or of which not one demonstration fits.
     """
-    evaluated = evaluation_set(task, plan.protocol, plan.source, plan.limit)
+    evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
     for seed in plan.seeds:
         drawn = _drawn(plan, evaluated, seed)
         read = _fitted(plan, spec, f"task {task.name}, seed {seed}", drawn.demonstrations)
         rows: dict[Part, str] = {"test": evaluated.rows_sha256}
         if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
             rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
-        yield RunJob(task, seed, evaluated, drawn, read, rows)
+        yield RunJob(task, task_sha256, seed, evaluated, drawn, read, rows)
     evaluated.pools.clear()
 
 
@@ -118,7 +120,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
     dev_size = plan.dev_size or len(job.evaluated)
     base = Setting(
         model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
-        task=job.task.name, task_sha256=digest(job.task), protocol=job.evaluated.protocol, part="test",
+        task=job.task.name, task_sha256=job.task_sha256, protocol=job.evaluated.protocol, part="test",
         split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
         shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, **values_of(plan.gates[0]), positions=plan.positions, iteration=1,
         demonstrations_sha256=job.demonstrations.sha256, weights_sha256=identity.weights_sha256 or None,

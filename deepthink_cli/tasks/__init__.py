@@ -1,1 +1,1 @@
-"""Tasks as data: one YAML file a task or family, what it says, and the rows it names."""
+"""Tasks as data: definitions in YAML files, and the rows that they name."""

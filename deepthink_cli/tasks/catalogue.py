@@ -21,31 +21,31 @@ PROTOCOLS = ("paper", "official")
 def built_in() -> dict[str, Task]:
     """Every task of the catalogue by name, in the order of the files and of their members."""
     tasks = {task.name: task for path in _files() for task in read_tasks(path)}
-    return dict(sorted(tasks.items(), key=lambda item: _place(item[1])))
+    return dict(sorted(tasks.items(), key=lambda item: _position(item[1])))
 
 
 def groups() -> dict[str, list[str]]:
     """The names of the groups with the names of their tasks: `classic`, `mmlu`, `mmlu/stem`, ..."""
-    found: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     for task in built_in().values():
         for group in task.groups:
-            found.setdefault(group, []).append(task.name)
-    return found
+            members.setdefault(group, []).append(task.name)
+    return members
 
 
 def find_tasks(names: Sequence[str]) -> list[Task]:
     """The tasks that names, groups and task files stand for, each once, in order.
 
-    Raises InputError with every name that is none of them, with the nearest ones.
+    Raises InputError for every unknown name, with the nearest known ones.
     """
     problems = Problems()
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for name in names:
         with problems.collected():
             for task in _named(name):
-                found.setdefault(task.name, task)
+                tasks.setdefault(task.name, task)
     problems.raise_any()
-    return list(found.values())
+    return list(tasks.values())
 
 
 def find_task(name: str) -> Task:
@@ -59,9 +59,9 @@ def find_task(name: str) -> Task:
 
 
 def digest(task: Task) -> str:
-    """SHA-256 of everything in a task's definition that decides its prompts and rows."""
-    says = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
-    return hashlib.sha256(canonical_json(says).encode()).hexdigest()
+    """SHA-256 of everything in a task's definition that determines its prompts and rows."""
+    fields = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
+    return hashlib.sha256(canonical_json(fields).encode()).hexdigest()
 
 
 def _named(name: str) -> list[Task]:
@@ -73,15 +73,12 @@ def _named(name: str) -> list[Task]:
     members = groups().get(name)
     if members:
         return [tasks[member] for member in members]
-    last = {task.rsplit("/")[-1]: task for task in tasks if "-letters/" not in task}
-    if name in last:
-        return [tasks[last[name]]]
-    near = difflib.get_close_matches(name.lower(), [*tasks, *groups(), *last], n=3)
-    hint = (
-        f"did you mean {' or '.join(dict.fromkeys(last.get(one, one) for one in near))}?"
-        if near
-        else "deepthink tasks lists them"
-    )
+    by_member = {task.rsplit("/")[-1]: task for task in tasks if "-letters/" not in task}
+    if name in by_member:
+        return [tasks[by_member[name]]]
+    near = difflib.get_close_matches(name.lower(), [*tasks, *groups(), *by_member], n=3)
+    names = " or ".join(dict.fromkeys(by_member.get(match, match) for match in near))
+    hint = f"did you mean {names}?" if near else "deepthink tasks lists them"
     raise InputError(f"--task {name}: no such task; {hint}")
 
 
@@ -89,7 +86,8 @@ def _files() -> list[Path]:
     return sorted(FOLDER.glob("*.yaml"))
 
 
-def _place(task: Task) -> tuple[int, int]:
+def _position(task: Task) -> tuple[int, int]:
+    """Where a task is listed: by group, and the classic sets in the paper's order."""
     order = ["classic", "mmlu", "bbh", "mmlu-letters", "bbh-letters"]
     classic = ["sst2", "sst5", "trec", "mr", "agnews"]
     group = next((order.index(group) for group in task.groups if group in order), len(order))

@@ -1,21 +1,22 @@
-"""What a task file may say: the catalogue's own files and a user's are read by the same rules."""
+"""The format of task files, the same for the catalogue's own and a user's."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
-
-Sampling = Literal["random", "stratified", "first"]
+from deepthink_cli.selection.registry import Sampling
 
 
 class _Part(BaseModel):
+    """Base of all parts of a task file: unknown fields are errors."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -37,26 +38,27 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
-    """Raise ValueError where a text that is filled in asks for another field than those `known`."""
+    """Raise ValueError where a format string has a placeholder that is not `known`."""
     try:
         pieces = list(Formatter().parse(pattern))
     except ValueError as error:
         raise ValueError(f"{field}: {error}; write a literal brace twice") from error
-    for _, name, form, conversion in pieces:
-        if name is not None and (name not in known or form or conversion):
-            raise ValueError(f"{field}: {pattern!r} may ask for {', '.join(f'{{{one}}}' for one in known)} only")
+    for _, name, specification, conversion in pieces:
+        if name is not None and (name not in known or specification or conversion):
+            allowed = ", ".join(f"{{{placeholder}}}" for placeholder in known)
+            raise ValueError(f"{field}: {pattern!r} may contain {allowed} only")
 
 
 def _check_words(field: str, words: list[str]) -> None:
     if not all(map(str.strip, words)) or len({word.strip() for word in words}) < max(2, len(words)):
-        raise ValueError(f"{field}: at least two, none empty, none twice")
+        raise ValueError(f"{field}: at least two, none empty, none duplicated")
 
 
 class Piece(_Part):
-    """Where one field of the template comes from: a column, and what is done with its text.
+    """Where one field of the template comes from: a column, and how its text is changed.
 
-    `column` may lead into a nested column (`choices.text`). `pattern` keeps its first group; `values`
-    replaces the text by another; `line` writes a list, one line an item, with {letter} and {item}.
+    `column` may name a nested column (`choices.text`). `pattern` keeps its first group; `values`
+    replaces one text by another; `line` writes a list, one line an item, with {letter} and {item}.
     """
 
     column: Word
@@ -67,7 +69,7 @@ class Piece(_Part):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.pattern is not None and not re.compile(self.pattern).groups:
-            raise ValueError("pattern: needs a group, as in (.*): it is what is kept")
+            raise ValueError("pattern: needs a group, as in (.*): only its text is kept")
         if self.line is not None:
             _check_fields("line", self.line, ("letter", "item"))
         return self
@@ -77,8 +79,8 @@ class Candidates(_Part):
     """Where a row's own candidates come from: a list column, several columns, options in a text, or fixed words.
 
     `options` is matched against the lines of a text column: its groups are `name` and `text`. `write`
-    makes the candidate's words from {text}, {name} and the row's other fields; `number` is how many a row
-    must have.
+    makes the candidate's words from {text}, {name} and the row's other fields; `number` is how many candidates a
+    row must have.
     """
 
     column: str | list[str] | None = None
@@ -101,7 +103,7 @@ class Candidates(_Part):
 
 
 class Answer(_Part):
-    """Where the true answer stands: a label word, a candidate's name, or a number counted from `first`.
+    """Where the true answer comes from: a label word, a candidate's name, or a number counted from `first`.
 
     `names` is a list column with the candidates' names (`choices.label`).
     """
@@ -140,7 +142,7 @@ class Hub(_Part):
 
 
 class Protocol(_Part):
-    """Which rows are evaluated: a split, or `sample` of its rows, drawn once and for all."""
+    """Which rows are evaluated: a split, or `sample` of its rows, always the same ones."""
 
     split: Word
     sample: Count | None = None

@@ -1,9 +1,9 @@
-"""From a row in the hub's columns to a query: the task's file says how, row by row."""
+"""From a row of a data set to a query, as the task's definition says."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +20,18 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class _Choice:
-    """A candidate as its row has it: its name (a letter, where it has one) and its text."""
+    """A candidate as its row has it: its name (often a letter; may be empty) and its text."""
 
     name: str
     text: str
 
 
-def item(task: Task, row: Row, any_number: bool = False) -> Query:
+def query_of(task: Task, row: Row, any_number: bool = False) -> Query:
     """The row as a query with its candidates and its true answer.
 
-    Candidates of the same words are one candidate. `any_number` lets the number of candidates differ from
-    the task's, as in a demonstration. Raises DoesNotFit for a row without an answer, with
-    an answer that is no candidate, with another number of candidates than the task's, or without text.
+    Candidates of the same words are one candidate. `any_number` accepts another number of candidates than the task's,
+    as in a demonstration. Raises DoesNotFit for a row without text, without an answer, with an answer that is not a
+    candidate, or with another number of candidates than the task's.
     """
     texts = {name: _text(piece, row.fields) for name, piece in task.fields.items()}
     for name in task.prompt.text_fields:
@@ -39,27 +39,33 @@ def item(task: Task, row: Row, any_number: bool = False) -> Query:
             raise DoesNotFit("no text")
     if task.labels is not None:
         candidates = task.labels
-        gold = candidates[_place(task, row, [_Choice(label, label) for label in candidates])]
+        gold = candidates[_answer(task, row, [_Choice(label, label) for label in candidates])]
     else:
-        assert task.candidates is not None
-        choices = _choices(task.candidates, row.fields)
-        number = task.candidates.number
-        if number is not None and len(choices) != number and not any_number:
-            raise DoesNotFit(f"{len(choices)} candidates, not {number}")
-        written = [_write(task.candidates.write, choice, texts) for choice in choices]
-        gold = written[_place(task, row, choices)]
-        candidates = list(dict.fromkeys(written))
-        if len(candidates) < 2 or "" in candidates:
-            raise DoesNotFit("an empty candidate" if "" in candidates else "candidates of the same words")
+        candidates, gold = _own_candidates(task, row, texts, any_number)
     fields = task.prompt.text_fields
     text = texts[fields[0]] if len(fields) == 1 else {name: texts[name] for name in fields}
     return Query(text, tuple(candidates), gold, row.where, dict(row.fields))
 
 
-def example(query: Query) -> Example:
+def example_of(query: Query) -> Example:
     """A query with its true answer, as a demonstration."""
     assert query.gold is not None
     return Example(query.text, query.gold)
+
+
+def _own_candidates(task: Task, row: Row, texts: Mapping[str, str], any_number: bool) -> tuple[list[str], str]:
+    """The candidates of a row that has its own, and the true one."""
+    assert task.candidates is not None
+    choices = _choices(task.candidates, row.fields)
+    number = task.candidates.number
+    if number is not None and len(choices) != number and not any_number:
+        raise DoesNotFit(f"{len(choices)} candidates, not {number}")
+    written = [_write(task.candidates.write, choice, texts) for choice in choices]
+    gold = written[_answer(task, row, choices)]
+    candidates = list(dict.fromkeys(written))
+    if len(candidates) < 2 or "" in candidates:
+        raise DoesNotFit("an empty candidate" if "" in candidates else "candidates of the same words")
+    return candidates, gold
 
 
 def _value(fields: Mapping[str, Any], column: str) -> Any:
@@ -71,66 +77,73 @@ def _value(fields: Mapping[str, Any], column: str) -> Any:
     return value
 
 
+def _list(fields: Mapping[str, Any], column: str) -> list[Any]:
+    value = _value(fields, column)
+    if not isinstance(value, list):
+        raise DoesNotFit(f"column {column!r} must be a list")
+    return value
+
+
 def _text(piece: Piece, fields: Mapping[str, Any]) -> str:
     value = _value(fields, piece.column)
     if piece.line is not None:
-        if not isinstance(value, list) or len(value) > len(LETTERS):
-            raise DoesNotFit(f"column {piece.column!r} is no list of at most {len(LETTERS)}")
-        pairs = zip(LETTERS, value, strict=False)
-        return "\n".join(piece.line.format(letter=letter, item=str(one).strip()) for letter, one in pairs)
+        return _lines(piece.line, piece.column, value)
     if not isinstance(value, str):
-        raise DoesNotFit(f"column {piece.column!r} is no text")
+        raise DoesNotFit(f"column {piece.column!r} must be a string")
     text = value.strip()
     if piece.pattern is not None:
-        found = re.search(piece.pattern, text)
-        if found is None:
+        match = re.search(piece.pattern, text)
+        if match is None:
             raise DoesNotFit(f"column {piece.column!r} does not match the task's pattern")
-        text = (found[1] or "").strip()
+        text = (match[1] or "").strip()
     if piece.values is not None:
         if text not in piece.values:
-            raise DoesNotFit(f"column {piece.column!r} holds another value than {', '.join(piece.values)}")
+            raise DoesNotFit(f"column {piece.column!r} must be one of {', '.join(piece.values)}")
         text = piece.values[text]
     return text
 
 
-def _choices(says: Candidates, fields: Mapping[str, Any]) -> list[_Choice]:
-    if says.words is not None:
-        return [_Choice("", word) for word in says.words]
-    if says.options is not None:
-        assert isinstance(says.column, str)
-        found = [re.fullmatch(says.options, line.strip()) for line in str(_value(fields, says.column)).splitlines()]
-        choices = [_Choice((one["name"] or "").strip(), (one["text"] or "").strip()) for one in found if one]
+def _lines(line: str, column: str, items: Any) -> str:
+    """A list column as text, one line an item."""
+    if not isinstance(items, list) or len(items) > len(LETTERS):
+        raise DoesNotFit(f"column {column!r} must be a list of at most {len(LETTERS)}")
+    lettered = zip(LETTERS, items, strict=False)
+    return "\n".join(line.format(letter=letter, item=str(item).strip()) for letter, item in lettered)
+
+
+def _choices(candidates: Candidates, fields: Mapping[str, Any]) -> list[_Choice]:
+    if candidates.words is not None:
+        return [_Choice("", word) for word in candidates.words]
+    if candidates.options is not None:
+        assert isinstance(candidates.column, str)
+        lines = str(_value(fields, candidates.column)).splitlines()
+        matches = [re.fullmatch(candidates.options, line.strip()) for line in lines]
+        return [_Choice((match["name"] or "").strip(), (match["text"] or "").strip()) for match in matches if match]
+    assert candidates.column is not None
+    if isinstance(candidates.column, str):
+        texts = _list(fields, candidates.column)
     else:
-        assert says.column is not None
-        columns = [says.column] if isinstance(says.column, str) else says.column
-        values = [_value(fields, column) for column in columns]
-        listed = values[0] if isinstance(says.column, str) else values
-        if not isinstance(listed, list):
-            raise DoesNotFit(f"column {says.column!r} is no list")
-        choices = [_Choice("", str(one).strip()) for one in listed]
-    return choices
+        texts = [_value(fields, column) for column in candidates.column]
+    return [_Choice("", str(text).strip()) for text in texts]
 
 
 def _write(pattern: str, choice: _Choice, texts: Mapping[str, str]) -> str:
     return pattern.format_map({**texts, "name": choice.name, "text": choice.text}).strip() if choice.text else ""
 
 
-def _place(task: Task, row: Row, choices: list[_Choice]) -> int:
-    """Which candidate is the true one."""
+def _answer(task: Task, row: Row, choices: Sequence[_Choice]) -> int:
+    """The index of the true candidate."""
     value = _value(row.fields, task.answer.column)
     if value is None or value == "" or value == -1:
         raise DoesNotFit("no answer")
     names = [choice.name for choice in choices]
     if task.answer.names is not None:
-        listed = _value(row.fields, task.answer.names)
-        if not isinstance(listed, list):
-            raise DoesNotFit(f"column {task.answer.names!r} is no list")
-        names = [str(name) for name in listed]
+        names = [str(name) for name in _list(row.fields, task.answer.names)]
     text = str(value).strip()
     if text in names:
-        place = names.index(text)
+        index = names.index(text)
     else:
-        place = int(text) - task.answer.first if re.fullmatch(r"\d{1,6}", text) else -1
-    if not 0 <= place < len(choices):
+        index = int(text) - task.answer.first if re.fullmatch(r"\d{1,6}", text) else -1
+    if not 0 <= index < len(choices):
         raise DoesNotFit("the answer is no candidate")
-    return place
+    return index

@@ -1,4 +1,4 @@
-"""Where a task's rows come from: a directory of files, or the hub, pinned. The same rows either way."""
+"""Where a task's rows come from: a directory of files, or the hub at a pinned revision. Both give the same rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class Source:
-    """Where to look: `data_dir` holds `FOLDER/SPLIT.jsonl` files and goes before the hub."""
+    """Where to look: the `FOLDER/SPLIT.jsonl` files of `data_dir`, or without it the hub."""
 
     data_dir: Path | None = None
     offline: bool = False
@@ -27,7 +27,7 @@ class Source:
 def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     """Yield the rows of one split, in its order, in the hub's columns.
 
-    Raises InputError, with the ways to get it, where the split is not to be had.
+    Raises InputError or DeepThinkError, with the way out, where the split cannot be read.
     """
     if source.data_dir is not None:
         return read_rows(str(_file(task, split, source.data_dir)))
@@ -46,7 +46,7 @@ def _file(task: Task, split: str, data_dir: Path) -> Path:
             return path
     raise InputError(
         f"--data-dir {data_dir}: task {task.name} needs {folder / split}.jsonl (rows in the hub's columns), "
-        f"and it is not there; add it, or leave --data-dir away to use {_origin(task, split)}"
+        f"which is missing; add it, or omit --data-dir to use {_origin(task, split)}"
     )
 
 
@@ -87,16 +87,16 @@ def _loaded(task: Task, split: str, says: Split) -> Any:
 def matches(pattern: str, text: str) -> list[dict[str, str]]:
     """The rows that a pattern finds in a text: its named groups are the columns."""
     return [
-        {name: (value or "").strip() for name, value in found.groupdict().items()}
-        for found in re.finditer(pattern, text)
+        {name: (value or "").strip() for name, value in match.groupdict().items()}
+        for match in re.finditer(pattern, text)
     ]
 
 
 def _origin(task: Task, split: str) -> str:
-    says = task.splits.get(split, Split())
-    if says.url is not None:
-        return says.url
+    origin = task.splits.get(split, Split())
+    if origin.url is not None:
+        return origin.url
     if task.hub is None:
         return "no hub data set"
-    config = says.config or task.hub.config
-    return f"{task.hub.path}{f' ({config})' if config else ''}, split {says.split or split}"
+    config = origin.config or task.hub.config
+    return f"{task.hub.path}{f' ({config})' if config else ''}, split {origin.split or split}"

@@ -1,4 +1,4 @@
-"""Which rows are evaluated and which are demonstrations: seeded, and never the same text in both."""
+"""Which rows are evaluated and which are demonstrations: drawn with a seed, and never the same text in both."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hashlib import blake2b, sha256
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
-from deepthink_cli.tasks.format import Protocol, Sampling, Task
-from deepthink_cli.tasks.items import DoesNotFit, example, item
+from deepthink_cli.tasks.format import Protocol, Task
+from deepthink_cli.tasks.items import DoesNotFit, example_of, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
 FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol samples, --limit, dev sets
@@ -21,10 +22,10 @@ FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol s
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The rows of a split that are evaluated, read again at every pass; `skipped` counts those that do not fit.
+    """The rows of a split that are evaluated, read again at every iteration; `skipped` counts rows that do not fit.
 
     `keys` identify all inputs of the split (see `key`), also those that are not evaluated; `rows_sha256`
-    identifies the evaluated rows (see `rows_digest`); `pools` keep training rows between seeds.
+    identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
     """
 
     task: Task
@@ -48,9 +49,9 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Demonstrations in the order they are read, and how many training rows were left out, by reason.
+    """Demonstrations in the order they are read, and how many training rows were omitted, by reason.
 
-    `keys` stand for the demonstrations (see `key`).
+    `keys` identify the demonstrations (see `key`).
     """
 
     demonstrations: DemonstrationSet
@@ -63,24 +64,24 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
 
     Raises InputError for a protocol that the task does not have, and where no row fits.
     """
-    name, says = _protocol(task, protocol)
+    name, evaluated = _protocol(task, protocol)
     skipped: Counter[str] = Counter()
     fitting, keys = dict[int, bytes](), set[bytes]()
-    for place, query in enumerate(_queries(task, says.split, source)):
+    for place, query in enumerate(_queries(task, evaluated.split, source)):
         if isinstance(query, Query):
             fitting[place] = row_digest(query)
             keys.add(key(query))
         else:
             skipped[query] += 1
     if not fitting:
-        raise InputError(f"task {task.name}: no row of split {says.split} fits: {dict(skipped)}")
-    places = sampled(sampled(list(fitting), says.sample), limit)
+        raise InputError(f"task {task.name}: no row of split {evaluated.split} fits: {dict(skipped)}")
+    places = sampled(sampled(list(fitting), evaluated.sample), limit)
     rows = rows_digest(fitting[place] for place in places)
-    return EvaluationSet(task, name, says.split, source, frozenset(places), frozenset(keys), rows, skipped)
+    return EvaluationSet(task, name, evaluated.split, source, frozenset(places), frozenset(keys), rows, skipped)
 
 
 def sampled(places: Sequence[int], most: int | None) -> Sequence[int]:
-    """At most `most` of the places, the same every time, in order; never just the first ones."""
+    """A sample of at most `most` places, the same every time, in order."""
     if most is None or most >= len(places):
         return places
     return sorted(random.Random(FIXED_SEED).sample(places, most))
@@ -92,32 +93,32 @@ def draw_demonstrations(
     shots: int | None = None,
     seed: int = 0,
     order_seed: int | None = None,
-    sampling: Sampling | None = None,
+    sampling: str | None = None,
 ) -> Drawn:
-    """Draw demonstrations from the task's training rows: random, stratified (equal numbers a label) or first.
+    """Draw demonstrations from the task's training rows with a registered selection method, by default the task's.
 
-    Rows whose text also stands in the evaluated split are left out and counted. `order_seed` permutes the
-    same demonstrations. Raises InputError where there are fewer rows than `shots`.
+    Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
+    same demonstrations. Raises InputError where there are fewer rows than `shots`, and for an unknown method.
     """
     pool, left_out = _training(task, task.demonstrations, evaluated)
-    wanted = task.shots if shots is None else shots
-    if wanted > len(pool):
+    count = task.shots if shots is None else shots
+    if count > len(pool):
         raise InputError(
-            f"--shots {wanted}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
+            f"--shots {count}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
         )
-    chosen = _choose(pool, wanted, seed, sampling or task.sampling)
+    chosen = selection_method(sampling or task.sampling)(pool, count, random.Random(seed))
     if order_seed is not None:
         chosen = random.Random(order_seed).sample(chosen, len(chosen))
-    examples = tuple(example(query) for query in chosen)
+    examples = tuple(map(example_of, chosen))
     return Drawn(
         DemonstrationSet(examples, task.prompt, tuple(task.labels or ())), left_out, frozenset(map(key, chosen))
     )
 
 
 def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
-    """Training rows that choose T and eta: as many as the test set unless `size` says, the same for every seed.
+    """Training rows that choose T and eta: `size`, or as many as the test set; the same for every seed.
 
-    Rows that are demonstrations, or stand in the evaluated split, are passed over. Raises InputError where
+    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError where
     the task has no training rows beyond its demonstrations.
     """
     queries, _ = _training(task, task.dev or task.demonstrations, evaluated)
@@ -125,13 +126,13 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     free = [query for query in order if key(query) not in drawn.keys]
     if not free:
         raise InputError(
-            f"--select dev: task {task.name} has no training rows beyond its demonstrations; leave it out of this run"
+            f"--select dev: task {task.name} has no training rows beyond its demonstrations; omit it from this run"
         )
     return free[: size or len(evaluated)]
 
 
 def key(query: Query) -> bytes:
-    """Eight bytes that stand for an input: its text and its candidates, without which a text may be a mere heading."""
+    """Eight bytes that identify an input: its text and its candidates, since many inputs may share a text."""
     texts = [query.text] if isinstance(query.text, str) else query.text.values()
     return blake2b("\x1f".join([*texts, *sorted(query.candidates)]).encode(), digest_size=8).digest()
 
@@ -147,7 +148,7 @@ def rows_digest(rows: Iterable[bytes]) -> str:
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
-    """The protocol and its name; a task with one protocol has that one whatever is asked."""
+    """The protocol and its name; a task without the one asked for has its first instead."""
     if protocol not in (*PROTOCOLS, *task.protocols):
         raise InputError(f"--protocol {protocol}: use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
     name = protocol if protocol in task.protocols else next(iter(task.protocols))
@@ -158,13 +159,13 @@ def _queries(task: Task, split: str, source: Source, any_number: bool = False) -
     """Every row of a split as a query, or the reason why it does not fit."""
     for row in split_rows(task, split, source):
         try:
-            yield item(task, row, any_number)
+            yield query_of(task, row, any_number)
         except DoesNotFit as reason:
             yield str(reason)
 
 
 def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
-    """The rows of a split that may be demonstrations or dev rows, and why others may not; read once for all seeds."""
+    """The rows of a split that may be demonstrations or dev rows, and why others may not; cached for all seeds."""
     if split in evaluated.pools:
         return evaluated.pools[split]
     pool: list[Query] = []
@@ -178,30 +179,3 @@ def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Qu
             pool.append(replace(query, fields=None))
     evaluated.pools[split] = pool, left_out
     return pool, left_out
-
-
-def _choose(pool: Sequence[Query], shots: int, seed: int, sampling: Sampling) -> list[Query]:
-    if sampling == "first":
-        return list(pool[:shots])
-    draw = random.Random(seed)
-    if sampling == "random":
-        return draw.sample(pool, shots)
-    chosen = []
-    by_label = _by_label(pool, shots)
-    for queries in by_label.values():
-        chosen += draw.sample(queries, min(shots // len(by_label), len(queries)))
-    taken = set(map(id, chosen))
-    chosen += draw.sample([query for query in pool if id(query) not in taken], shots - len(chosen))
-    draw.shuffle(chosen)
-    return chosen
-
-
-def _by_label(pool: Sequence[Query], shots: int) -> dict[str, list[Query]]:
-    by_label: dict[str, list[Query]] = {}
-    for query in pool:
-        by_label.setdefault(str(query.gold), []).append(query)
-    if len(by_label) > shots:
-        raise InputError(
-            f"--shots {shots}: stratified sampling takes each of the {len(by_label)} labels as often; use at least {len(by_label)}, or --sampling random"
-        )
-    return dict(sorted(by_label.items()))

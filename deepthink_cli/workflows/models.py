@@ -7,7 +7,8 @@ from warnings import catch_warnings, simplefilter
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
-from deepthink_cli.model.spec import ModelSpec, needs_download, open_model
+from deepthink_cli.model.opening import needs_download, open_model
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
 
@@ -25,7 +26,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # told as an event by `describe_engine`
         engine = load_model(spec)
-    if spec.pickled:
+    if spec.has_pickled_weights():
         tell(
             Note(
                 f"{spec.id}: its weights are a pickle, read with torch's safe loader; safetensors are safer and faster"

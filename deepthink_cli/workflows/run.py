@@ -38,7 +38,7 @@ class PreparedRun:
 
     def settings(self) -> list[tuple[RunJob, list[Setting]]]:
         """Every job with the settings of its rows."""
-        identity = self.spec.identity
+        identity = self.spec.identify()
         return [(job, settings(self.plan, job, identity)) for job in self.jobs]
 
     def as_json(self) -> dict[str, Any]:

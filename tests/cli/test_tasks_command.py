@@ -66,7 +66,7 @@ def test_a_right_task_file_validates(tmp_path: Path, capsys: Captured) -> None:
     ("changes", "reason"),
     [
         ({"shots": -1}, "shots:"),
-        ({"example": {"body": "a", "kind": 9}}, "its example is no row of the task: the answer is no"),
+        ({"example": {"body": "a", "kind": 9}}, "its example does not fit the task: the answer is no"),
     ],
 )
 def test_a_wrong_task_file_does_not(tmp_path: Path, capsys: Captured, changes: dict[str, object], reason: str) -> None:
@@ -77,7 +77,7 @@ def test_a_wrong_task_file_does_not(tmp_path: Path, capsys: Captured, changes: d
 def test_a_task_whose_example_does_not_fit_is_not_shown(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path, example={"body": "a"})
     error = output(capsys, "tasks", str(path), code=2)
-    assert error == "deepthink: task: tiny: its example is no row of the task: no column 'kind'\n"
+    assert error == "deepthink: task: tiny: its example does not fit the task: no column 'kind'\n"
 
 
 @pytest.mark.parametrize("arguments", [["validate"], ["agnews", "x.yaml"], ["agnew"], ["validate", "nowhere.yaml"]])

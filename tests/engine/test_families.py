@@ -11,7 +11,7 @@ from families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Query, load_model, score, think, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ModelOptions
 

@@ -18,16 +18,21 @@ from deepthink_cli.engine.agreement import check_plain_pass
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
 ENCODERS = ["bert", "bert-generation", "electra", "ernie", "megatron-bert", "rembert", "roc_bert", "roformer"]
 PADDED = ["roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "data2vec-text", "xmod"]
 SEQUENCES = ["bart", "bigbird_pegasus", "blenderbot", "marian", "mbart", "pegasus", "plbart", "prophetnet", "whisper"]
 BERT: dict[str, Any] = {
-    "hidden_size": 32, "embedding_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "vocab_size": 320, "is_decoder": True,
-}  # fmt: skip
+    "hidden_size": 32,
+    "embedding_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 320,
+    "is_decoder": True,
+}
 
 
 def refused(family: str, match: str, **fields: Any) -> None:

@@ -19,13 +19,13 @@ from families import write_model
 from safetensors.torch import save_file
 from tiny import run_words
 
-from deepthink_cli import load_memory, load_model, save_memory
+from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.model import contents
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.fingerprint import SAMPLE, weight_files, weights_sha256
-from deepthink_cli.model.spec import ModelSpec, open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.results import read_results
 
@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return open(file, *given, **options)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in {"_SMALL": 0, "_RESTING": 0, "_found": {}, "open": noted}.items():
+    for name, value in {"_SMALL": 0, "_TIME_RESOLUTION": 0, "_digests": {}, "open": noted}.items():
         monkeypatch.setattr(contents, name, value, raising=False)
     return names
 
@@ -73,9 +73,9 @@ def test_weights_scaled_between_the_samples_are_another_model(
 ) -> None:
     memory, rows = str(tmp_path / "mem.safetensors"), str(write_rows(tmp_path / "in.jsonl", [{"review": "fine"}]))
     assert run(["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", memory]) == 0
-    before = open_model(ModelOptions(model=str(model))).identity
+    before = open_model(ModelOptions(model=str(model))).identify()
     scale_between_samples(model / "model.safetensors")
-    after = open_model(ModelOptions(model=str(model))).identity
+    after = open_model(ModelOptions(model=str(model))).identify()
     assert (after.sampled_weights, after != before) == (before.sampled_weights, True)
     assert run(["predict", memory, rows, "-q"]) == 2
     assert "made by another model: weights differ; " in capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_weights_are_read_once_and_again_when_a_file_has_changed(model: Path, op
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     assert opened
-    contents._found.clear()  # as in another process
+    contents._digests.clear()  # as in another process
     opened.clear()
     assert (contents_sha256(files), opened) == (first, [])
     times = files[0].stat()
@@ -155,7 +155,7 @@ def test_a_damaged_cache_is_not_believed(kept: bytes, model: Path, tmp_path: Pat
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     (entry,) = (tmp_path / "cache" / "deepthink" / "weights").iterdir()
-    contents._found.clear()
+    contents._digests.clear()
     entry.write_bytes(kept)
     assert contents_sha256(files) == first
     assert entry.read_text() == first
@@ -173,7 +173,7 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(model: Path, opened: list[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(contents, "_RESTING", 10**12)
+    monkeypatch.setattr(contents, "_TIME_RESOLUTION", 10**12)
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     opened.clear()
@@ -188,14 +188,3 @@ def test_tensors_that_share_bytes_are_damage(model: Path) -> None:
     (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(999))
     with pytest.raises(DeepThinkError, match=r"its tensors take up more than the file; get the whole checkpoint"):
         contents_sha256([model / "model.safetensors"])
-
-
-def test_a_models_identity_is_found_once(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr("deepthink_cli.model.spec.weights_sha256", lambda files: asked.append(files) or "digest")
-    spec = open_model(ModelOptions(model=str(models("llama"))))
-    assert [spec.identity.weights_sha256 for _ in range(5)] == ["digest"] * 5
-    assert len(asked) == 1
-    load_model(spec)
-    assert len(asked) == 2  # the loaded file may differ from the one that was found
-    assert isinstance(spec, ModelSpec)

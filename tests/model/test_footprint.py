@@ -12,21 +12,48 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from deepthink_cli import load_model
 from deepthink_cli.model import footprint
 from deepthink_cli.model.footprint import memory_width
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
 _TINY: dict[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "max_position_embeddings": 512, "sliding_window": 256,
-}  # fmt: skip
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "sliding_window": 256,
+}
 _EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 _TURNS = ["sliding_attention", "full_attention"] * 2
 VARIED: dict[str, dict[str, Any]] = {
-    "gemma4_text": {**_TINY, "head_dim": 8, "global_head_dim": 16, "num_kv_shared_layers": 2, "layer_types": _TURNS,
-                    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 320},
-    "gemma3n_text": {**_TINY, "head_dim": 8, "num_kv_shared_layers": 2, "layer_types": _TURNS, "laurel_rank": 4,
-                     "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 320, "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0]},
-    "mimo_v2_flash": {**_TINY, **_EXPERTS, "head_dim": 12, "v_head_dim": 8, "n_routed_experts": 4, "layer_types": _TURNS},
+    "gemma4_text": {
+        **_TINY,
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "num_kv_shared_layers": 2,
+        "layer_types": _TURNS,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+    },
+    "gemma3n_text": {
+        **_TINY,
+        "head_dim": 8,
+        "num_kv_shared_layers": 2,
+        "layer_types": _TURNS,
+        "laurel_rank": 4,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+    },
+    "mimo_v2_flash": {
+        **_TINY,
+        **_EXPERTS,
+        "head_dim": 12,
+        "v_head_dim": 8,
+        "n_routed_experts": 4,
+        "layer_types": _TURNS,
+    },
     "gpt_oss": {**_TINY, **_EXPERTS, "head_dim": 8},
     "cohere2": _TINY,
     "qwen3_moe": {**_TINY, **_EXPERTS, "head_dim": 8},
@@ -34,11 +61,12 @@ VARIED: dict[str, dict[str, Any]] = {
     "falcon": {**FAMILIES["falcon"], "new_decoder_architecture": True, "num_kv_heads": 2},
     "gpt_bigcode": FAMILIES["gpt2"],
     "mixtral": {**_TINY, **_EXPERTS},
-}  # fmt: skip
+}
 
 
 def config(family: str) -> Any:
-    return AutoConfig.for_model(family, **{"vocab_size": 320, "pad_token_id": None, "bos_token_id": 0, "eos_token_id": 0, **VARIED[family]})  # fmt: skip
+    tokens = {"vocab_size": 320, "pad_token_id": None, "bos_token_id": 0, "eos_token_id": 0}
+    return AutoConfig.for_model(family, **{**tokens, **VARIED[family]})
 
 
 @pytest.mark.parametrize("family", VARIED)

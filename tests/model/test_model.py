@@ -18,7 +18,7 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import check_demonstrations, limits_of
-from deepthink_cli.model.spec import needs_download, open_model
+from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.scoring import check_length
@@ -30,9 +30,15 @@ def config(family: str, **fields: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("family", "name"),
-    [("mamba", "mamba"), ("mamba2", "mamba2"), ("rwkv", "rwkv"), ("jamba", "jamba"), ("qwen3_next", "linear_attention"),
-     ("recurrent_gemma", "recurrent")],
-)  # fmt: skip
+    [
+        ("mamba", "mamba"),
+        ("mamba2", "mamba2"),
+        ("rwkv", "rwkv"),
+        ("jamba", "jamba"),
+        ("qwen3_next", "linear_attention"),
+        ("recurrent_gemma", "recurrent"),
+    ],
+)
 def test_models_without_keys_and_values_are_refused_by_name(family: str, name: str) -> None:
     with pytest.raises(InputError, match=rf"(?i){name}.*Deep-Thinking is undefined there"):
         limits_of(config(family))
@@ -51,7 +57,7 @@ def test_models_without_keys_and_values_are_refused_by_name(family: str, name: s
         ("llama", {"max_position_embeddings": 4096}, 2, "continued", 2048),
         ("bloom", {}, 5, "continued", None),
     ],
-)  # fmt: skip
+)
 def test_the_largest_demonstrations_follow_from_positions_and_windows(
     family: str, fields: dict[str, Any], iterations: int, positions: str, largest: int | None
 ) -> None:
@@ -89,7 +95,7 @@ def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.M
     options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
     assert needs_download(options.model_copy(update={"offline": False}))
     assert not needs_download(options)
-    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*leave out --offline"):
+    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*omit --offline"):
         open_model(options)
 
 

@@ -30,11 +30,14 @@ TYPES: dict[str, dict[str, Any]] = {
     "dynamic": {"rope_type": "dynamic", "factor": 4.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": BOUNDARY},
     "llama3": {
-        "rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": BOUNDARY, "low_freq_factor": 1.0,
+        "rope_type": "llama3",
+        "factor": 4.0,
+        "original_max_position_embeddings": BOUNDARY,
+        "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
     },
     "longrope": LONG,
-}  # fmt: skip
+}
 ANSWERS = ((9,), (10, 11))
 
 
@@ -93,11 +96,17 @@ def test_a_query_that_ends_beyond_the_boundary_is_refused_by_name(made: Callable
 @pytest.mark.parametrize(
     ("length", "positions", "iterations", "fits"),
     [
-        (32, "continued", 2, True), (33, "continued", 2, False), (64, "continued", 2, False), (64, "continued", 1, True),
-        (65, "continued", 2, True), (256, "continued", 2, True), (257, "continued", 2, False),
-        (64, "restarted", 2, True), (512, "restarted", 2, True),
+        (32, "continued", 2, True),
+        (33, "continued", 2, False),
+        (64, "continued", 2, False),
+        (64, "continued", 1, True),
+        (65, "continued", 2, True),
+        (256, "continued", 2, True),
+        (257, "continued", 2, False),
+        (64, "restarted", 2, True),
+        (512, "restarted", 2, True),
     ],
-)  # fmt: skip
+)
 def test_readings_stay_on_one_side_of_the_boundary(
     length: int, positions: str, iterations: int, fits: bool, made: Callable[[str], Path]
 ) -> None:
@@ -115,9 +124,10 @@ def test_readings_stay_on_one_side_of_the_boundary(
 
 
 def test_demonstrations_between_the_sides_of_the_boundary_do_not_fit() -> None:
-    limits = limits_of(AutoConfig.for_model("phi3", max_position_embeddings=512, original_max_position_embeddings=64,
-                                            rope_parameters={**LONG, "rope_theta": 100.0}, num_attention_heads=4,
-                                            hidden_size=32, pad_token_id=0))  # fmt: skip
+    positions = {"max_position_embeddings": 512, "original_max_position_embeddings": 64}
+    rope = {**LONG, "rope_theta": 100.0}
+    sizes = {"num_attention_heads": 4, "hidden_size": 32, "pad_token_id": 0}
+    limits = limits_of(AutoConfig.for_model("phi3", rope_parameters=rope, **positions, **sizes))
     with pytest.raises(InputError, match=r"holds 32 .*other rotary factors beyond position 64.*the first 1 of 2"):
         check_demonstrations(limits, [30, 50], 2, "continued", "phi")
 

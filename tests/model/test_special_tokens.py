@@ -20,7 +20,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.engine import network as models_module
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import demonstration_ids, encode, tokenize_demonstrations
 from deepthink_cli.options import ModelOptions
 
@@ -38,8 +38,14 @@ def ruled(rule: str) -> PreTrainedTokenizerBase:
 
 @pytest.mark.parametrize(
     ("rule", "start"),
-    [("$A", []), (f"{BOS} $A", [0]), (f"$A {BOS}", []), (f"{BOS} $A {BOS}", [0]), (f"{BOS} {BOS} $A {BOS} {BOS}", [0, 0])],
-)  # fmt: skip
+    [
+        ("$A", []),
+        (f"{BOS} $A", [0]),
+        (f"$A {BOS}", []),
+        (f"{BOS} $A {BOS}", [0]),
+        (f"{BOS} {BOS} $A {BOS} {BOS}", [0, 0]),
+    ],
+)
 def test_what_a_tokenizer_appends_is_left_out(rule: str, start: list[int]) -> None:
     tokenizer = ruled(rule)
     (own,) = encode(tokenizer, [TEXT], special=False)
@@ -58,8 +64,10 @@ def test_a_text_that_ends_like_the_rule_keeps_its_end() -> None:
 
 
 def test_llama_with_eos_reads_the_demonstrations_without_it() -> None:
-    plain, ending = (AutoTokenizer.from_pretrained(shared("tokenizers/llama2"), add_eos_token=eos, add_bos_token=True)
-                     for eos in (False, True))  # fmt: skip
+    folder = shared("tokenizers/llama2")
+    plain, ending = (
+        AutoTokenizer.from_pretrained(folder, add_eos_token=eos, add_bos_token=True) for eos in (False, True)
+    )
     assert ending(TEXT)["input_ids"][-1] == ending.eos_token_id
     assert demonstration_ids(ending, TEXT) == demonstration_ids(plain, TEXT) == plain(TEXT)["input_ids"]
 

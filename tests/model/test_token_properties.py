@@ -19,8 +19,32 @@ from deepthink_cli.model.tokens import encode, tokenize_demonstrations, tokenize
 
 TOKENIZERS = ("gpt2", "llama2", "pythia")
 # Special tokens, and what tokenizers join, split, strip or normalise: spaces, line breaks, marks, parts of emoji.
-HARD = ["<|endoftext|>", "<s>", "</s>", "<unk>", "<|padding|>", "▁", "Ġ", " ", "  ", "\n", "\n\n", "\t", "\r\n",
-        "e\u0301", "é", "\u200b", "\ufeff", "👩\u200d🚀", "positive", "neg", "'s", "1", "00", "Sentiment:"]  # fmt: skip
+HARD = [
+    "<|endoftext|>",
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<|padding|>",
+    "▁",
+    "Ġ",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    "\t",
+    "\r\n",
+    "e\u0301",
+    "é",
+    "\u200b",
+    "\ufeff",
+    "👩\u200d🚀",
+    "positive",
+    "neg",
+    "'s",
+    "1",
+    "00",
+    "Sentiment:",
+]
 TEXT = st.lists(
     st.sampled_from(HARD) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=5
 ).map("".join)

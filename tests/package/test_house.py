@@ -13,7 +13,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "deepthink_cli"
 LAYERS = (
     ("errors", "io"),
-    ("options", "provenance", "updates", "method", "data", "tasks", "metrics", "artifact.format", "artifact.metadata"),
+    (
+        *("options", "provenance", "updates", "method", "data", "tasks", "selection", "metrics"),
+        *("artifact.format", "artifact.metadata"),
+    ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
     ("prediction", "evaluation", "workflows", "runs", "report"),
     ("cli",),

@@ -21,7 +21,7 @@ from tiny import tiny_task
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.spec import open_model
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
 Captured = pytest.CaptureFixture[str]
@@ -368,7 +368,7 @@ def test_what_is_not_here_is_an_error_offline(demos: Path, tmp_path: Path) -> No
     codes, lines = offline(tmp_path, think("team/model", demos), ["think", "--task", "sst2"])
     assert (codes, len(lines)) == ([2, 1], 2)
     assert lines[0].startswith("deepthink: -m team/model: ")
-    assert lines[0].endswith("leave out --offline, or put the model into the cache first")
+    assert lines[0].endswith("omit --offline, or put the model into the cache first")
     assert "connect once without --offline, or give --data-dir DIR" in lines[1]
 
 
@@ -376,7 +376,7 @@ def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPa
     def unreachable(options: ModelOptions) -> None:
         raise InputError("asked")
 
-    monkeypatch.setattr("deepthink_cli.model.spec.open_model", unreachable)
+    monkeypatch.setattr("deepthink_cli.model.opening.open_model", unreachable)
     assert run(think("no-such-owner/no-such-model", demos)) == 2
     assert capsys.readouterr().err.splitlines() == [
         "downloading no-such-owner/no-such-model from the hub", "deepthink: asked"

@@ -119,7 +119,7 @@ def test_another_revision_or_quantization_is_refused(
     made = replace(model, identity=replace(model.identity, revision="a" * 40))
     save_memory(list(think(made, tokenize_demonstrations(model.tokenizer, reviews), 1)), tmp_path / "mem.safetensors")
     identity = replace(made.identity, **{part: value})
-    monkeypatch.setattr(ModelSpec, "identity", property(lambda _: identity))
+    monkeypatch.setattr(ModelSpec, "identify", lambda _: identity)
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine"}]))
     error = refusal(capsys, "predict", str(tmp_path / "mem.safetensors"), rows)
     assert f"another model: {'revision' if part == 'revision' else 'quantization'} differ; " in error

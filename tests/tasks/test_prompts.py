@@ -9,19 +9,24 @@ import pytest
 from deepthink_cli.data.rows import Row
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.items import item
+from deepthink_cli.tasks.items import query_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FAMILIES = {
-    "mmlu": "mmlu/astronomy", "mmlu-letters": "mmlu-letters/astronomy", "bbh": "bbh/snarks", "bbh-letters": "bbh-letters/snarks",
-    "bbh-fixed": "bbh/formal_fallacies", "bbh-plain": "bbh/boolean_expressions", "bbh-letters-fixed": "bbh-letters/navigate",
-}  # fmt: skip
+    "mmlu": "mmlu/astronomy",
+    "mmlu-letters": "mmlu-letters/astronomy",
+    "bbh": "bbh/snarks",
+    "bbh-letters": "bbh-letters/snarks",
+    "bbh-fixed": "bbh/formal_fallacies",
+    "bbh-plain": "bbh/boolean_expressions",
+    "bbh-letters-fixed": "bbh-letters/navigate",
+}
 NAMES = {**{name: name for name in built_in() if "/" not in name}, **FAMILIES}
 
 
 def prompts(task: Task) -> bytes:
     """What the model reads for the task's example row: as two demonstrations, as a query, and its candidates."""
-    query = item(task, Row(task.example, "example"), any_number=True)
+    query = query_of(task, Row(task.example, "example"), any_number=True)
     assert query.gold is not None
     text = task.prompt.demonstrations([(query.text, query.gold)] * 2)
     parts = [text, task.prompt.query(query.text), "\n".join(query.candidates)]
@@ -49,6 +54,6 @@ def test_every_golden_file_belongs_to_a_task() -> None:
 )
 def test_the_papers_table_of_templates(task: str, text: dict[str, object], label: str, prompt: str) -> None:
     found = built_in()[task]
-    query = item(found, Row(text, "row"))
+    query = query_of(found, Row(text, "row"))
     assert query.gold == label
     assert found.prompt.demonstrations([(query.text, label)]) == prompt

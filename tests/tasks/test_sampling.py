@@ -162,7 +162,10 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
 def test_rows_are_cut_out_of_a_text_by_the_tasks_pattern() -> None:
     pattern = built_in()["bbh/snarks"].splits["demos"].pattern
     assert pattern is not None
-    text = "Head\n-----\nQ: One?\nOptions:\n(A) x\nA: Let's think.\nSo the answer is (A).\n\nQ: Two?\nA: Well. So the answer is no."
+    text = (
+        "Head\n-----\nQ: One?\nOptions:\n(A) x\nA: Let's think.\nSo the answer is (A).\n\n"
+        "Q: Two?\nA: Well. So the answer is no."
+    )
     assert matches(pattern, text) == [
         {"input": "One?\nOptions:\n(A) x", "target": "(A)"},
         {"input": "Two?", "target": "no"},
@@ -171,9 +174,12 @@ def test_rows_are_cut_out_of_a_text_by_the_tasks_pattern() -> None:
 
 # What the data's own card says: rows of the paper's protocol, and of each label where there are labels.
 CARD = {
-    "sst2": [428, 444], "sst5": [279, 633, 389, 510, 399], "trec": [9, 138, 94, 65, 81, 113], "mr": [533, 533],
+    "sst2": [428, 444],
+    "sst5": [279, 633, 389, 510, 399],
+    "trec": [9, 138, 94, 65, 81, 113],
+    "mr": [533, 533],
     "agnews": [1900] * 4,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ["sst2", "sst5", "trec", "mr", "agnews"])

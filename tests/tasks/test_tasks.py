@@ -12,13 +12,23 @@ from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import built_in, digest, find_task, find_tasks, groups
 from deepthink_cli.tasks.files import read_tasks
-from deepthink_cli.tasks.items import DoesNotFit, item
+from deepthink_cli.tasks.items import DoesNotFit, query_of
 
 MINE: dict[str, Any] = {
-    "name": "mine", "title": "Mine", "template": "Text: {text}\nKind: {kind}", "fields": {"text": "body"},
-    "labels": ["good", "bad"], "answer": "kind", "shots": 2, "demonstrations": "train", "folder": "mine",
-    "protocols": {"paper": {"split": "test"}}, "example": {"body": "a", "kind": "good"}, "source": "here", "licence": "none",
-}  # fmt: skip
+    "name": "mine",
+    "title": "Mine",
+    "template": "Text: {text}\nKind: {kind}",
+    "fields": {"text": "body"},
+    "labels": ["good", "bad"],
+    "answer": "kind",
+    "shots": 2,
+    "demonstrations": "train",
+    "folder": "mine",
+    "protocols": {"paper": {"split": "test"}},
+    "example": {"body": "a", "kind": "good"},
+    "source": "here",
+    "licence": "none",
+}
 CHOICES = {"labels": None, "candidates": {"column": "options"}, "answer": "right"}
 
 
@@ -52,7 +62,7 @@ def test_the_papers_shots() -> None:
 @pytest.mark.parametrize("name", list(built_in()))
 def test_a_tasks_example_is_a_row_of_it(name: str) -> None:
     task = built_in()[name]
-    query = item(task, row(**task.example), any_number=True)
+    query = query_of(task, row(**task.example), any_number=True)
     assert query.gold in query.candidates
 
 
@@ -80,7 +90,7 @@ def test_one_task_is_asked_for_and_a_group_given() -> None:
 
 def test_a_task_file_is_a_task(tmp_path: Path) -> None:
     task = find_task(str(write(tmp_path / "mine.yaml")))
-    query = item(task, row(body=" some text ", kind="bad"))
+    query = query_of(task, row(body=" some text ", kind="bad"))
     assert (query.text, query.gold, query.candidates) == ("some text", "bad", ("good", "bad"))
 
 
@@ -129,24 +139,24 @@ def test_a_file_that_is_no_task_is_refused(tmp_path: Path, text: str) -> None:
         ({"body": "a", "kind": -1}, "no answer"),
         ({"body": " ", "kind": 0}, "no text"),
         ({"body": "a"}, "no column 'kind'"),
-        ({"body": 3, "kind": 0}, "is no text"),
+        ({"body": 3, "kind": 0}, "must be a string"),
     ],
 )
 def test_a_row_that_does_not_fit_says_why(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     task = find_task(str(write(tmp_path / "mine.yaml")))
     with pytest.raises(DoesNotFit, match=reason):
-        item(task, Row(fields, "row"))
+        query_of(task, Row(fields, "row"))
 
 
 @pytest.mark.parametrize(("answer", "label"), [(0, "good"), ("1", "bad"), ("good", "good")])
 def test_an_answer_is_a_number_or_a_word(tmp_path: Path, answer: object, label: str) -> None:
     task = find_task(str(write(tmp_path / "mine.yaml")))
-    assert item(task, row(body="a", kind=answer)).gold == label
+    assert query_of(task, row(body="a", kind=answer)).gold == label
 
 
 def test_candidates_of_the_same_words_are_one(tmp_path: Path) -> None:
     task = find_task(str(write(tmp_path / "mine.yaml", **CHOICES)))
-    query = item(task, row(body="a", options=["x", "y", "x "], right=2))
+    query = query_of(task, row(body="a", options=["x", "y", "x "], right=2))
     assert (query.candidates, query.gold) == (("x", "y"), "x")
 
 
@@ -154,13 +164,13 @@ def test_a_row_with_another_number_of_candidates_does_not_fit(tmp_path: Path) ->
     counted = {**CHOICES, "candidates": {"column": "options", "number": 3}}
     task = find_task(str(write(tmp_path / "mine.yaml", **counted)))
     with pytest.raises(DoesNotFit, match="2 candidates, not 3"):
-        item(task, row(body="a", options=["x", "y"], right=0))
-    assert item(task, row(body="a", options=["x", "y"], right=0), any_number=True).gold == "x"
+        query_of(task, row(body="a", options=["x", "y"], right=0))
+    assert query_of(task, row(body="a", options=["x", "y"], right=0), any_number=True).gold == "x"
 
 
 def test_options_leave_the_question_and_the_rightmost_block_counts() -> None:
     text = "What?\nOptions:\n(A) no block\n\nReally?\nOptions:\n(A) one, two\n(B) three"
-    query = item(built_in()["bbh/snarks"], row(input=text, target="(B)"), any_number=True)
+    query = query_of(built_in()["bbh/snarks"], row(input=text, target="(B)"), any_number=True)
     assert query.text == "What?\nOptions:\n(A) no block\n\nReally?"
     assert query.gold == "three"
 

@@ -1,0 +1,40 @@
+"""Errors of transformers and torch as errors of this package: one line with the reason and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pickle import UnpicklingError
+
+from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+
+
+@contextmanager
+def library_errors(failure: str, way_out: str) -> Iterator[None]:
+    """Raise every error of the block as an InputError: `failure`, the library's reason, `way_out`."""
+    try:
+        yield
+    except DeepThinkError:
+        raise
+    except Exception as error:  # transformers and its libraries raise many types
+        if "trust_remote_code" in str(error):
+            way_out = "read that code, and allow it with --trust-remote-code"
+        raise InputError(f"{failure}: {_reason(error)}; {way_out}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error's message, which some libraries continue on the second."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(" .")
+
+
+def load_failure(name: str, error: Exception) -> DeepThinkError:
+    """The error for weights that cannot be loaded."""
+    if ran_out_of_memory(error):
+        return DeepThinkError(f"-m {name}: {out_of_memory(error)}")
+    if isinstance(error, UnpicklingError):
+        return DeepThinkError(
+            f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "
+            "get them as safetensors"
+        )
+    return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")

@@ -1,0 +1,1 @@
+"""How demonstrations are chosen from a task's training rows: one file a method, one registry."""

@@ -1,0 +1,117 @@
+"""A command hashes a model's weights once, and once more only where they were downloaded or changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_rows
+from families import write_model
+from tiny import run_words
+from transformers import AutoModelForCausalLM
+
+from deepthink_cli import load_model
+from deepthink_cli.cli.main import run
+from deepthink_cli.model.fingerprint import weights_sha256
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.runs.results import read_results
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The names of the weight files of every call that hashes weights."""
+    calls: list[list[str]] = []
+
+    def counting(files: list[Path]) -> str:
+        calls.append([file.name for file in files])
+        return weights_sha256(files)
+
+    monkeypatch.setattr("deepthink_cli.model.spec.weights_sha256", counting)
+    return calls
+
+
+@pytest.fixture
+def downloadable(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a model in the hub's cache whose weights arrive when they are loaded."""
+    snapshot = tmp_path / "models--team--tiny" / "snapshots" / ("0" * 40)
+    shutil.copytree(models("llama"), snapshot)
+    weights = shutil.move(snapshot / "model.safetensors", tmp_path / "remote")
+    (tmp_path / "models--team--tiny" / "refs").mkdir()
+    (tmp_path / "models--team--tiny" / "refs" / "main").write_text("0" * 40)
+    for name in ("huggingface_hub.constants", "huggingface_hub.file_download.constants"):
+        monkeypatch.setattr(f"{name}.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    load = AutoModelForCausalLM.from_pretrained
+
+    def downloading(*arguments: Any, **options: Any) -> Any:
+        shutil.copy(weights, snapshot / "model.safetensors")
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", downloading)
+    return "team/tiny"
+
+
+def many_jobs(folder: Path, model: str) -> list[str]:
+    """The words of a run of two tasks and three seeds, each with two gates."""
+    members = {"one": {}, "two": {"shots": 2}}
+    return run_words(folder, Path(model), "-T", "2", "--seeds", "3", "--eta", "0.1,0.2", "-q", members=members)
+
+
+def test_a_run_of_many_jobs_hashes_the_weights_once(models: Models, tmp_path: Path, hashed: list[list[str]]) -> None:
+    command = many_jobs(tmp_path, str(models("llama")))
+    assert run(command) == 0
+    assert hashed == [["model.safetensors"]]
+    digest = load_model(str(models("llama"))).identity.weights_sha256
+    rows = read_results(tmp_path / "out")
+    assert (len(rows), {row.setting.weights_sha256 for row in rows}) == (24, {digest})
+    hashed.clear()
+    assert run(command) == 0  # compares the rows of the folder before and after the weights are loaded
+    assert hashed == [["model.safetensors"]]
+
+
+def test_a_run_hashes_downloaded_weights_once_they_are_here(
+    downloadable: str, tmp_path: Path, hashed: list[list[str]]
+) -> None:
+    (tmp_path / "run").mkdir()
+    assert run([*many_jobs(tmp_path / "run", downloadable), "--offline"]) == 0
+    assert hashed == [["model.safetensors"]]
+    (digest,) = {row.setting.weights_sha256 for row in read_results(tmp_path / "run" / "out")}
+    assert digest == load_model(downloadable, offline=True).identity.weights_sha256
+
+
+def test_a_model_identified_before_its_download_is_identified_again_after_it(
+    downloadable: str, hashed: list[list[str]]
+) -> None:
+    spec = open_model(ModelOptions(model=downloadable, offline=True))
+    assert spec.identify().weights_sha256 == ""
+    assert load_model(spec).identity.weights_sha256 == spec.identify().weights_sha256 != ""
+    assert hashed == [[], ["model.safetensors"]]
+
+
+def test_think_and_predict_hash_the_weights_once_each(
+    models: Models, demos: Path, tmp_path: Path, hashed: list[list[str]]
+) -> None:
+    memory, rows = str(tmp_path / "mem.safetensors"), str(write_rows(tmp_path / "in.jsonl", [{"review": "fine"}]))
+    for command in (["think", str(demos), "-m", str(models("llama")), "-o", memory], ["predict", memory, rows]):
+        hashed.clear()
+        assert run([*command, "-q"]) == 0
+        assert hashed == [["model.safetensors"]]
+
+
+def test_an_identity_is_one_object_until_the_weights_change(tmp_path: Path, hashed: list[list[str]]) -> None:
+    model = write_model(tmp_path / "model", "llama")
+    spec = open_model(ModelOptions(model=str(model)))
+    assert hashed == []
+    first = spec.identify()
+    assert spec.identify() is first
+    write_model(tmp_path / "other", "llama", seed=1)
+    os.replace(tmp_path / "other" / "model.safetensors", model / "model.safetensors")
+    assert load_model(spec).identity.weights_sha256 == spec.identify().weights_sha256 != first.weights_sha256
+    assert len(hashed) == 2
