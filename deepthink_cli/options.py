@@ -16,7 +16,6 @@ POCKET = "pocket"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
-Sampling = Literal["random", "stratified", "first"]
 
 
 class Options(BaseModel):

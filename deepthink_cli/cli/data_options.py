@@ -6,8 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from deepthink_cli.cli.options import DATA, option
-from deepthink_cli.options import Sampling, TaskOptions
+from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.registry import METHODS
+
+
+def _sampling(name: str) -> str:
+    """The name of a registered selection method."""
+    if name not in METHODS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, METHODS))}.")
+    return name
+
 
 TaskName = Annotated[
     str | None,
@@ -59,9 +70,13 @@ class DrawingArguments:
         str | None, option("--order-seed", panel=DATA, metavar="S", help="Permutes the same demonstrations.")
     ] = None
     sampling: Annotated[
-        Sampling | None,
+        str | None,
         option(
-            "--sampling", panel=DATA, help="How a task's demonstrations are drawn. Default: the task's own, random."
+            "--sampling",
+            panel=DATA,
+            parser=_sampling,
+            metavar=f"[{'|'.join(METHODS)}]",
+            help="How a task's demonstrations are drawn. Default: the task's own, random.",
         ),
     ] = None
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from deepthink_cli.cli.configfile import apply_config
+from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.options import Dtype, ModelOptions, Quantize
 
 MODEL, METHOD, DATA, OUTPUT = "Model", "Method", "Data", "Output"
@@ -19,6 +20,13 @@ def option(*names: str, panel: str, help: str, **more: Any) -> Any:
     """An option with its environment variable, DEEPTHINK_ and the first name."""
     variable = "DEEPTHINK_" + names[0].removeprefix("--").replace("-", "_").upper()
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)
+
+
+def _engine(name: str) -> str:
+    """The name of a registered engine, or `auto`."""
+    if name not in (AUTO, *ENGINES):
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, (AUTO, *ENGINES)))}.")
+    return name
 
 
 # Numbers arrive as text: the check in deepthink_cli.options names the value and reports all mistakes at once.
@@ -71,7 +79,8 @@ class ModelArguments:
         option(
             "--engine",
             panel=MODEL,
-            metavar="[auto|packed|padded]",
+            parser=_engine,
+            metavar=f"[{'|'.join((AUTO, *ENGINES))}]",
             help="Score batches packed (without padding) or padded; auto is packed if a probe finds the same scores.",
         ),
     ] = "auto"

@@ -18,19 +18,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
     Raises DeepThinkError where the weights are incomplete or damaged.
     """
-    options = spec.options
-    placed: dict[str, Any] = {}
-    if options.device_map is not None:
-        placed["device_map"] = options.device_map
-    elif options.quantize is not None:
-        placed["device_map"] = {"": spec.device}
-    if options.quantize is not None:
-        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
-        placed["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
-            load_in_8bit=options.quantize == "8bit",
-            load_in_4bit=options.quantize == "4bit",
-            bnb_4bit_compute_dtype=spec.dtype,
-        )
+    options, placement = spec.options, _placement(spec)
     network: PreTrainedModel
     report: dict[str, Any]
     try:
@@ -44,7 +32,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 trust_remote_code=options.trust_remote_code,
                 weights_only=True,  # torch's safe loader, where they are a pickle
                 output_loading_info=True,
-                **placed,
+                **placement,
             )
     except Exception as error:  # the libraries raise many kinds, and the reason is in their text
         raise load_failure(spec.id, error) from error
@@ -53,8 +41,25 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
         raise DeepThinkError(
             f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
         )
-    if not placed:
+    if not placement:
         network = network.to(spec.device)  # type: ignore[arg-type]
     network.requires_grad_(False)
     network.train(False)
     return network
+
+
+def _placement(spec: ModelSpec) -> dict[str, Any]:
+    """What transformers is told about devices and quantization; empty where it needs to know nothing."""
+    options, placement = spec.options, dict[str, Any]()
+    if options.device_map is not None:
+        placement["device_map"] = options.device_map
+    elif options.quantize is not None:
+        placement["device_map"] = {"": spec.device}
+    if options.quantize is not None:
+        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
+        placement["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+            load_in_8bit=options.quantize == "8bit",
+            load_in_4bit=options.quantize == "4bit",
+            bnb_4bit_compute_dtype=spec.dtype,
+        )
+    return placement
