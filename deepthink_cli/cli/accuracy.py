@@ -38,24 +38,33 @@ def _described(result: EvaluationReport) -> str:
 
 
 def _curve(evaluation: Evaluation) -> Any:
-    """A row an iteration; the bars share one scale, from the lowest accuracy to the highest."""
+    """One row per iteration; the bars share one scale, from the lowest accuracy to the highest."""
     shares = [metrics.accuracy for metrics in evaluation.results.values()]
     low, high = max(0.0, min(shares) - 0.02), max(shares)
     rows = []
     for iteration, metrics in evaluation.results.items():
         f1 = "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}"
         interval = f"{metrics.ci95[0]:.1%} to {metrics.ci95[1]:.1%}"
-        rows.append([str(iteration), f"{metrics.accuracy:.1%}", f"{metrics.stderr:.1%}", interval,
-                     f"{metrics.accuracy_mean_per_token:.1%}", f1, str(metrics.ties), bar(metrics.accuracy, low, high)])  # fmt: skip
+        rows.append(
+            [
+                str(iteration),
+                f"{metrics.accuracy:.1%}",
+                f"{metrics.stderr:.1%}",
+                interval,
+                f"{metrics.accuracy_mean_per_token:.1%}",
+                f1,
+                str(metrics.ties),
+                bar(metrics.accuracy, low, high),
+            ]
+        )
     names = ("T", "accuracy", "stderr", "95 % interval", "mean/token", "macro-F1", "ties", f"{low:.0%} to {high:.1%}")
     return table(*names, rows=rows)
 
 
 def _baselines(evaluation: Evaluation) -> list[str]:
     first, last = evaluation.results[1], evaluation.last
-    lines = [
-        f"T = 1 is plain in-context learning: {first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
-    ]
+    change = 100 * (last.accuracy - first.accuracy)
+    lines = [f"T = 1 is plain in-context learning: {first.accuracy:.1%}; thinking changes it by {change:+.1f} points"]
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")
@@ -69,7 +78,8 @@ def _confusion(evaluation: Evaluation) -> Any:
     per_label = evaluation.last.per_label
     rows = []
     for gold in labels:
-        found = per_label.get(gold)
-        scores = [f"{found.precision:.3f}", f"{found.recall:.3f}", f"{found.f1:.3f}"] if found else ["", "", ""]
+        scores = ["", "", ""]
+        if (metrics := per_label.get(gold)) is not None:
+            scores = [f"{metrics.precision:.3f}", f"{metrics.recall:.3f}", f"{metrics.f1:.3f}"]
         rows.append([gold, *(str(evaluation.confusion[gold][guess]) for guess in labels), *scores])
     return table("", *labels, "precision", "recall", "F1", rows=rows)

@@ -23,10 +23,10 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     document = _read(path)
-    # A file may serve several commands: what this one does not take, another may.
+    # A file may serve several commands: an option that this command lacks, another may have.
     commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
     known = {str(parameter.name) for command in commands.values() for parameter in command.params} - {"config"}
-    own = {str(parameter.name): parameter for parameter in context.command.params}
+    accepted = {str(parameter.name): parameter for parameter in context.command.params}
     problems = Problems()
     defaults: dict[str, Any] = {}
     lines: dict[str, str] = {}
@@ -38,10 +38,10 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
                 hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
                 raise InputError(f"{where}: unknown option {key!r}; {hint}")
             if name in lines:
-                raise InputError(f"{where}: {key!r} stands twice, the other time at {lines[name]}; keep one")
+                raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
             lines[name] = where
-            if name in own:
-                defaults[name] = _checked(context, own[name], value, f"{where}: {key}")
+            if name in accepted:
+                defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
     problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
     context.with_resource(_naming_lines(context, lines))
@@ -62,16 +62,16 @@ def _read(path: Path) -> Document:
 
 
 def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> Any:
-    """The value as the parser takes it; raises InputError that says `what` for one that is no value of the option."""
+    """The value in the form that the parser accepts; raises InputError, which begins with `what`, if it is invalid."""
     if value is None or value == []:
-        raise InputError(f"{what}: has no value; give one, or leave the line out")
+        raise InputError(f"{what}: has no value; give one, or omit the line")
     several = isinstance(value, list)
-    for one in value if several else [value]:
-        if isinstance(one, list | dict):
+    for item in value if several else [value]:
+        if isinstance(item, list | dict):
             raise InputError(f"{what}: must be a value, or a list of values")
-        if one is None or (isinstance(one, bool) and (several or not getattr(parameter, "is_flag", False))):
-            word = json.dumps(one)
-            raise InputError(f"{what}: {word} is no word; write yes, no, true, false and null in quotation marks")
+        if item is None or (isinstance(item, bool) and (several or not getattr(parameter, "is_flag", False))):
+            word = json.dumps(item)
+            raise InputError(f"{what}: {word} is not text; put yes, no, true, false and null in quotation marks")
     if getattr(parameter, "multiple", False) or parameter.nargs == -1:
         value = list(map(str, value if several else [value]))
     elif several:
@@ -87,7 +87,7 @@ def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> A
 
 @contextmanager
 def _naming_lines(context: typer.Context, lines: dict[str, str]) -> Iterator[None]:
-    """Put file and line before what is said of an option whose value came from the file."""
+    """Begin messages about an option whose value came from the file with the file and line."""
     try:
         yield
     except InputError as error:

@@ -95,7 +95,8 @@ class PromptArguments:
             "--template",
             panel=DATA,
             metavar="TEXT|FILE",
-            help=r"Named fields, the label last, as in 'Review: {text}\nSentiment: {label}'. Default: the rows' field names.",
+            help=r"Named fields, the label last, as in 'Review: {text}\nSentiment: {label}'. "
+            "Default: the rows' field names.",
         ),
     ] = None
     label_field: Annotated[

@@ -32,14 +32,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="deepthink",
-    help="Deep-Thinking: a frozen language model reads a few solved examples several times, remembers them in a file, and labels any number of inputs from it.",
+    help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
+    "remembers them in a file, and labels any number of inputs from it.",
     epilog="Start here: deepthink demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-MESSAGE = 1_000  # characters; a value may be as long as a file
+MESSAGE = 1_000  # characters of a message that are shown; a value in it may be as long as a file
 
 
 def _show_version(wanted: bool) -> None:
@@ -70,14 +71,14 @@ app.command(epilog="Example: deepthink demo")(demo)
 
 
 def main() -> None:
-    """Run the program and exit with its code (DESIGN 4.1)."""
+    """Run the program on the arguments of this process and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     end_at_ctrl_c()
     code = run(sys.argv[1:])
     if code == ExitCode.INTERRUPTED or still_working():
-        # Python's own way out takes a second, and tears threads down inside code that cannot bear it.
+        # A normal exit takes a second and can crash threads in native code.
         os._exit(code)
     sys.exit(code)
 
@@ -86,7 +87,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
-        if code == ExitCode.INTERRUPTED:  # the parser turns Ctrl-C into this instead of passing it on
+        if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
         sys.stdout.flush()
         return int(code or ExitCode.DONE)
@@ -100,7 +101,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
-        # The reader has gone (the parser then exits): nothing more can be said, and Python must not try to at exit.
+        # Nobody reads standard output any more (typer turns this into SystemExit); Python must not flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.ERROR)
     except Exception as error:

@@ -17,7 +17,7 @@ def read_by(
     data_dir: Path | None = None,
     config: Path | None = None,
 ) -> list[str | Path]:
-    """The files and folders that these options read, and those of this package; `rows` may be `-`.
+    """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
 
     Raises InputError for an unknown task if rows come from `data_dir`.
     """
@@ -30,5 +30,5 @@ def read_by(
     if model is not None:
         folders.append(os.path.expanduser(model))
     if data_dir is not None:
-        folders += dict.fromkeys(data_dir / one.folder for one in find_tasks(tasks))
-    return [one for one in files if one is not None] + folders
+        folders += dict.fromkeys(data_dir / item.folder for item in find_tasks(tasks))
+    return [file for file in files if file is not None] + folders

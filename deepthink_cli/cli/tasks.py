@@ -1,4 +1,4 @@
-"""`deepthink tasks`: what is built in, what a task is, and whether a task file is right."""
+"""`deepthink tasks`: list the built-in tasks, show one, validate a task file."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ def tasks(
     if name == VALIDATE:
         if file is None:
             raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
-        right = validated(file)
-        for task in right:
+        valid = validated(file)
+        for task in valid:
             note(f"{file}: {task.name} is a task", common.json)
         if common.json:
-            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in right]})
+            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
-    found = list(built_in().values()) if name is None else find_tasks([name])
-    counted = _counted_all(found, source) if data_dir is not None else {}
-    if yaml and len(found) > 1:
-        raise InputError(f"--yaml: {name or 'the catalogue'} is {len(found)} tasks; name one, as in {found[0].name}")
+    chosen = list(built_in().values()) if name is None else find_tasks([name])
+    counted = _counted_all(chosen, source) if data_dir is not None else {}
+    if yaml and len(chosen) > 1:
+        raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {chosen[0].name}")
     if yaml:
-        _print_yaml(found)
+        _print_yaml(chosen)
     elif common.json:
-        described = [{**_described(task), **counted.get(task.name, {})} for task in found]
+        described = [{**_described(task), **counted.get(task.name, {})} for task in chosen]
         write_json(described[0] if len(described) == 1 else described)
-    elif len(found) == 1:
-        report(*_one(found[0], counted.get(found[0].name)))
+    elif len(chosen) == 1:
+        report(*_one(chosen[0], counted.get(chosen[0].name)))
     else:
-        _many(found, counted, whole=name is None)
+        _many(chosen, counted, whole=name is None)
 
 
 def _described(task: Task) -> dict[str, Any]:
@@ -88,47 +88,51 @@ def _prompt(task: Task) -> tuple[str, str]:
     return task.prompt.demonstrations([(query.text, query.gold)]), task.prompt.query(query.text)
 
 
-def _counted_all(found: list[Task], source: Source) -> dict[str, dict[str, Any]]:
-    """The counts of every task whose rows are there; one note for the others."""
+def _counted_all(tasks: list[Task], source: Source) -> dict[str, dict[str, Any]]:
+    """The counts of every task whose rows exist; one note for the others."""
     counted, missing = {}, []
-    for task in found:
+    for task in tasks:
         try:
             counted[task.name] = _counts(task, source)
         except InputError as error:
             missing.append(error.messages[0])
     if missing:
-        note(f"{len(missing)} of {len(found)} tasks could not be counted; the first: {missing[0]}")
+        note(f"{len(missing)} of {len(tasks)} tasks could not be counted; the first: {missing[0]}")
     return counted
 
 
 def _counts(task: Task, source: Source) -> dict[str, Any]:
-    """Rows and labels under every protocol, and what does not fit, from the data."""
+    """Rows and labels under every protocol, with the rows that are skipped or never demonstrations, by reason."""
     from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
-    found: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     for protocol in task.protocols:
         evaluated = evaluation_set(task, protocol, source)
         drawn = draw_demonstrations(task, evaluated)
         first = next(iter(evaluated))
         labels = Counter(query.gold for query in evaluated) if task.labels else {}
-        found[protocol] = {
-            "split": evaluated.split, "rows": len(evaluated), "labels": {label: labels[label] for label in task.labels or []},
-            "skipped": dict(evaluated.skipped), "left_out": dict(drawn.left_out),
-            "first_query": task.prompt.query(first.text), "first_candidates": list(first.candidates),
-        }  # fmt: skip
-    return {"counted": found}
+        counts[protocol] = {
+            "split": evaluated.split,
+            "rows": len(evaluated),
+            "labels": {label: labels[label] for label in task.labels or []},
+            "skipped": dict(evaluated.skipped),
+            "left_out": dict(drawn.left_out),
+            "first_query": task.prompt.query(first.text),
+            "first_candidates": list(first.candidates),
+        }
+    return {"counted": counts}
 
 
-def _print_yaml(found: list[Task]) -> None:
+def _print_yaml(tasks: list[Task]) -> None:
     import sys
 
     import yaml
 
-    for task in found:
-        says = task.model_dump(exclude_defaults=True, exclude_none=True)
-        text = yaml.safe_dump(says, sort_keys=False, allow_unicode=True)
+    for task in tasks:
+        definition = task.model_dump(exclude_defaults=True, exclude_none=True)
+        text = yaml.safe_dump(definition, sort_keys=False, allow_unicode=True)
         if any(line != printable(line) for line in text.split("\n")):
-            text = yaml.safe_dump(says, sort_keys=False)
+            text = yaml.safe_dump(definition, sort_keys=False)
         sys.stdout.write(text)
 
 
@@ -154,20 +158,18 @@ def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
         yield f"note            {task.note}"
     yield from ["", "A demonstration, from a made-up row:", "", *_indented(demonstration.rstrip("\n"), "  ")]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
-    for name, found in (counted or {}).get("counted", {}).items():
-        yield from _counted(name, found)
+    for name, counts in (counted or {}).get("counted", {}).items():
+        yield from _counted(name, counts)
 
 
-def _counted(protocol: str, found: dict[str, Any]) -> Iterator[str]:
-    labels = ", ".join(f"{label} {count:,}" for label, count in found["labels"].items())
-    yield from [
-        "",
-        f"Counted under protocol {protocol}: split {found['split']}, {found['rows']:,} rows{f' ({labels})' if labels else ''}",
-    ]
-    for title, reasons in (("skipped", found["skipped"]), ("never demonstrations", found["left_out"])):
+def _counted(protocol: str, counts: dict[str, Any]) -> Iterator[str]:
+    by_label = ", ".join(f"{label} {count:,}" for label, count in counts["labels"].items())
+    labels = f" ({by_label})" if by_label else ""
+    yield from ["", f"Counted under protocol {protocol}: split {counts['split']}, {counts['rows']:,} rows{labels}"]
+    for title, reasons in (("skipped", counts["skipped"]), ("never demonstrations", counts["left_out"])):
         yield from (f"  {title}: {count} rows: {reason}" for reason, count in reasons.items())
-    yield from ["  first query:", "", *_indented(found["first_query"] + "▁", "    ")]
-    yield f"    candidates: {' | '.join(found['first_candidates'])}"
+    yield from ["  first query:", "", *_indented(counts["first_query"] + "▁", "    ")]
+    yield f"    candidates: {' | '.join(counts['first_candidates'])}"
 
 
 def _indented(text: str, margin: str) -> list[str]:
@@ -181,10 +183,10 @@ def _hub(task: Task) -> str:
     return ", ".join(urls) or "none"
 
 
-def _many(found: list[Task], counted: dict[str, Any], whole: bool) -> None:
-    """A table of the tasks; with `whole`, families as one line and their members below."""
-    alone = [task for task in found if "/" not in task.name] if whole else found
-    rows = [_line(task, counted.get(task.name)) for task in alone]
+def _many(tasks: list[Task], counted: dict[str, Any], whole: bool) -> None:
+    """A table of the tasks; with `whole`, the tasks of a group are listed below the table instead."""
+    listed = [task for task in tasks if "/" not in task.name] if whole else tasks
+    rows = [_line(task, counted.get(task.name)) for task in listed]
     report(table("task", "shots", "paper", "official", "candidates", rows=rows))
     if whole:
         from deepthink_cli.tasks.catalogue import groups
@@ -199,7 +201,7 @@ def _many(found: list[Task], counted: dict[str, Any], whole: bool) -> None:
 def _line(task: Task, counted: dict[str, Any] | None) -> list[str]:
     rows = {name: str(protocol.rows or "") for name, protocol in task.protocols.items()}
     if counted:
-        rows = {name: str(found["rows"]) for name, found in counted["counted"].items()}
+        rows = {name: str(counts["rows"]) for name, counts in counted["counted"].items()}
     number = task.candidates.number if task.candidates else None
     candidates = ", ".join(task.labels) if task.labels else f"{number or 'each its'} own"
     shown = candidates if len(candidates) <= 62 else f"{candidates[:59]}..."

@@ -1,4 +1,4 @@
-"""From what was typed to what is meant: templates, label lists, and model options."""
+"""Parse the texts of --template, --labels and --separator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
 
 def unescaped(text: str) -> str:
-    r"""Text from the command line with \n, \t, \r and \\ meaning what they do in Python."""
-    return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found[0]], text)
+    r"""Replace \n, \t, \r and \\ as in a Python string."""
+    return re.sub(r"\\[ntr\\]", lambda match: _ESCAPES[match[0]], text)
 
 
 def pattern(template: str | None) -> str | None:
-    """A template given as text, or as the path of a file that holds it (one final line break is dropped)."""
+    """The template from --template: its text, or the content of a file without one final line break."""
     if template is None:
         return None
     _check_text(template, "--template")
