@@ -14,13 +14,14 @@ import typer
 
 from deepthink_cli.cli import options
 from deepthink_cli.cli.accuracy import Rows, show
-from deepthink_cli.cli.console import json_line, progress
+from deepthink_cli.cli.console import progress
 from deepthink_cli.cli.inputs import Checked, check_inputs, check_tokens, output_row
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.tasking import announce, check_memory, source_of, task_options, warn_of_leaks
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
+from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Artifact, Header

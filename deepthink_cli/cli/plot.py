@@ -11,7 +11,7 @@ import typer
 from deepthink_cli.cli import options
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.report import Runs, Tasks, read_jobs
+from deepthink_cli.cli.report import Runs, Tasks
 from deepthink_cli.errors import InputError, Problems
 
 FILES = ("accuracy.png", "accuracy.svg")
@@ -36,6 +36,7 @@ def plot(
     from deepthink_cli.report.curves import panels
     from deepthink_cli.report.figures import METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
     from deepthink_cli.workflows.outputs import check_apart
 
@@ -45,7 +46,9 @@ def plot(
         with problems.collected():
             check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
-    jobs = read_jobs(runs, problems)
+    with problems.collected():
+        jobs = read_jobs(runs)
+    problems.raise_any()
     files = output or [runs[0] / name for name in FILES]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)

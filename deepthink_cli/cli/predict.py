@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from deepthink_cli.cli import options
-from deepthink_cli.cli.console import json_line, note, progress
+from deepthink_cli.cli.console import note, progress
 from deepthink_cli.cli.inputs import check_inputs, check_tokens, output_row
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.values import model_options
 from deepthink_cli.errors import Problems
+from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Artifact

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from deepthink_cli.cli.console import note, printable, progress
+from deepthink_cli.cli.console import note, progress
+from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:
     from deepthink_cli.runs.plan import RunJob, RunPlan

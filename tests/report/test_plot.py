@@ -12,7 +12,7 @@ from test_house import modules_after
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.curves import Panel, panels
 from deepthink_cli.report.figures import _figure, _ticks
-from deepthink_cli.report.jobs import jobs_of
+from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.runs.results import Result
 

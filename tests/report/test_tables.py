@@ -6,10 +6,11 @@ import pytest
 from synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.report.arms import Arm, shared, varying
 from deepthink_cli.report.footnotes import footnotes
-from deepthink_cli.report.jobs import Arm, jobs_of, label, shared, varying
+from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.summary import TableRow, summarize
+from deepthink_cli.report.tables import TableRow, summarize
 from deepthink_cli.runs.results import Result
 
 
@@ -147,7 +148,7 @@ def test_a_group_of_one_task_is_no_mean() -> None:
 def test_arms_are_told_apart_by_what_differs() -> None:
     rows = [*classic([0.1, 0.01], 1), *classic([0.1], 1, momentum=0.9)]
     arms = list(dict.fromkeys(found.arm for found in rows_of(rows)))
-    assert [label(arm, varying(arms)) for arm in arms] == [
+    assert [arm.label(varying(arms)) for arm in arms] == [
         "momentum 0, eta 0.01", "momentum 0, eta 0.1", "momentum 0.9, eta 0.1",
     ]  # fmt: skip
     assert "model" in shared(arms)
