@@ -33,7 +33,7 @@ def report(runs: Sequence[Path], iteration: int | None = None, published: bool =
 
     `iteration` is the T to report (default: the one that dev rows choose; without dev rows, the last);
     `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten.
-    Raises InputError for a folder that is not a run, for an iteration beyond the runs, and where no row is left.
+    Raises InputError for a folder that is not a run, an iteration that no run has, and runs without a row to report.
     """
     return report_of(", ".join(map(str, runs)), read_jobs(runs), iteration, published, tasks)
 
@@ -45,7 +45,7 @@ def report_of(
     published: bool = False,
     tasks: bool = False,
 ) -> Report:
-    """The same of jobs that were read already; `source` names their runs."""
+    """As `report`, of jobs already read; `source` names their runs."""
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:

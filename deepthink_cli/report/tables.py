@@ -26,8 +26,8 @@ class Score:
 
     `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, where eta was
     chosen) on the test rows themselves. `answers` are the inputs on which plain and thinking differ,
-    added up over tasks; `iterations` and `etas` are those reported, one a task; `on_dev` says that dev rows
-    chose them.
+    summed over tasks; `iterations` and `etas` are those reported, one for each task; `on_dev` says that
+    dev rows chose them.
     """
 
     plain: float
@@ -142,8 +142,11 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     return rows
 
 
+Option = tuple[int, float | None]  # T and eta
+
+
 def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
-    """The score of every arm, task and seed that has what is to be reported."""
+    """Columns `arm`, `task`, `seed` and `score`: every seed on every task that has what is to be reported."""
     import pandas as pd
 
     table = job_table(jobs)
@@ -151,26 +154,24 @@ def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     table["last"] = table.groupby(["arm", "group"], sort=False)["last"].transform("max")
     options = {} if iteration else _options(jobs)
     table["on_dev"] = [(job.arm.family, job.task) in options for job in jobs]
+    # Where dev rows choose among several etas, the jobs of all of them share one score.
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
-    sharing = table.groupby(["arm", "task", "seed"], sort=False)
+    sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
     scores = []
-    for (arm, task, seed), same in sharing.agg({"job": list, "last": "first", "on_dev": "first"}).iterrows():
-        if same["on_dev"]:
-            wanted = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
-            score = _score_on_dev(same["job"], wanted)
+    for (arm, task, seed), shared in sharing.iterrows():
+        if shared["on_dev"]:
+            needed = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
+            score = _score_on_dev(shared["job"], needed)
         else:
-            score = _score(same["job"], same["job"][0], iteration or int(same["last"]), on_dev=False)
+            score = _score(shared["job"], shared["job"][0], iteration or int(shared["last"]), on_dev=False)
         if score is not None:
             scores.append((arm, task, seed, score))
     return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
 
 
-Option = tuple[int, float | None]  # T and eta
-
-
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
-    """For every family and task with dev rows, what each seed must have dev rows for before it chooses."""
+    """For every family and task with dev rows: every T and eta that a seed needs dev rows for before it chooses."""
     results = result_table(jobs)
     dev = results[results["part"] == "dev"].copy()
     dev["option"] = [(t, arm.eta) for t, arm in zip(dev["iteration"], dev["arm"], strict=True)]
@@ -178,7 +179,7 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 
-def _score_on_dev(jobs: Sequence[JobResults], wanted: set[Option]) -> Score | None:
+def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
     """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
 
     None where some dev rows are missing: a choice among the others would not be comparable.
@@ -186,7 +187,7 @@ def _score_on_dev(jobs: Sequence[JobResults], wanted: set[Option]) -> Score | No
     measured = {
         (t, job.arm.eta): (-row.accuracy, t, job.arm.eta or 0.0, job) for job in jobs for t, row in job.dev.items()
     }
-    if not measured or not wanted <= measured.keys():
+    if not measured or not needed <= measured.keys():
         return None
     _, t, _, job = min(measured.values(), key=lambda option: option[:3])
     return _score(jobs, job, t, on_dev=True)
