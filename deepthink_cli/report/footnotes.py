@@ -23,7 +23,7 @@ def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
 
     names = varying([job.arm for job in jobs])
     gaps = pd.DataFrame(_gaps(jobs), columns=["arm", "task", "seeds", "state"])
-    by_task = gaps.groupby(["arm", "task", "state"], sort=False, as_index=False)["seeds"].agg(_listed)
+    by_task = gaps.groupby(["arm", "task", "state"], sort=False)["seeds"].agg(_listed).reset_index()
     by_seeds = by_task.groupby(["arm", "seeds", "state"], sort=False)["task"].agg(_listed)
     items = [
         f"{_listed([arm.label(names, short=True), tasks, seeds])}: {state}"
