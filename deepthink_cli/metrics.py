@@ -1,4 +1,4 @@
-"""What predictions are worth: accuracy with its interval, F1, ties and the confusion table.
+"""Metrics of predictions: accuracy with its interval, F1, ties and the confusion table.
 
 Knows labels and counts; does not know models.
 """
@@ -29,8 +29,8 @@ class Metrics:
 
     `stderr` is sqrt(p (1 - p) / n); `ci95` Wilson's interval; `macro_f1` the mean F1 over the labels
     that occur, true or predicted; `ties` counts inputs whose best score is shared (the first wins).
-    Where every input has candidates of its own there are no labels to compare: `macro_f1` is None
-    and `per_label` empty.
+    If every input has its own candidates there are no labels to compare: `macro_f1` is None and
+    `per_label` empty.
     """
 
     accuracy: float
@@ -43,9 +43,9 @@ class Metrics:
 
 
 class Tally:
-    """Counts predictions as they come, so that memory does not grow with their number.
+    """Running counts of predictions: memory does not grow with their number.
 
-    `labels` are the label words all inputs share; empty where each has candidates of its own.
+    `labels` are the label words all inputs share; empty if every input has its own candidates.
     """
 
     def __init__(self, labels: Sequence[str] = ()) -> None:
@@ -92,8 +92,8 @@ class Tally:
         return {gold: {guess: self.confusion[gold, guess] for guess in order} for gold in order}
 
     def _occurring(self) -> list[str]:
-        found = {label for pair in self.confusion for label in pair}
-        return [label for label in self.labels if label in found] + sorted(found - set(self.labels))
+        occurring = {label for pair in self.confusion for label in pair}
+        return [label for label in self.labels if label in occurring] + sorted(occurring - set(self.labels))
 
     def _label(self, label: str) -> LabelMetrics:
         right = self.confusion[label, label]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.console import json_line
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.method_options import IterationChoice
@@ -20,6 +19,7 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
+from deepthink_cli.io.text import json_line
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:

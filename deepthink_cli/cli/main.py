@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from deepthink_cli.cli.console import note, printable
+from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
@@ -27,6 +27,7 @@ from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
 from deepthink_cli.io.prefetch import still_working
+from deepthink_cli.io.text import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -12,7 +12,7 @@ from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.report import Runs, Tasks, read_jobs
+from deepthink_cli.cli.report import Runs, Tasks
 from deepthink_cli.errors import InputError, Problems
 
 FILES = ("accuracy.png", "accuracy.svg")
@@ -43,6 +43,7 @@ def plot(
     from deepthink_cli.report.curves import panels
     from deepthink_cli.report.figures import METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
     from deepthink_cli.workflows.outputs import check_apart
 
@@ -52,7 +53,9 @@ def plot(
         with problems.collected():
             check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
-    jobs = read_jobs(runs, problems)
+    with problems.collected():
+        jobs = read_jobs(runs)
+    problems.raise_any()
     files = output or [runs[0] / name for name in FILES]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from deepthink_cli.cli.console import json_line, note
+from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
+from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.prediction import Prediction

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.cli.console import note, printable, progress
+from deepthink_cli.cli.console import note, progress
+from deepthink_cli.io.text import printable
 from deepthink_cli.workflows.events import RunObserver
 
 if TYPE_CHECKING:

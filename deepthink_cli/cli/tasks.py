@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import WIDTH, note, printable, report, table, write_json
+from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, Offline
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deepthink_cli.report.published import Cell
     from deepthink_cli.report.significance import Spread
-    from deepthink_cli.report.summary import TableRow
+    from deepthink_cli.report.tables import TableRow
 
 
 @dataclass(frozen=True)
 class ReportLine:
-    """A row of the run and the paper's two figures for the same model and task, where it has them."""
+    """A row of a table and the paper's two figures for the same model and task, where it has them."""
 
     row: TableRow
     paper_plain: Cell | None = None
@@ -29,7 +29,7 @@ class ReportLine:
 
 
 def texts(line: ReportLine) -> dict[str, str]:
-    """The cells by column heading; empty where there is nothing to say."""
+    """The cells by column heading; empty where there is no value."""
     row = line.row
     return {
         "task": _name(row),
@@ -54,15 +54,7 @@ def values(line: ReportLine) -> dict[str, Any]:
     row = line.row
     low, high = row.ci95 or (None, None)
     return {
-        "model": row.arm.model,
-        "dtype": row.arm.dtype,
-        "quantize": row.arm.quantize,
-        "protocol": row.arm.protocol,
-        "positions": row.arm.positions,
-        "momentum": row.arm.momentum,
-        "eta": row.arm.eta,
-        "sampling": row.arm.sampling,
-        "shots": row.arm.shots,
+        **row.arm.values(),
         "task": row.name,
         "is_mean": row.is_mean,
         "tasks": row.tasks,

@@ -5,11 +5,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
 
-from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of, widest
-from deepthink_cli.report.jobs import Arm, JobResults, Seed
+from deepthink_cli.report.arms import Arm
+from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
+from deepthink_cli.report.job_results import JobResults, result_table
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.runs.results import Part, Result
+from deepthink_cli.runs.results import Part
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
@@ -35,48 +42,46 @@ class Panel:
 def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
     """A panel for each task and group, in the order of a table; tasks of large groups only with `tasks`."""
     groups = groups_of(jobs)
-    arms = in_order({job.arm for job in jobs}, jobs)
-    found = []
+    results = result_table(jobs)
+    results["accuracy"] = [result.accuracy for result in results["result"]]
+    results["majority"] = [result.majority for result in results["result"]]
+    by_arm = dict(list(results.groupby("arm", sort=False)))
+    arms = in_order(by_arm, jobs)
+    shown = []
     for name in names_of(jobs):
         if is_detail(name, groups) and not tasks:
             continue
         members = groups.get(name, [name])
-        own = [job for job in jobs if job.task in members]
-        curves = tuple(curve for arm in arms for curve in _curves(arm, [job for job in own if job.arm == arm], jobs))
+        curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members))
         if curves:
-            found.append(Panel(name, name in groups, curves, _majority(own)))
-    return found
+            majority = _majority(results[results["task"].isin(members)])
+            shown.append(Panel(name, name in groups, curves, majority))
+    return shown
 
 
-def _curves(arm: Arm, own: Sequence[JobResults], jobs: Sequence[JobResults]) -> list[Curve]:
-    blocks = {widest(job) for job in own}
-    peers = [job for job in jobs if job.arm == arm and widest(job) in blocks]
-    made = []
-    parts: tuple[Part, ...] = ("test", "dev")
-    for part in parts:
-        iterations = sorted({t for job in peers for t in _rows(job, part)})
-        by_seed: dict[Seed, dict[str, Mapping[int, Result]]] = {}
-        for job in own:
-            if iterations and _rows(job, part).keys() >= set(iterations):
-                by_seed.setdefault(job.seed, {})[job.task] = _rows(job, part)
-        tasks = {task for rows in by_seed.values() for task in rows}
-        whole = [list(rows.values()) for rows in by_seed.values() if rows.keys() == tasks]
-        if whole:
-            points = {
-                t: Spread.of([statistics.fmean(row[t].accuracy for row in rows) for rows in whole]) for t in iterations
-            }
-            made.append(Curve(arm, part, len(tasks), points))
-    return made
+def _curves(arm: Arm, results: DataFrame, members: Sequence[str]) -> list[Curve]:
+    """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
+
+    A job is whole if it has every T of its arm in the same widest groups; a seed, if it has a whole job
+    on every task that has one.
+    """
+    is_member = results["task"].isin(members)
+    peers = results[results["group"].isin(results["group"][is_member])]
+    curves = []
+    for part in PARTS:
+        iterations = sorted(set(peers["iteration"][peers["part"] == part].tolist()))
+        accuracy = results[is_member & (results["part"] == part)]
+        jobs = accuracy.pivot(index=["seed", "task"], columns="iteration", values="accuracy")
+        jobs = jobs.reindex(columns=iterations).dropna()
+        seeds = jobs.unstack("task").dropna()
+        if len(jobs) and len(seeds):
+            points = {t: Spread.of([statistics.fmean(row) for row in seeds[t].to_numpy().tolist()]) for t in iterations}
+            curves.append(Curve(arm, part, jobs.index.get_level_values("task").nunique(), points))
+    return curves
 
 
-def _rows(job: JobResults, part: Part) -> Mapping[int, Result]:
-    return job.dev if part == "dev" else job.test
-
-
-def _majority(jobs: Sequence[JobResults]) -> float | None:
-    """The mean over tasks of the accuracy of always giving the commonest label."""
-    by_task: dict[str, list[float | None]] = {}
-    for job in jobs:
-        by_task.setdefault(job.task, []).extend(row.majority for row in job.test.values())
-    known = [[value for value in values if value is not None] for values in by_task.values()]
-    return statistics.fmean(map(statistics.fmean, known)) if known and all(known) else None
+def _majority(results: DataFrame) -> float | None:
+    """The mean over tasks of the accuracy of always giving the most frequent label."""
+    known = results[results["part"] == "test"].dropna(subset="majority")
+    by_task = [statistics.fmean(values) for _, values in known.groupby("task")["majority"]]
+    return statistics.fmean(by_task) if len(by_task) == results["task"].nunique() else None

@@ -11,46 +11,67 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.curves import Curve, Panel
-from deepthink_cli.report.jobs import Arm, label, varying
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-# What would make two files of the same figure differ, by suffix.
+# Metadata that would make two files of the same figure differ, by suffix.
 METADATA: dict[str, dict[str, None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 COLUMN, PAGE = 3.4, 7.0  # widths in inches
-FEW = 6  # as many panels fit a column
+FEW = 6  # panels that fit a column
 HEIGHT = 1.5  # of a panel, in inches
 DPI = 300
 ENTRY, LETTER = 0.45, 0.06  # inches of a legend's line sample and of one letter
 TITLE = 26  # letters that fit a panel's width
-# Okabe and Ito's colours without yellow, which is too pale for a line; markers tell them apart in grey.
+# Okabe and Ito's colours without yellow, which is too pale for a line; markers distinguish them in greyscale.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "os^Dv<>PX"
 GREY = "#555555"
 STYLE: Any = {
-    "font.size": 7, "axes.titlesize": 7.5, "axes.labelsize": 7.5, "legend.fontsize": 7, "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5, "ytick.major.size": 2.5, "lines.linewidth": 1.1, "lines.markersize": 2.4,
-    "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "deepthink", "pdf.fonttype": 42,
-}  # fmt: skip
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.5,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 2.4,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "deepthink",
+    "pdf.fonttype": 42,
+}
+LEGEND: Any = {
+    "loc": "outside upper center",
+    "frameon": False,
+    "handlelength": 2.4,
+    "columnspacing": 1.2,
+    "labelspacing": 0.3,
+    "borderaxespad": 0.2,
+}
 
 
 def check_suffix(path: Path, option: str = "-o") -> None:
-    """Raise InputError for a file name that does not end like a figure's."""
+    """Raise InputError for a file name without a figure's suffix."""
     if path.suffix.lower() not in METADATA:
         raise InputError(f"{option} {path}: unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
 
 
 def draw(panels: Sequence[Panel], files: Mapping[Path, str]) -> None:
-    """Draw the panels once and write them to every file, in the format of the suffix it is given.
+    """Draw the panels once and write them to every file of `files`, in the format of its suffix there.
 
     The same panels give the same bytes, whatever the user's own matplotlib settings.
     """
@@ -81,8 +102,7 @@ def _figure(panels: Sequence[Panel]) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     for number, panel in enumerate(panels, start=1):
         _draw_panel(figure.add_subplot(rows, columns, number), panel, looks)
-    figure.legend(handles=handles, loc="outside upper center", ncols=abreast, frameon=False,
-                  handlelength=2.4, columnspacing=1.2, labelspacing=0.3, borderaxespad=0.2)  # fmt: skip
+    figure.legend(handles=handles, ncols=abreast, **LEGEND)
     figure.supylabel("accuracy (%)", fontsize=7.5)
     figure.supxlabel(f"iterations T\n{_seeds(panels)}", fontsize=7.5)
     return figure
@@ -96,7 +116,7 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) 
         curve.arm: 100 * curve.points[1].mean for curve in panel.curves if curve.part == "test" and 1 in curve.points
     }
     for arm, height in {round(height, 6): (arm, height) for arm, height in plain.items()}.values():
-        colour = GREY if len({round(one, 6) for one in plain.values()}) == 1 else looks[arm][0]
+        colour = GREY if len({round(height, 6) for height in plain.values()}) == 1 else looks[arm][0]
         axes.axhline(height, color=colour, linewidth=0.8, linestyle=":", zorder=1)
     if panel.majority is not None:
         axes.axhline(100 * panel.majority, color=GREY, linewidth=0.7, linestyle="-.", zorder=1)
@@ -148,7 +168,7 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]]) -> l
 
     names = varying(list(looks)) or ["model", "eta"]
     handles = [
-        Line2D([], [], color=colour, marker=marker, label=label(arm, names, short=True))
+        Line2D([], [], color=colour, marker=marker, label=arm.label(names, short=True))
         for arm, (colour, marker) in looks.items()
     ]
     if any(curve.part == "dev" for panel in panels for curve in panel.curves):
@@ -160,6 +180,6 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]]) -> l
 
 
 def _seeds(panels: Sequence[Panel]) -> str:
-    """What lines and bands are, for below the figure."""
+    """The meaning of lines and bands, for the axis label below the figure."""
     counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
     return "one seed" if max(counts) == 1 else f"mean of {_range(counts)} seeds, band: ± 1 standard deviation"

@@ -19,7 +19,7 @@ class _Data(BaseModel):
 
 
 class Line(_Data):
-    """One method's accuracies; `plain` marks in-context learning as it is; `note` names a note of its table."""
+    """One method's accuracies; `plain` marks in-context learning without a method; `note` names a note of its table."""
 
     model: str
     method: str
@@ -80,9 +80,16 @@ class Published(_Data):
             for row in table.rows:
                 for task, accuracy in zip(table.columns, row.accuracy, strict=True):
                     yield Cell(
-                        table=table.table, dev=table.dev, seeds=table.seeds, model=row.model, task=task,
-                        method=row.method, plain=row.plain, accuracy=accuracy, note=row.note and table.notes[row.note],
-                    )  # fmt: skip
+                        table=table.table,
+                        dev=table.dev,
+                        seeds=table.seeds,
+                        model=row.model,
+                        task=task,
+                        method=row.method,
+                        plain=row.plain,
+                        accuracy=accuracy,
+                        note=row.note and table.notes[row.note],
+                    )
 
     def find(self, model: str, task: str, dev: bool) -> tuple[Cell | None, Cell | None]:
         """Plain in-context learning and Deep-Thinking for a model and a task or mean, by name or alias.
@@ -90,9 +97,9 @@ class Published(_Data):
         `dev` says whether T was chosen on a dev set; a table that does not say fits both.
         """
         model, task = _canonical(model, self.models), _canonical(task, self.tasks)
-        found = [cell for cell in self.cells() if cell.model == model and cell.task == task and cell.dev in (None, dev)]
-        plain = next((cell for cell in found if cell.plain), None)
-        return plain, next((cell for cell in found if cell.method == OURS), None)
+        cells = [cell for cell in self.cells() if cell.model == model and cell.task == task and cell.dev in (None, dev)]
+        plain = next((cell for cell in cells if cell.plain), None)
+        return plain, next((cell for cell in cells if cell.method == OURS), None)
 
     def tasks_of_mean(self, task: str) -> int | None:
         """Over how many tasks the paper's figure is a mean; None for a single task."""
@@ -108,4 +115,4 @@ def published() -> Published:
 
 def _canonical(name: str, aliases: dict[str, list[str]]) -> str:
     lowered = name.lower()
-    return next((own for own, others in aliases.items() if lowered in map(str.lower, (own, *others))), name)
+    return next((known for known, others in aliases.items() if lowered in map(str.lower, (known, *others))), name)

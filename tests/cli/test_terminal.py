@@ -14,7 +14,7 @@ from conftest import write_rows
 from synthetic import curve, write
 from tiny import tiny_task
 
-from deepthink_cli.cli.console import json_line, note, printable, progress
+from deepthink_cli.cli.console import note, progress
 from deepthink_cli.cli.main import MESSAGE, run
 
 Captured = pytest.CaptureFixture[str]
@@ -28,18 +28,6 @@ def safe(capsys: Captured) -> tuple[str, str]:
     out, err = capsys.readouterr()
     assert not STEERING.search(out + err)
     return out, err
-
-
-def test_what_steers_a_terminal_becomes_a_visible_escape() -> None:
-    assert printable("a\x1b[31m\x9b\u202eb\n\x7f") == r"a\x1b[31m\x9b\u202eb\n\x7f"
-    assert printable(KIND) == KIND
-
-
-def test_every_character_of_json_comes_back() -> None:
-    every = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x30000)]))
-    line = json_line({every: every})
-    assert json.loads(line) == {every: every}
-    assert not STEERING.search(line)
 
 
 def test_a_note_is_one_line(capsys: Captured) -> None:

@@ -21,7 +21,7 @@ LAYERS = (
     ("prediction", "evaluation", "workflows", "runs", "report"),
     ("cli",),
 )
-HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib"}
+HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 

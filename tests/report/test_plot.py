@@ -12,7 +12,7 @@ from test_house import modules_after
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.curves import Panel, panels
 from deepthink_cli.report.figures import _figure, _ticks
-from deepthink_cli.report.jobs import jobs_of
+from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.runs.results import Result
 
@@ -23,9 +23,9 @@ def panels_of(rows: list[Result], tasks: bool = False) -> list[Panel]:
 
 def test_a_curve_is_the_mean_over_seeds_with_its_spread() -> None:
     (panel,) = panels_of(seeds(THREE))
-    (found,) = panel.curves
-    assert list(found.points) == [1, 2, 3]
-    assert found.points[1] == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
+    (drawn,) = panel.curves
+    assert list(drawn.points) == [1, 2, 3]
+    assert drawn.points[1] == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
     assert panel.majority == 0.5
 
 
@@ -39,7 +39,7 @@ def test_only_whole_seeds_are_drawn() -> None:
 
 def test_dev_rows_have_a_curve_of_their_own() -> None:
     (panel,) = panels_of([*curve([50, 60]), *dev([55, 70], 0, 0.01)])
-    assert [(found.part, found.points[2].mean) for found in panel.curves] == [("test", 0.6), ("dev", 0.7)]
+    assert [(drawn.part, drawn.points[2].mean) for drawn in panel.curves] == [("test", 0.6), ("dev", 0.7)]
 
 
 def test_large_groups_are_drawn_by_their_means() -> None:
@@ -52,9 +52,8 @@ def test_the_figure_says_what_lines_and_bands_are() -> None:
     figure = _figure(panels_of([*classic([0.1, 0.01], 3), *classic([0.1], 3, part="dev", split="train")]))
     assert [axes.get_title() for axes in figure.axes][-2:] == ["agnews", "classic (mean of 5)"]
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "eta 0.01", "eta 0.1", "on dev rows", "T = 1 (plain ICL)", "majority class",
-    ]  # fmt: skip
+    labels = ["eta 0.01", "eta 0.1", "on dev rows", "T = 1 (plain ICL)", "majority class"]
+    assert [text.get_text() for text in legend.get_texts()] == labels
     assert figure.get_supylabel() == "accuracy (%)"
     assert figure.get_supxlabel() == "iterations T\nmean of 3 seeds, band: ± 1 standard deviation"
 
@@ -66,14 +65,21 @@ def test_one_seed_has_no_band_and_names_its_model() -> None:
     assert figure.legends[0].get_texts()[0].get_text() == "gpt2-large, eta 0.01"
 
 
-def test_an_arm_with_fewer_tasks_is_told_in_the_title() -> None:
+def test_the_title_counts_the_tasks_of_every_arm() -> None:
     rows = [*curve([50], task="a"), *curve([50], task="b"), *curve([60], task="a", model=MODEL + "r")]
     assert _figure(panels_of(rows)).axes[-1].get_title() == "classic (mean of 1 to 2)"
 
 
 @pytest.mark.parametrize(
-    ("last", "ticks"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (10, [1, 2, 4, 6, 8, 10]), (15, [1, 5, 10, 15]), (100, [1, 20, 40, 60, 80, 100])]
-)  # fmt: skip
+    ("last", "ticks"),
+    [
+        (1, [1]),
+        (5, [1, 2, 3, 4, 5]),
+        (10, [1, 2, 4, 6, 8, 10]),
+        (15, [1, 5, 10, 15]),
+        (100, [1, 20, 40, 60, 80, 100]),
+    ],
+)
 def test_ticks_are_whole_and_few(last: int, ticks: list[int]) -> None:
     assert _ticks(last) == ticks
 
@@ -87,13 +93,15 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     assert run(arguments) == 0
     first = [name.read_bytes() for name in names]
     assert [data[:4] for data in first] == [b"\x89PNG", b"<?xm", b"%PDF"]
-    # A user's own settings, such as a larger font, must not show.
+    # A user's own settings, such as a larger font, must have no effect.
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
     assert run(arguments) == 0
     assert [name.read_bytes() for name in names] == first
 
 
-def test_without_a_name_figures_lie_beside_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_name_figures_are_written_beside_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write(tmp_path / "run", [*seeds(THREE), *curve([50], seed=3)])
     assert run(["plot", str(folder)]) == 0
     out, err = capsys.readouterr()
@@ -106,8 +114,8 @@ def test_without_a_name_figures_lie_beside_the_results(tmp_path: Path, capsys: p
 def test_json_names_the_files_and_the_panels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = write(tmp_path / "run", mmlu()), tmp_path / "curve.SVG"
     assert run(["plot", str(folder), "-o", str(file), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == {"files": [str(file)], "panels": ["mmlu/others", "mmlu/stem", "mmlu"]}
+    output = json.loads(capsys.readouterr().out)
+    assert output == {"files": [str(file)], "panels": ["mmlu/others", "mmlu/stem", "mmlu"]}
     assert file.read_text().startswith("<?xml")
 
 
@@ -133,8 +141,12 @@ def test_files_may_be_named_in_a_file_of_options(
     ],
 )
 def test_bad_input_is_named_and_nothing_is_drawn(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("run"), seeds(THREE))
     write(Path("torn"), [*curve([50]), *curve([50, 60], seed=1)[1:]])

@@ -20,7 +20,7 @@ from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.footnotes import footnotes
-from deepthink_cli.report.jobs import jobs_of
+from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.runs.results import DIGESTS, FILE, Result, read_results
 
 Models = Callable[[str], Path]

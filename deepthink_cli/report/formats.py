@@ -1,4 +1,4 @@
-"""A page of tables as Markdown, LaTeX and CSV; knows text, not what it is about."""
+"""A page of tables as Markdown, LaTeX and CSV; knows text, not its subject."""
 
 from __future__ import annotations
 
@@ -9,20 +9,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.cli.console import printable
+from deepthink_cli.io.text import printable
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "[": "{[}", "*": "{*}", "±": r"$\pm$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    '"': "''",
+    "[": "{[}",
+    "*": "{*}",
+    "±": r"$\pm$",
+}
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
 @dataclass(frozen=True)
 class Page:
-    """Tables with the same columns, each under its heading (empty for a single one), and what is said below.
+    """Tables with the same columns, each under its heading (empty for a single one), legend and footnotes below.
 
-    `source` is where the figures come from; a printed table leaves it out.
+    `source` names the runs; the LaTeX table has it only in a comment.
     """
 
     source: str
@@ -34,7 +49,7 @@ class Page:
 
 
 def markdown(page: Page) -> str:
-    """A table for each section, its columns aligned; the first to the left, the others to the right."""
+    """A table for each section, with aligned columns: the first to the left, the others to the right."""
     blocks = [f"**{_markdown(page.title)}** ({_markdown(page.source)})"]
     cells = [[_markdown(cell) for cell in row] for _, rows in page.sections for row in rows]
     names = [_markdown(name) for name in page.columns]
@@ -43,8 +58,8 @@ def markdown(page: Page) -> str:
     for heading, rows in page.sections:
         if heading:
             blocks.append(f"*{_markdown(heading)}*")
-        own = [[_markdown(cell) for cell in row] for row in rows]
-        blocks.append("\n".join(_aligned(row, widths) for row in (names, rule, *own)))
+        escaped = [[_markdown(cell) for cell in row] for row in rows]
+        blocks.append("\n".join(_aligned(row, widths) for row in (names, rule, *escaped)))
     blocks += [_markdown(line) for line in page.legend]
     if page.footnotes:
         blocks.append("\n".join(f"- {_markdown(line)}" for line in page.footnotes))
@@ -74,7 +89,7 @@ def latex(page: Page) -> str:
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV with a header; numbers as they are, nothing where there is none."""
+    """CSV with a header; numbers are not rounded, and an absent value is an empty field."""
     text = io.StringIO()
     out = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     out.writeheader()

@@ -1,16 +1,21 @@
-"""The cells of a table: what the rows of a run say about thinking against plain in-context learning."""
+"""The rows of a table: Deep-Thinking against plain in-context learning, by arm and task."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of, widest
-from deepthink_cli.report.jobs import Arm, JobResults, Seed, name_of
+from deepthink_cli.report.arms import Arm
+from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
+from deepthink_cli.report.job_results import JobResults, job_table, result_table
 from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 ALPHA = 0.05
 
@@ -21,8 +26,8 @@ class Score:
 
     `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, where eta was
     chosen) on the test rows themselves. `answers` are the inputs on which plain and thinking differ,
-    added up over tasks; `iterations` and `etas` are those reported, one a task; `on_dev` says that dev rows
-    chose them.
+    summed over tasks; `iterations` and `etas` are those reported, one for each task; `on_dev` says that
+    dev rows chose them.
     """
 
     plain: float
@@ -87,12 +92,12 @@ class TableRow:
     @property
     def better(self) -> int:
         """How many seeds have significantly more right answers, by McNemar."""
-        return sum(one.answers.p < ALPHA and one.answers.gained > one.answers.lost for one in self.scores)
+        return sum(score.answers.p < ALPHA and score.answers.gained > score.answers.lost for score in self.scores)
 
     @property
     def worse(self) -> int:
         """How many seeds have significantly fewer."""
-        return sum(one.answers.p < ALPHA and one.answers.gained < one.answers.lost for one in self.scores)
+        return sum(score.answers.p < ALPHA and score.answers.gained < score.answers.lost for score in self.scores)
 
     @property
     def on_dev(self) -> bool:
@@ -113,83 +118,78 @@ class TableRow:
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
     """A row for each arm and task, and for each arm and group of tasks.
 
-    The reported T is `iteration`; without it that which each seed's own dev rows choose, together with
-    eta; without those too, the last. Only seeds that have both that T and T = 1 count; in a group
+    The reported T is `iteration`; without it, the T that each seed's own dev rows choose, together with
+    eta; without dev rows, the last T. Only seeds that have both that T and T = 1 count; in a group
     only those that have them on all its tasks. Raises InputError for an iteration beyond the run.
     """
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
         raise InputError(f"--iteration {iteration}: the run has iterations 1 to {last}; name one of them")
-    scores = _scores(jobs, iteration)
-    groups = groups_of(jobs)
+    scores_by_arm = dict(list(_scores(jobs, iteration).groupby("arm", sort=False)))
+    groups, names = groups_of(jobs), names_of(jobs)
     rows = []
-    for arm in in_order({arm for arm, _ in scores}, jobs):
-        for name in names_of(jobs):
-            tasks = [task for task in groups.get(name, [name]) if scores.get((arm, task))]
-            by_seed = [scores[arm, task] for task in tasks]
-            seeds = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)] if by_seed else []
-            if seeds:
-                own = tuple(_mean([one[seed] for one in by_seed]) for seed in seeds)
-                known = len(groups.get(name, [name]))
-                rows.append(TableRow(arm, name, len(tasks), known, name in groups, is_detail(name, groups), own))
+    for arm in in_order(scores_by_arm, jobs):
+        scores = scores_by_arm[arm].pivot(index="seed", columns="task", values="score")
+        for name in names:
+            members = groups.get(name, [name])
+            tasks = [task for task in members if task in scores]
+            whole = scores[tasks].dropna()
+            if tasks and len(whole):
+                means = tuple(_mean(row) for row in whole.to_numpy().tolist())
+                rows.append(
+                    TableRow(arm, name, len(tasks), len(members), name in groups, is_detail(name, groups), means)
+                )
     return rows
-
-
-def _scores(jobs: Sequence[JobResults], iteration: int | None) -> dict[tuple[Arm, str], dict[Seed, Score]]:
-    """The score of every arm, task and seed that has what is to be reported."""
-    last: dict[tuple[Arm, str], int] = {}
-    for job in jobs:
-        block = (job.arm, widest(job))
-        last[block] = max([last.get(block, 0), *job.test])
-    options = {} if iteration else _options(jobs)
-    scores: dict[tuple[Arm, str], dict[Seed, Score]] = {}
-    for (arm, task, seed), own in _sharing(jobs, options).items():
-        wanted = options.get((arm.family, task))
-        if wanted is None:
-            score = _score(own, own[0], iteration or last[arm, widest(own[0])], on_dev=False)
-        else:
-            score = _score_on_dev(own, {option for option in wanted if arm.eta in (None, option[1])})
-        if score is not None:
-            scores.setdefault((arm, task), {})[seed] = score
-    return scores
 
 
 Option = tuple[int, float | None]  # T and eta
 
 
+def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
+    """Columns `arm`, `task`, `seed` and `score`: every seed on every task that has what is to be reported."""
+    import pandas as pd
+
+    table = job_table(jobs)
+    table["last"] = [max(job.test, default=0) for job in jobs]
+    table["last"] = table.groupby(["arm", "group"], sort=False)["last"].transform("max")
+    options = {} if iteration else _options(jobs)
+    table["on_dev"] = [(job.arm.family, job.task) in options for job in jobs]
+    # Where dev rows choose among several etas, the jobs of all of them share one score.
+    etas = table.groupby("family", sort=False)["arm"].transform("nunique")
+    table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
+    sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
+    scores = []
+    for (arm, task, seed), shared in sharing.iterrows():
+        if shared["on_dev"]:
+            needed = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
+            score = _score_on_dev(shared["job"], needed)
+        else:
+            score = _score(shared["job"], shared["job"][0], iteration or int(shared["last"]), on_dev=False)
+        if score is not None:
+            scores.append((arm, task, seed, score))
+    return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
+
+
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
-    """For every family and task with dev rows, what each seed must have dev rows for before it chooses."""
-    by_block: dict[tuple[Arm, str], set[Option]] = {}
-    for job in jobs:
-        by_block.setdefault((job.arm.family, widest(job)), set()).update((t, job.arm.eta) for t in job.dev)
-    return {(job.arm.family, job.task): by_block[job.arm.family, widest(job)] for job in jobs if job.dev}
+    """For every family and task with dev rows: every T and eta that a seed needs dev rows for before it chooses."""
+    results = result_table(jobs)
+    dev = results[results["part"] == "dev"].copy()
+    dev["option"] = [(t, arm.eta) for t, arm in zip(dev["iteration"], dev["arm"], strict=True)]
+    by_group = dev.groupby(["family", "group"], sort=False)["option"].agg(set)
+    return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 
-def _sharing(
-    jobs: Sequence[JobResults], options: Container[tuple[Arm, str]]
-) -> dict[tuple[Arm, str, Seed], list[JobResults]]:
-    """Jobs that share one score: all etas of a seed where dev rows choose among several, else each alone."""
-    etas: dict[Arm, set[float | None]] = {}
-    for job in jobs:
-        etas.setdefault(job.arm.family, set()).add(job.arm.eta)
-    found: dict[tuple[Arm, str, Seed], list[JobResults]] = {}
-    for job in jobs:
-        several = (job.arm.family, job.task) in options and len(etas[job.arm.family]) > 1
-        found.setdefault((job.arm.family if several else job.arm, job.task, job.seed), []).append(job)
-    return found
-
-
-def _score_on_dev(jobs: Sequence[JobResults], wanted: set[Option]) -> Score | None:
+def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
     """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
 
-    None where dev rows are missing: what remains of them must not choose.
+    None where some dev rows are missing: a choice among the others would not be comparable.
     """
-    found = {
+    measured = {
         (t, job.arm.eta): (-row.accuracy, t, job.arm.eta or 0.0, job) for job in jobs for t, row in job.dev.items()
     }
-    if not found or not wanted <= found.keys():
+    if not measured or not needed <= measured.keys():
         return None
-    _, t, _, job = min(found.values(), key=lambda option: option[:3])
+    _, t, _, job = min(measured.values(), key=lambda option: option[:3])
     return _score(jobs, job, t, on_dev=True)
 
 
@@ -200,7 +200,7 @@ def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_de
     plain, thinking = chosen.test[1], chosen.test[iteration]
     if plain.n != thinking.n:
         raise InputError(
-            f"{chosen.task}, {name_of(chosen.seed)}: {plain.n} inputs at T = 1 and {thinking.n} at T = {iteration}; "
+            f"{chosen.task}, {chosen.seed}: {plain.n} inputs at T = 1 and {thinking.n} at T = {iteration}; "
             "they cannot be compared, run the job again"
         )
     return Score(

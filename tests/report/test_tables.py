@@ -6,10 +6,11 @@ import pytest
 from synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.report.arms import Arm, shared, varying
 from deepthink_cli.report.footnotes import footnotes
-from deepthink_cli.report.jobs import Arm, jobs_of, label, shared, varying
+from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.summary import TableRow, summarize
+from deepthink_cli.report.tables import TableRow, summarize
 from deepthink_cli.runs.results import Result
 
 
@@ -18,19 +19,19 @@ def rows_of(results: list[Result], iteration: int | None = None) -> list[TableRo
 
 
 def only(results: list[Result], iteration: int | None = None) -> TableRow:
-    (found,) = rows_of(results, iteration)
-    return found
+    (line,) = rows_of(results, iteration)
+    return line
 
 
 def test_the_last_iteration_is_reported_against_the_first() -> None:
-    found = only(seeds(THREE))
-    assert found.plain == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
-    assert found.thinking.mean == pytest.approx(0.65)
-    assert found.steps == [0.1, 0.06, -0.01]
-    assert found.iterations == [3, 3, 3]
+    line = only(seeds(THREE))
+    assert line.plain == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
+    assert line.thinking.mean == pytest.approx(0.65)
+    assert line.steps == [0.1, 0.06, -0.01]
+    assert line.iterations == [3, 3, 3]
     # Mean 0.05, sd 0.0556776, t(2, 97.5 %) = 4.302653.
-    assert found.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
-    assert found.wilcoxon_p == 0.5
+    assert line.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
+    assert line.wilcoxon_p == 0.5
 
 
 def test_another_iteration_can_be_named_within_the_run() -> None:
@@ -41,46 +42,52 @@ def test_another_iteration_can_be_named_within_the_run() -> None:
 
 
 def test_the_best_t_on_the_test_is_only_the_oracle() -> None:
-    found = only(seeds(THREE))
-    assert found.oracle.mean == pytest.approx((60 + 66 + 80) / 300)
-    assert found.thinking.mean < found.oracle.mean
+    line = only(seeds(THREE))
+    assert line.oracle.mean == pytest.approx((60 + 66 + 80) / 300)
+    assert line.thinking.mean < line.oracle.mean
 
 
 def test_mcnemar_counts_seeds() -> None:
     lucky = [*[True] * 10, *[False] * 2, *[True] * 88]
     unlucky = [not answer for answer in lucky[:12]] + lucky[12:]
-    rows = [row(answers, seed=seed, iteration=t)
-            for seed, pair in enumerate([(unlucky, lucky), (lucky, unlucky), (lucky, lucky)])
-            for t, answers in enumerate(pair, start=1)]  # fmt: skip
-    found = only(rows)
-    assert (found.better, found.worse) == (1, 1)
+    rows = [
+        row(answers, seed=seed, iteration=t)
+        for seed, pair in enumerate([(unlucky, lucky), (lucky, unlucky), (lucky, lucky)])
+        for t, answers in enumerate(pair, start=1)
+    ]
+    line = only(rows)
+    assert (line.better, line.worse) == (1, 1)
 
 
 def test_each_seed_chooses_t_and_eta_on_its_own_dev_rows() -> None:
-    rows = [*curve([50, 60, 90], seed=0, eta=0.1), *dev([50, 80, 70], 0, 0.1),
-            *curve([50, 61, 62], seed=0, eta=0.01), *dev([50, 70, 70], 0, 0.01),
-            *curve([40, 99, 41], seed=1, eta=0.1), *dev([50, 60, 65], 1, 0.1),
-            *curve([40, 42, 43], seed=1, eta=0.01), *dev([50, 60, 66], 1, 0.01)]  # fmt: skip
-    found = only(rows)
-    assert found.arm.eta is None
-    assert (found.iterations, found.etas) == ([2, 3], [0.1, 0.01])
-    assert [score.thinking for score in found.scores] == [0.60, 0.43]
-    assert [score.oracle for score in found.scores] == [0.90, 0.99]
+    rows = [
+        *[*curve([50, 60, 90], seed=0, eta=0.1), *dev([50, 80, 70], 0, 0.1)],
+        *[*curve([50, 61, 62], seed=0, eta=0.01), *dev([50, 70, 70], 0, 0.01)],
+        *[*curve([40, 99, 41], seed=1, eta=0.1), *dev([50, 60, 65], 1, 0.1)],
+        *[*curve([40, 42, 43], seed=1, eta=0.01), *dev([50, 60, 66], 1, 0.01)],
+    ]
+    line = only(rows)
+    assert line.arm.eta is None
+    assert (line.iterations, line.etas) == ([2, 3], [0.1, 0.01])
+    assert [score.thinking for score in line.scores] == [0.60, 0.43]
+    assert [score.oracle for score in line.scores] == [0.90, 0.99]
     # With an iteration named nothing is chosen: each eta has a row of its own.
-    assert [one.arm.eta for one in rows_of(rows, 3)] == [0.01, 0.1]
+    assert [line.arm.eta for line in rows_of(rows, 3)] == [0.01, 0.1]
 
 
 def test_of_equal_dev_accuracies_the_smaller_t_then_the_smaller_eta_wins() -> None:
-    rows = [*curve([50, 51, 52], eta=0.1), *dev([50, 70, 70], 0, 0.1),
-            *curve([50, 53, 54], eta=0.01), *dev([50, 70, 70], 0, 0.01)]  # fmt: skip
-    found = only(rows)
-    assert (found.iterations, found.etas) == ([2], [0.01])
+    rows = [
+        *[*curve([50, 51, 52], eta=0.1), *dev([50, 70, 70], 0, 0.1)],
+        *[*curve([50, 53, 54], eta=0.01), *dev([50, 70, 70], 0, 0.01)],
+    ]
+    line = only(rows)
+    assert (line.iterations, line.etas) == ([2], [0.01])
 
 
 def test_a_choice_may_be_not_to_think() -> None:
-    found = only([*curve([50, 40]), *dev([70, 70], 0, 0.01)])
-    assert found.iterations == [1]
-    assert found.steps == [0.0]
+    line = only([*curve([50, 40]), *dev([70, 70], 0, 0.01)])
+    assert line.iterations == [1]
+    assert line.steps == [0.0]
 
 
 def test_a_group_is_averaged_in_each_seed_first() -> None:
@@ -94,8 +101,8 @@ def test_a_group_is_averaged_in_each_seed_first() -> None:
 
 def test_an_incomplete_group_says_how_many_tasks_it_averages() -> None:
     rows = [*curve([50, 60], task="a"), *curve([50, 70], task="b"), *curve([50, 60], task="a", model="other")]
-    means = [one for one in rows_of(rows) if one.is_mean]
-    assert [(one.arm.model, one.tasks, one.known) for one in means][1] == ("other", 1, 2)
+    means = [line for line in rows_of(rows) if line.is_mean]
+    assert [(mean.arm.model, mean.tasks, mean.known) for mean in means][1] == ("other", 1, 2)
 
 
 def test_a_seed_without_all_tasks_is_not_in_the_mean_and_is_named() -> None:
@@ -108,17 +115,17 @@ def test_a_seed_without_all_tasks_is_not_in_the_mean_and_is_named() -> None:
 def test_jobs_that_were_cut_off_are_named_and_not_paired() -> None:
     rows = [*seeds(THREE), *curve([50, 60], seed=3), *curve([50, 60, 61], seed=0, eta=0.1)]
     jobs = jobs_of(rows)
-    assert [len(found.scores) for found in summarize(jobs)] == [3, 1]
-    line, _ = footnotes(jobs)
-    assert "eta 0.01, sst2, seed 3: no T = 3" in line
-    assert "eta 0.1, sst2, seed 1, seed 2, seed 3: no rows" in line
-    assert [len(found.scores) for found in summarize(jobs, 2)] == [4, 1]
+    assert [len(line.scores) for line in summarize(jobs)] == [3, 1]
+    note, _ = footnotes(jobs)
+    assert "eta 0.01, sst2, seed 3: no T = 3" in note
+    assert "eta 0.1, sst2, seed 1, seed 2, seed 3: no rows" in note
+    assert [len(line.scores) for line in summarize(jobs, 2)] == [4, 1]
 
 
 def test_a_seed_without_all_dev_rows_does_not_choose_and_is_named() -> None:
     jobs = jobs_of([*seeds([[1, 2], [3, 4]]), *dev([1, 2], 0, 0.01), *dev([1], 1, 0.01)])
-    (found,) = summarize(jobs)
-    assert len(found.scores) == 1
+    (line,) = summarize(jobs)
+    assert len(line.scores) == 1
     assert footnotes(jobs)[0].endswith("sst2, seed 1: no dev T = 2")
 
 
@@ -134,31 +141,36 @@ def test_what_was_skipped_left_out_or_cut_is_counted() -> None:
 
 
 def test_tables_name_tasks_then_inner_groups_then_the_whole() -> None:
-    found = rows_of([*classic(count=1), *mmlu()])
-    assert [one.name for one in found][:7] == [*CLASSIC, "classic", "mmlu/0"]
-    assert [one.name for one in found][-3:] == ["mmlu/others", "mmlu/stem", "mmlu"]
-    assert [one.name for one in found if not one.is_detail] == [*CLASSIC, "classic", "mmlu/others", "mmlu/stem", "mmlu"]
+    rows = rows_of([*classic(count=1), *mmlu()])
+    assert [line.name for line in rows][:7] == [*CLASSIC, "classic", "mmlu/0"]
+    assert [line.name for line in rows][-3:] == ["mmlu/others", "mmlu/stem", "mmlu"]
+    assert [line.name for line in rows if not line.is_detail] == [
+        *CLASSIC,
+        "classic",
+        "mmlu/others",
+        "mmlu/stem",
+        "mmlu",
+    ]
 
 
 def test_a_group_of_one_task_is_no_mean() -> None:
-    assert [one.name for one in rows_of(mmlu()[:2])] == ["mmlu/0"]
+    assert [line.name for line in rows_of(mmlu()[:2])] == ["mmlu/0"]
 
 
-def test_arms_are_told_apart_by_what_differs() -> None:
+def test_arms_are_distinguished_by_what_differs() -> None:
     rows = [*classic([0.1, 0.01], 1), *classic([0.1], 1, momentum=0.9)]
-    arms = list(dict.fromkeys(found.arm for found in rows_of(rows)))
-    assert [label(arm, varying(arms)) for arm in arms] == [
-        "momentum 0, eta 0.01", "momentum 0, eta 0.1", "momentum 0.9, eta 0.1",
-    ]  # fmt: skip
+    arms = list(dict.fromkeys(line.arm for line in rows_of(rows)))
+    labels = ["momentum 0, eta 0.01", "momentum 0, eta 0.1", "momentum 0.9, eta 0.1"]
+    assert [arm.label(varying(arms)) for arm in arms] == labels
     assert "model" in shared(arms)
     assert "quantize" not in shared(arms)
 
 
 def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() -> None:
     by_task = [*curve([50], task="a", shots=8), *curve([50], task="b", shots=12)]
-    assert {found.arm.shots for found in rows_of(by_task)} == {None}
+    assert {line.arm.shots for line in rows_of(by_task)} == {None}
     sweep = [*curve([50], shots=4), *curve([50], shots=8, seed=1)]
-    assert [found.arm.shots for found in rows_of(sweep)] == [4, 8]
+    assert [line.arm.shots for line in rows_of(sweep)] == [4, 8]
 
 
 def test_rows_that_may_not_be_averaged_are_refused() -> None:
@@ -175,11 +187,17 @@ def test_unequal_inputs_are_refused() -> None:
 
 
 def test_orders_of_the_same_demonstrations_are_seeds_of_their_own() -> None:
-    found = only([*curve([50, 60], order_seed=0), *curve([50, 70], order_seed=1)])
-    assert len(found.scores) == 2
-    assert isinstance(found.arm, Arm)
+    line = only([*curve([50, 60], order_seed=0), *curve([50, 70], order_seed=1)])
+    assert len(line.scores) == 2
+    assert isinstance(line.arm, Arm)
+
+
+def test_missing_seeds_are_named_in_order() -> None:
+    orders = [row(50, task="a", seed=1, order_seed=order) for order in (1, None, 0)]
+    jobs = jobs_of([*orders, row(50, task="b")])
+    assert footnotes(jobs)[0].endswith("a, seed 0: no rows; b, seed 1, seed 1 in order 0, seed 1 in order 1: no rows")
 
 
 def test_with_one_eta_only_t_is_chosen() -> None:
-    found = only([*curve([50, 60, 70]), *dev([50, 80, 70], 0, 0.01)])
-    assert (found.on_dev, found.arm.eta, found.iterations) == (True, 0.01, [2])
+    line = only([*curve([50, 60, 70]), *dev([50, 80, 70], 0, 0.01)])
+    assert (line.on_dev, line.arm.eta, line.iterations) == (True, 0.01, [2])

@@ -1,0 +1,83 @@
+"""Arms of a comparison: everything about a job but its task and its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from deepthink_cli.runs.results import Setting
+
+SPLITTING = ("sampling", "shots")  # values that tell arms apart only where one task has several of them
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared with what.
+
+    `eta` is None where it was chosen on a dev set. `sampling` and `shots` are None unless one task has
+    several of them: within an arm, tasks may have different numbers of demonstrations.
+    """
+
+    model: str
+    dtype: str
+    quantize: str | None
+    protocol: str
+    positions: str
+    momentum: float
+    eta: float | None
+    sampling: str | None = None
+    shots: int | None = None
+
+    @classmethod
+    def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
+        """The arm of a result; `splitting` names those of `SPLITTING` that tell arms apart."""
+        names = [name for name in FIELDS if name not in SPLITTING or name in splitting]
+        return cls(**{name: getattr(setting, name) for name in names})
+
+    @property
+    def family(self) -> Arm:
+        """The same arm for every eta."""
+        return replace(self, eta=None)
+
+    @property
+    def sort_key(self) -> tuple[Any, ...]:
+        """What arms of one model are sorted by."""
+        return (
+            *(self.dtype, self.quantize or "", self.protocol, self.positions),
+            *(self.sampling or "", self.shots or 0, self.momentum, self.eta or 0.0),
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Every field by name, for JSON and CSV."""
+        return asdict(self)
+
+    def label(self, names: Collection[str], short: bool = False) -> str:
+        """The fields named, in words; `short` omits a model's owner or folder."""
+        words = {
+            "model": PurePath(self.model).name if short else self.model,
+            "dtype": self.dtype,
+            "quantize": self.quantize or "unquantized",
+            "protocol": f"protocol {self.protocol}",
+            "positions": f"{self.positions} positions",
+            "momentum": f"momentum {self.momentum:g}",
+            "eta": "eta chosen on dev" if self.eta is None else f"eta {self.eta:g}",
+            "sampling": f"{self.sampling} sampling" if self.sampling else "",
+            "shots": f"{self.shots} shots" if self.shots is not None else "",
+        }
+        return ", ".join(words[name] for name in FIELDS if name in names and words[name])
+
+
+FIELDS = tuple(Arm.__dataclass_fields__)
+
+
+def varying(arms: Collection[Arm]) -> list[str]:
+    """The fields in which arms differ."""
+    return [name for name in FIELDS if len({getattr(arm, name) for arm in arms}) > 1]
+
+
+def shared(arms: Sequence[Arm]) -> list[str]:
+    """The fields in which all arms agree, without those that are not set."""
+    present = [name for name in FIELDS if name == "eta" or getattr(arms[0], name) is not None]
+    return [name for name in present if name not in varying(arms)]

@@ -1,0 +1,167 @@
+"""The rows of runs by job: one model, one task, one seed, one update rule; every iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import total_ordering
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.report.arms import SPLITTING, Arm
+from deepthink_cli.runs.results import FILE, Result, Setting, read_results
+from deepthink_cli.runs.same_data import check_agree
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Seed:
+    """The seed that sampled the demonstrations, and that of their order where it has one of its own."""
+
+    number: int
+    order: int | None = None
+
+    def __str__(self) -> str:
+        return f"seed {self.number}" if self.order is None else f"seed {self.number} in order {self.order}"
+
+    def __lt__(self, other: Seed) -> bool:
+        return self._key < other._key
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.number, -1 if self.order is None else self.order
+
+
+@dataclass
+class JobResults:
+    """The rows of one job by iteration; `dev` is empty where there was no T to choose."""
+
+    arm: Arm
+    task: str
+    groups: list[str]
+    seed: Seed
+    test: dict[int, Result] = field(default_factory=dict)
+    dev: dict[int, Result] = field(default_factory=dict)
+
+    @property
+    def widest_group(self) -> str:
+        """The widest group of the task, or the task itself where it has none."""
+        return self.groups[0] if self.groups else self.task
+
+
+def read_jobs(runs: Sequence[Path]) -> list[JobResults]:
+    """The jobs of all runs.
+
+    Raises InputError with a line for each folder that is not a run or has no rows, and as `jobs_of` does.
+    """
+    problems = Problems()
+    results: list[Result] = []
+    for run in runs:
+        with problems.collected():
+            if not run.is_dir():
+                raise InputError(f"RUN {run}: no such folder; give the folder of a deepthink run")
+            rows = read_results(run)
+            if not rows:
+                raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
+            results += rows
+    problems.raise_any()
+    return jobs_of(results)
+
+
+def jobs_of(results: Iterable[Result]) -> list[JobResults]:
+    """Jobs in the order of their first rows.
+
+    Raises InputError where results of the same name come from different data, where a setting has two
+    different results, or where one arm's rows for a task differ in a value that must not be averaged over.
+    """
+    every = list(results)
+    check_agree(every)
+    rows = _unique(every)
+    splitting = _splitting(rows)
+    jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
+    for row in rows:
+        setting = row.setting
+        arm, seed = Arm.of(setting, splitting), Seed(setting.seed, setting.order_seed)
+        job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
+        rows_of_part = job.dev if setting.part == "dev" else job.test
+        if setting.iteration in rows_of_part:
+            _refuse_to_average(rows_of_part[setting.iteration], row)
+        rows_of_part[setting.iteration] = row
+    _check_constant(jobs.values())
+    return list(jobs.values())
+
+
+def job_table(jobs: Iterable[JobResults]) -> DataFrame:
+    """A row for each job: `arm`, `family`, `group` (the widest), `task`, `seed`, and the `job` itself."""
+    import pandas as pd
+
+    rows = [(job.arm, job.arm.family, job.widest_group, job.task, job.seed, job) for job in jobs]
+    return pd.DataFrame(rows, columns=["arm", "family", "group", "task", "seed", "job"], dtype=object)
+
+
+def result_table(jobs: Iterable[JobResults]) -> DataFrame:
+    """A row for each result of each job: the columns of `job_table`, `part`, `iteration` and `result`."""
+    import pandas as pd
+
+    table = job_table(jobs)
+    rows = [
+        (index, part, iteration, result)
+        for index, job in enumerate(table["job"])
+        for part, results in (("test", job.test), ("dev", job.dev))
+        for iteration, result in results.items()
+    ]
+    results = pd.DataFrame(rows, columns=["index", "part", "iteration", "result"])
+    return results.join(table, on="index").drop(columns="index")
+
+
+def _unique(results: Iterable[Result]) -> list[Result]:
+    """Every result once; a row of an older version, without digests, counts as the same row with them."""
+    by_setting: dict[Setting, Result] = {}
+    for row in results:
+        setting = row.setting.without_digests
+        first = by_setting.setdefault(setting, row)
+        if replace(first, key="", setting=setting) != replace(row, key="", setting=setting):
+            where = f"{setting.model}, {setting.task}, seed {setting.seed}, T = {setting.iteration}"
+            raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
+        if first.setting.rows_sha256 is None:
+            by_setting[setting] = row
+    return list(by_setting.values())
+
+
+def _splitting(rows: Sequence[Result]) -> list[str]:
+    """Which of `SPLITTING` take several values for one arm and task."""
+    import pandas as pd
+
+    settings = [row.setting for row in rows]
+    keys: list[Any] = [(Arm.of(setting), setting.task, setting.part) for setting in settings]
+    values = {name: [getattr(setting, name) for setting in settings] for name in SPLITTING}
+    several = pd.DataFrame(values).groupby(pd.Series(keys), sort=False).nunique().gt(1).any()
+    return list(several.index[several])
+
+
+def _refuse_to_average(first: Result, second: Result) -> None:
+    names = [name for name in CONSTANT if getattr(first.setting, name) != getattr(second.setting, name)]
+    values = "; ".join(f"{name} {getattr(first.setting, name)} and {getattr(second.setting, name)}" for name in names)
+    raise InputError(
+        f"{first.setting.task}: its rows differ ({values}) and cannot be averaged; run them into folders of their own"
+    )
+
+
+def _check_constant(jobs: Collection[JobResults]) -> None:
+    first: dict[tuple[Arm, str, str, str], object] = {}
+    for job in jobs:
+        for row in (*job.test.values(), *job.dev.values()):
+            for name in CONSTANT:
+                value = getattr(row.setting, name)
+                expected = first.setdefault((job.arm, job.task, row.setting.part, name), value)
+                if expected != value:
+                    raise InputError(
+                        f"{job.task}: rows of {job.arm.model} differ in {name} ({expected}, {value}) and cannot be "
+                        "averaged; report their runs one at a time"
+                    )

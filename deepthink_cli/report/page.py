@@ -1,0 +1,132 @@
+"""The report of one or several runs: rows, tables, legend and footnotes, ready to be written in any format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.arms import shared, varying
+from deepthink_cli.report.cells import ReportLine, texts, values
+from deepthink_cli.report.footnotes import footnotes
+from deepthink_cli.report.formats import Page
+from deepthink_cli.report.job_results import JobResults, read_jobs
+from deepthink_cli.report.published import published as published_figures
+from deepthink_cli.report.tables import TableRow, summarize
+
+
+@dataclass(frozen=True)
+class Report(Page):
+    """A page of tables and the rows that it shows."""
+
+    rows: Sequence[ReportLine]
+
+    def records(self) -> list[dict[str, Any]]:
+        """The numbers of every row, accuracies as shares, nothing rounded."""
+        return [values(line) for line in self.rows]
+
+
+def report(runs: Sequence[Path], iteration: int | None = None, published: bool = False, tasks: bool = False) -> Report:
+    """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
+
+    `iteration` is the T to report (default: the one that dev rows choose; without dev rows, the last);
+    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten.
+    Raises InputError for a folder that is not a run, an iteration that no run has, and runs without a row to report.
+    """
+    return report_of(", ".join(map(str, runs)), read_jobs(runs), iteration, published, tasks)
+
+
+def report_of(
+    source: str,
+    jobs: Sequence[JobResults],
+    iteration: int | None = None,
+    published: bool = False,
+    tasks: bool = False,
+) -> Report:
+    """As `report`, of jobs already read; `source` names their runs."""
+    rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
+    notes = footnotes(jobs)
+    if not rows:
+        raise InputError(f"{source}: no seed has test rows at T = 1 and at the T to report", *notes)
+    lines = [ReportLine(row) for row in rows]
+    if published:
+        lines = _with_paper(rows)
+        notes += _about_paper(lines)
+    arms = list(dict.fromkeys(row.arm for row in rows))
+    cells = [texts(line) for line in lines]
+    columns = [name for name in cells[0] if any(row[name] for row in cells)]
+    sections = [
+        (
+            arm.label(varying(arms)),
+            [[row[name] for name in columns] for line, row in zip(lines, cells, strict=True) if line.row.arm == arm],
+        )
+        for arm in arms
+    ]
+    return Report(
+        source=source,
+        title=arms[0].label(shared(arms)),
+        columns=columns,
+        sections=sections,
+        legend=_legend(rows, columns, iteration),
+        footnotes=notes,
+        rows=lines,
+    )
+
+
+def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
+    """Rows beside the paper's figures for the same model, task and way to choose T."""
+    paper = published_figures()
+    return [ReportLine(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
+
+
+def _about_paper(lines: Sequence[ReportLine]) -> list[str]:
+    """The sources of the paper's figures, and how they differ in kind from those of the run."""
+    paper = published_figures()
+    compared = [line for line in lines if line.table]
+    if not compared:
+        return ["The paper has no figures for these models and tasks"]
+    numbers = sorted({line.table for line in compared if line.table})
+    notes = [f"Paper: {paper.source}, Table {' and '.join(map(str, numbers))}; means of ten seeds"]
+    if any(number > 1 for number in numbers):
+        notes.append("Paper: Tables 2 and 3 do not say whether T was chosen on a dev set")
+    cells = [cell for line in compared for cell in (line.paper_plain, line.paper_thinking) if cell]
+    notes += [f"Paper: {cell.note}" for cell in cells if cell.note]
+    for line in compared:
+        tasks = paper.tasks_of_mean(line.row.name)
+        if tasks not in (None, line.row.tasks):
+            notes.append(f"Paper: {line.row.name} is a mean of {tasks} tasks there, of {line.row.tasks} here")
+    return list(dict.fromkeys(notes))
+
+
+def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | None) -> list[str]:
+    """What the columns hold."""
+    free = "T and eta" if any(row.arm.eta is None for row in rows) else "T"
+    legend = [
+        f"ICL: plain in-context learning, T = 1. Deep-Thinking: {_reported(rows, free, iteration)}. Accuracy in "
+        "percent, mean ± sample standard deviation over seeds; difference: Deep-Thinking less ICL, paired by seed."
+    ]
+    if "p" in columns:
+        least = 2.0 ** (1 - max(len(row.scores) for row in rows))
+        bound = f"; so few seeds cannot give less than {least:.3f}" if least > 0.05 else ""
+        legend.append(
+            "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
+            f"{bound}."
+        )
+    legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
+    if any(row.is_mean for row in rows):
+        legend.append("Means are over tasks within each seed, then over seeds; their McNemar is over all their inputs.")
+    legend.append(f"Oracle: each seed's best {free} on the test rows themselves, which is a bound and not a result.")
+    return legend
+
+
+def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str:
+    """At which T the rows are reported; `free` is what dev rows choose."""
+    if iteration is not None:
+        return f"at T = {iteration}"
+    chosen = [row.on_dev for row in rows]
+    if not any(chosen):
+        return "at the last T"
+    rest = "" if all(chosen) else ", at the last T where there are none"
+    return f"at the {free} that each seed's own dev rows choose (median and range){rest}"

@@ -1,0 +1,45 @@
+"""A report can be made without the command line: its rows are typed, its text the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic import THREE, classic, mmlu, seeds, write
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.formats import markdown
+from deepthink_cli.report.page import report
+
+
+def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
+    page = report([write(tmp_path / "run", seeds(THREE))])
+    (line,) = page.rows
+    assert line.row.thinking.mean == pytest.approx(0.65)
+    assert page.records()[0]["thinking_mean"] == line.row.thinking.mean
+    assert page.title.startswith("openai-community/gpt2-large, float32")
+    assert page.footnotes == ["Inputs evaluated: sst2 100"]
+
+
+def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "run", list(classic([0.1, 0.01], count=2)))
+    page = report([folder], iteration=3, published=True)
+    words = ["report", str(folder), "--iteration", "3", "--published", "--format"]
+    assert run([*words, "markdown"]) == 0
+    assert capsys.readouterr().out == markdown(page)
+    assert run([*words, "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == page.records()
+
+
+def test_tasks_of_large_groups_have_rows_on_request(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", mmlu())
+    assert len(report([folder]).rows) == 3
+    assert len(report([folder], tasks=True).rows) == 15
+
+
+def test_every_folder_that_is_not_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        report([tmp_path / "a", tmp_path])
+    assert [str(tmp_path / "a") in error.value.messages[0], len(error.value.messages)] == [True, 2]
