@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+WORKERS ?= 2
 SEED ?= 0
 # For `make benchmark`: rows of TREC and AG News, GPT-2's tokenizer, and the models to measure if not all.
 DATA ?=
@@ -15,12 +16,13 @@ SHAPES ?=
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
 
+# One thread a worker; where a test asks for more, they do not spin while they wait for each other.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The harnesses of tests/soak and the properties, for long: an hour or two. `make soak SEED=7` draws other ones.
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest tests/soak tests/test_*_properties.py --soak --seed $(SEED) -v --durations=0
+	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py --soak --seed $(SEED) -v --durations=0
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

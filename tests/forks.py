@@ -1,4 +1,4 @@
-"""Command lines in copies of one process that has imported everything: to start one, and to kill it, takes milliseconds.
+"""Copies of one process that has imported everything: to start a command line, and to kill it, takes milliseconds.
 
 Run as a script this is that process. Where the system allows it has a small disk that only it sees, and that
 may be filled; a second one in it, `sealed`, can only be read.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 DISK = 32 * 2**20  # bytes
 # A process that forks may have no other; and who compares bytes needs one, for more add in another order.
@@ -27,26 +29,39 @@ _MOUNT = (
 
 @dataclass
 class Child:
-    """A command line that runs in a copy; what it says goes to the file `said`."""
+    """A command line that runs in a copy; what it says goes to the file `said`, but for streams of the test's own."""
 
     forks: Forks
     number: int
     said: Path
     started: float = field(default_factory=time.perf_counter)
+    code: int | None = None  # once it has ended; less than 0 where a signal ended it
+    peak: int = 0  # the most memory that it held, in the system's units (KiB on Linux)
 
     def kill(self) -> None:
         """End it as a power cut would, if it still runs."""
-        os.kill(self.number, signal.SIGKILL)  # nobody else has its number until it is waited for
-        self.wait()
+        if self.code is None:
+            os.kill(self.number, signal.SIGKILL)  # nobody else has its number until it is waited for
+            self.wait()
 
     def kill_after(self, seconds: float) -> None:
         """Kill it so long after its start."""
         time.sleep(max(0.0, self.started + seconds - time.perf_counter()))
         self.kill()
 
-    def wait(self) -> int:
-        """Its exit code; less than 0 where a signal ended it."""
-        return self.forks.ask(wait=self.number)
+    def interrupt(self) -> None:
+        """Send it what Ctrl-C sends."""
+        os.kill(self.number, signal.SIGINT)
+
+    def wait(self, seconds: float | None = None) -> int:
+        """Its exit code; raises TimeoutError where it does not end within these seconds."""
+        deadline = time.perf_counter() + seconds if seconds is not None else None
+        while deadline is not None and not self._ended():
+            if time.perf_counter() > deadline:
+                raise TimeoutError(f"process {self.number} still runs after {seconds} s")
+            time.sleep(0.001)
+        self.code, self.peak = self.forks.ask(wait=self.number)
+        return self.code
 
     def until(self, true: Callable[[], bool]) -> bool:
         """Wait until something is true, or until the process ends; returns whether it is true."""
@@ -67,10 +82,16 @@ class Forks:
         disk.mkdir()
         private = _private(disk)
         self.disk = disk if private else None
+        self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Pipes, so that the streams of a copy are buffered as they are between two programs.
         self.process = subprocess.Popen(
-            [*private, sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=ONE_THREAD,
-        )  # fmt: skip
+            [*private, sys.executable, __file__, str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            env={name: value for name, value in ONE_THREAD.items() if name != "PYTHONUNBUFFERED"},
+        )
+        theirs.close()
 
     def seen(self, path: Path) -> Path:
         """How others find a path on the small disk."""
@@ -80,29 +101,41 @@ class Forks:
         """Run a command line in the process itself, so that its copies have imported what it needs."""
         assert self.ask(here=list(arguments)) == 0
 
-    def start(self, arguments: Iterable[str], largest: int | None = None) -> Child:
-        """Start a command line in a copy; no file that it writes may be larger than `largest` bytes."""
+    def start(
+        self,
+        arguments: Iterable[str],
+        largest: int | None = None,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> Child:
+        """Start a command line in a copy; no file that it writes may be larger than `largest` bytes.
+
+        Streams are file descriptors; without them it reads nothing, and what it says goes to the file `said`.
+        """
         self.count += 1
         said = self.folder / f"said-{self.count}"
-        return Child(self, self.ask(arguments=list(arguments), said=str(said), largest=largest), said)
+        with open(os.devnull, "rb") as nothing, said.open("wb") as file:
+            streams = [nothing.fileno() if stdin is None else stdin]
+            streams += [file.fileno() if stream is None else stream for stream in (stdout, stderr)]
+            number = self.ask(streams, arguments=list(arguments), largest=largest)
+        return Child(self, number, said)
 
-    def run(self, arguments: Iterable[str], largest: int | None = None) -> tuple[int, str]:
+    def run(self, arguments: Iterable[str], largest: int | None = None, **streams: int) -> tuple[int, str]:
         """Run a command line to its end: its exit code and what it said."""
-        child = self.start(arguments, largest)
+        child = self.start(arguments, largest, **streams)
         return child.wait(), child.said.read_text(encoding="utf-8")
 
-    def ask(self, **asked: object) -> int:
+    def ask(self, streams: Iterable[int] = (), **asked: object) -> Any:
         """Hand the process a request; returns its answer."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        socket.send_fds(self.link, [json.dumps(asked).encode()], list(streams))
+        return json.loads(self.link.recv(2**10))
 
     def close(self) -> None:
         """End the process, and with it its disk."""
+        self.link.close()
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
 
 
 def leave(disk: Path, free: int | None) -> None:
@@ -127,28 +160,49 @@ def _private(disk: Path) -> list[str]:
     return []
 
 
-def _serve() -> None:
-    """Answer requests, one a line: the exit code of words run here; the number of a copy that runs them; its end."""
-    import resource
-
+def _serve(link: socket.socket) -> None:
+    """Answer requests: the exit code of words run here; the number of a copy that runs them; how a copy ended."""
     from deepthink_cli.cli.main import run
 
-    for line in sys.stdin:
-        asked = json.loads(line)
+    while True:
+        message, streams, _, _ = socket.recv_fds(link, 2**16, 3)
+        if not message:
+            return
+        asked, answer = json.loads(message), None
         if "here" in asked:
             answer = run(asked["here"])
         elif "wait" in asked:
-            answer = os.waitstatus_to_exitcode(os.waitpid(asked["wait"], 0)[1])
+            _, status, used = os.wait4(asked["wait"], 0)
+            answer = [os.waitstatus_to_exitcode(status), used.ru_maxrss]
         elif not (answer := os.fork()):
-            said = os.open(asked["said"], os.O_WRONLY | os.O_CREAT, 0o600)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
-            if asked["largest"] is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (asked["largest"], asked["largest"]))
-            os._exit(run(asked["arguments"]))
-        sys.stdout.write(f"{answer}\n")
+            link.close()
+            _become(streams, **asked)
+        for stream in streams:
+            os.close(stream)
+        link.send(json.dumps(answer).encode())
+
+
+def _become(streams: list[int], arguments: list[str], largest: int | None) -> None:
+    """Be the program: its streams, its words, Ctrl-C and the largest file that it may write."""
+    import resource
+
+    from deepthink_cli.__main__ import main
+
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    if largest is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the suite runs in the background
+    sys.argv = ["deepthink", *arguments]
+    try:
+        main()
+    except SystemExit as stop:
+        # All that Python's own end does that can be seen; the rest of it would take a second in every copy.
         sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(stop.code or 0))
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -12,6 +12,21 @@ from deepthink_cli.runs.folder import LOCK
 
 GOOD = ["warm", "funny", "tender", "wise", "bright", "moving", "lively", "kind"]
 BAD = ["dull", "lifeless", "long", "cold", "loud", "flat", "stale", "mean"]
+MINE: dict[str, Any] = {  # a task file that says no more than it must
+    "name": "mine",
+    "title": "Mine",
+    "template": "Text: {text}\nKind: {kind}",
+    "fields": {"text": "body"},
+    "labels": ["good", "bad"],
+    "answer": "kind",
+    "shots": 2,
+    "demonstrations": "train",
+    "folder": "mine",
+    "protocols": {"paper": {"split": "test"}},
+    "example": {"body": "a", "kind": "good"},
+    "source": "here",
+    "licence": "none",
+}
 
 
 def reviews(kind: str, count: int, start: int = 0) -> list[dict[str, object]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import re
 import struct
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_hand import Tensors, canonical, signed
 from safetensors import safe_open
 
 from deepthink_cli.artifact.format import Header, read_artifact, read_header, summary, verify
@@ -35,12 +35,6 @@ NAMES = [f"iteration.{t}.layer.{layer}.{part}" for t in (1, 3) for layer in (0, 
 SHAPE = [2, 3, 4]
 SIZE = 4 * 2 * 3 * 4
 
-Tensors = dict[str, dict[str, Any]]
-
-
-def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
 
 def entries(**changes: Any) -> Tensors:
     listed = {
@@ -55,22 +49,12 @@ def content(tensors: Tensors) -> bytes:
     return b"".join(struct.pack("<24f", *[number + place for place in range(24)]) for number in range(len(tensors)))
 
 
-def signed(metadata: dict[str, Any], tensors: Tensors, body: bytes | None = None) -> dict[str, Any]:
-    """With the digest that docs/artifact.md asks for: metadata, then name, dtype, shape and bytes of each tensor by name."""
-    body = content(tensors) if body is None else body
-    total = hashlib.sha256(canonical({**metadata, "sha256": ""}).encode())
-    for name in sorted(tensors):
-        entry = tensors[name]
-        total.update(canonical([name, entry["dtype"], entry["shape"]]).encode())
-        total.update(body[slice(*entry["data_offsets"])])
-    return {**metadata, "sha256": total.hexdigest()}
-
-
 def memory_file(
     path: Path, metadata: Any = None, tensors: Tensors | None = None, extra: dict[str, str] | None = None
 ) -> Path:
     tensors = entries() if tensors is None else tensors
-    text = metadata if isinstance(metadata, str) else canonical(metadata or signed(METADATA, entries()))
+    metadata = metadata or signed(METADATA, entries(), content(entries()))
+    text = metadata if isinstance(metadata, str) else canonical(metadata)
     raw = {"__metadata__": {"deepthink": text, **(extra or {})}, **tensors}
     return with_header(path, json.dumps(raw, separators=(",", ":"), ensure_ascii=False), tensors)
 
@@ -171,7 +155,7 @@ def test_one_changed_byte_is_found(path: Path, place: int) -> None:
     [(("eta",), 0.02), (("labels",), ["q", "p"]), (("demonstrations", "token_ids", 0), 8), (("model", "id"), "other")],
 )
 def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], value: Any) -> None:
-    digest = signed(METADATA, entries())["sha256"]
+    digest = signed(METADATA, entries(), content(entries()))["sha256"]
     memory_file(path, {**changed(*place, to=value), "sha256": digest})
     with pytest.raises(InputError, match="do not match its digest"):
         verify(read_header(path))

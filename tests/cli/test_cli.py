@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,13 +12,18 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from forks import Forks
 
+from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run
 from deepthink_cli.data import examples
 
 INPUTS = [{"review": "a wise and tender film"}, {"review": "long and dull", "id": 7}]
-LABELLED = [{"review": text, "sentiment": label} for text, label in
-            [("wise and tender", "positive"), ("long and dull", "negative"), ("a joy", "positive")]]  # fmt: skip
+LABELLED = [
+    {"review": "wise and tender", "sentiment": "positive"},
+    {"review": "long and dull", "sentiment": "negative"},
+    {"review": "a joy", "sentiment": "positive"},
+]
 
 
 @pytest.fixture
@@ -213,18 +217,24 @@ def test_values_come_from_flags_then_the_environment_then_the_file(
 def test_the_module_is_the_same_program_and_reads_a_pipe(memory: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-"],
-        input='{"review": "a [bold] film"}\n', capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        input='{"review": "a [bold] film"}\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert rows(done.stdout)[0]["input"] == {"review": "a [bold] film"}
     assert done.stderr == ""
 
 
-def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path, forks: Forks) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(3000)])
-    command = f"{sys.executable} -m deepthink_cli predict {memory} {inputs} | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
+    reading, outward = os.pipe()
+    child = forks.start(["predict", str(memory), str(inputs)], stdout=outward)
+    os.close(outward)
+    with os.fdopen(reading) as output:
+        assert json.loads(output.readline())["index"] == 0
+    assert child.wait(30) == 1
+    assert child.said.read_text() == ""
 
 
 @pytest.mark.parametrize(
@@ -243,34 +253,28 @@ def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path
     assert done.stderr == "deepthink: standard output: cannot be written: No space left on device\n"
 
 
-def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path) -> None:
-    started = subprocess.Popen(
-        [sys.executable, "-m", "deepthink_cli", "think", str(demos), "-m", tiny, "-T", "1000000", "-v", "-o", str(tmp_path / "out.safetensors")],
-        stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
-    assert started.stderr is not None
-    assert "loaded" in started.stderr.readline()
-    started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=30) == 130
-    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
+def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path, forks: Forks) -> None:
+    out = tmp_path / "out.safetensors"
+    child = forks.start(["think", str(demos), "-m", tiny, "-T", "1000000", "-v", "-o", str(out)])
+    assert child.until(lambda: "loaded" in child.said.read_text())
+    child.interrupt()
+    assert child.wait(30) == 130
+    assert child.said.read_text().splitlines()[1:] == [INTERRUPTED]
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
 
 
-def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path) -> None:
-    started = subprocess.Popen(
-        [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-", "-v"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
-    assert started.stderr is not None
-    assert any("packed engine" in line for line in started.stderr)
+def test_ctrl_c_ends_predict_while_it_waits_for_input(memory: Path, forks: Forks) -> None:
+    inward, feeding = os.pipe()
+    child = forks.start(["predict", str(memory), "-", "-v"], stdin=inward)
+    os.close(inward)
+    assert child.until(lambda: "packed engine" in child.said.read_text())
     time.sleep(0.2)
     sent = time.monotonic()
-    started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=30) == 130
+    child.interrupt()
+    assert child.wait(30) == 130
     assert time.monotonic() - sent < 5  # seconds go by where Python itself would wait for the reader
-    assert started.stderr.read() == "deepthink: interrupted; every file is whole\n"
+    os.close(feeding)
+    assert child.said.read_text().splitlines()[-1] == INTERRUPTED
 
 
 def test_the_tokens_of_a_pass_change_no_label(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

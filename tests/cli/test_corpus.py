@@ -1,23 +1,28 @@
 """A corpus of malformed files: each gets its line, exit 2, no traceback, and nothing is written.
 
-`corpus/expected.tsv` says of every file which lines must be named (`-`: the file alone) and what must be said.
-`corpus/generate.py` wrote the Parquet files, and those too large to type.
+A table in `corpus/` holds groups of cases. A case is made from the `base` of its group: `replace` gives lines by their
+number (null removes one), `append` adds lines at the end, and `repeat(TEXT, N)` stands for N times TEXT. Then come the
+`line` or lines that must be named (none: the file alone) and the `message`. Under `files` are those that lie beside the
+table, because no table can hold them; `corpus/write_parquet.py` wrote the Parquet files.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+import yaml
 from conftest import REVIEWS, write_rows
 
 from deepthink_cli.cli import main
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+KINDS = {"configs": 116, "demonstrations": 181, "inputs": 57, "tasks": 166}
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"
 BEFORE = "what was there before"
 PARSER = typer.main.get_command(main.app)  # otherwise built anew for every file, which takes longest
@@ -25,35 +30,56 @@ PARSER = typer.main.get_command(main.app)  # otherwise built anew for every file
 
 @dataclass(frozen=True)
 class Case:
-    """A file of the corpus, the lines that must be named, and the words that must be said of each."""
+    """A malformed file, the places that must be named, and the words that must be said of each."""
 
-    file: str
-    lines: list[str]
-    words: str
-
-    @property
-    def kind(self) -> str:
-        return self.file.split("/")[0]
-
-    @property
-    def places(self) -> list[str]:
-        name = Path(self.file).name
-        return [name if line == "-" else f"{name}:{line}" for line in self.lines]
+    kind: str
+    name: str
+    content: bytes
+    places: list[str]
+    message: str
 
 
-def cases() -> list[Case]:
-    listed = [line.split("\t") for line in (CORPUS / "expected.tsv").read_text(encoding="utf-8").splitlines()]
-    return [Case(file, lines.split(","), words) for file, lines, words in listed]
+def content_of(base: str, case: dict[str, Any]) -> bytes:
+    """A base document with the changes of a case."""
+    lines = base.splitlines(keepends=True)
+    for number, text in case.get("replace", {}).items():
+        lines[number - 1] = "" if text is None else ended(text)
+    if "append" in case:
+        lines.append(ended(case["append"]))
+    return re.sub(r"repeat\((.+?), (\d+)\)", lambda m: m[1] * int(m[2]), "".join(lines), flags=re.DOTALL).encode()
+
+
+def ended(text: str) -> str:
+    """A text that ends with a line feed."""
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def places(name: str, line: int | list[int] | None) -> list[str]:
+    """The file, or the file with each line, as messages name them."""
+    lines = [line] if isinstance(line, int) else line
+    return [name] if lines is None else [f"{name}:{number}" for number in lines]
+
+
+def cases() -> Iterator[Case]:
+    for kind in KINDS:
+        for group in yaml.safe_load((CORPUS / f"{kind}.yaml").read_text(encoding="utf-8")):
+            changed, stored = group.get("cases", {}), group.get("files", {})
+            contents = {name: content_of(group.get("base", ""), case) for name, case in changed.items()}
+            contents |= {name: (CORPUS / kind / name).read_bytes() for name in stored}
+            for name, case in {**changed, **stored}.items():
+                yield Case(kind, name, contents[name], places(name, case.get("line")), case.get("message", ""))
+
+
+CASES = list(cases())
 
 
 def command(case: Case) -> list[str]:
     """The command that reads the file."""
-    name = Path(case.file).name
     return {
-        "demonstrations": ["think", name, "-o", OUT],
-        "inputs": ["predict", MEMORY, name, "-o", OUT],
-        "tasks": ["tasks", "validate", name],
-        "configs": ["think", DEMOS, "--config", name],
+        "demonstrations": ["think", case.name, "-o", OUT],
+        "inputs": ["predict", MEMORY, case.name, "-o", OUT],
+        "tasks": ["tasks", "validate", case.name],
+        "configs": ["think", DEMOS, "--config", case.name],
     }[case.kind]
 
 
@@ -73,13 +99,13 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.file)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}/{case.name}")
 def test_a_malformed_file_is_refused_by_its_line(
     case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(given)
     monkeypatch.setattr(main, "app", PARSER)
-    shutil.copyfile(CORPUS / case.file, Path(case.file).name)
+    Path(case.name).write_bytes(case.content)
     before = contents(given)
     try:
         code = main.run(command(case))
@@ -87,17 +113,16 @@ def test_a_malformed_file_is_refused_by_its_line(
         assert (code, out) == (2, ""), err
         assert contents(given) == before
     finally:
-        (given / Path(case.file).name).unlink()
+        (given / case.name).unlink()
     said = err.removesuffix("\n").split("\n")
     assert all(line.startswith("deepthink: ") for line in said)
     assert "Traceback" not in err
     for place in case.places:
-        assert any(f"{place}: " in line and case.words in line for line in said), err
+        assert any(f"{place}: " in line and case.message in line for line in said), err
 
 
-def test_the_corpus_holds_at_least_two_hundred_files_and_all_are_listed() -> None:
-    listed = [case.file for case in cases()]
-    there = {str(path.relative_to(CORPUS)) for path in CORPUS.glob("*/*")}
-    assert len(listed) == len(set(listed)) >= 200
-    assert set(listed) == there
-    assert {case.kind for case in cases()} == {"demonstrations", "inputs", "tasks", "configs"}
+def test_no_case_is_lost_and_every_stored_file_is_listed() -> None:
+    named = {(case.kind, case.name) for case in CASES}
+    assert len(named) == len(CASES)
+    assert {kind: sum(case.kind == kind for case in CASES) for kind in KINDS} == KINDS
+    assert {(path.parent.name, path.name) for path in CORPUS.glob("*/*")} <= named

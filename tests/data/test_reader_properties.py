@@ -17,7 +17,7 @@ import typer
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from test_tasks import MINE
+from tiny import MINE
 
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, TaskNames
 from deepthink_cli.cli.grouped import grouped

@@ -6,30 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from families import FAMILIES
+from oracle import plain_scores
 
 from deepthink_cli import DemonstrationSet, Query, load_model, score, think, tokenize_demonstrations, tokenize_queries
-from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ModelOptions
 
 QUERIES = [
     Query("a quiet joy", ("positive", "negative", "neither of these")),
     Query("so so", ("good", "bad", "goodness")),
 ]
-
-
-def plain_scores(model: LanguageModel, demos: tuple[int, ...], query: TokenizedQuery) -> list[float]:
-    """Log-probabilities of whole prompts in one pass, without any cache."""
-    sums = []
-    for answer in query.answers:
-        ids = torch.tensor([[*demos, *query.prefix, *answer]])
-        logits = model.network(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
-        first = len(demos) + len(query.prefix) - 1
-        sums.append(sum(float(logits[first + n, token]) for n, token in enumerate(answer)))
-    return sums
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from deepthink_cli.engine.reading import Reading
 from families import FAMILIES, write_model
-from test_families import plain_scores
+from oracle import plain_scores
 from torch import Tensor
 from transformers.activations import NewGELUActivation
 
@@ -23,7 +24,6 @@ from deepthink_cli.engine.budget import found_tokens
 from deepthink_cli.engine.choice import engine_of, read_each
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, lines, tree
-from deepthink_cli.engine.reading import Reading
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.scoring import prepare, score_each

@@ -11,8 +11,8 @@ import pytest
 import torch
 from conftest import shared, write_rows
 from families import FAMILIES, write_model
+from oracle import plain_scores
 from safetensors.torch import load_file, save_file
-from test_families import plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run

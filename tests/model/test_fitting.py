@@ -12,7 +12,7 @@ from conftest import write_rows
 from families import build_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
-from test_token_properties import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
+from texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
 from tiny import run_words
 
 from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import takewhile
 
 import pytest
-from conftest import shared
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from texts import TEMPLATE, TEXT, TOKENIZERS, WORDS, tokenizer_of
+from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli import DemonstrationSet, Example
 from deepthink_cli.data.examples import Query
@@ -17,48 +16,7 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import encode, tokenize_demonstrations, tokenize_queries
 
-TOKENIZERS = ("gpt2", "llama2", "pythia")
-# Special tokens, and what tokenizers join, split, strip or normalise: spaces, line breaks, marks, parts of emoji.
-HARD = [
-    "<|endoftext|>",
-    "<s>",
-    "</s>",
-    "<unk>",
-    "<|padding|>",
-    "▁",
-    "Ġ",
-    " ",
-    "  ",
-    "\n",
-    "\n\n",
-    "\t",
-    "\r\n",
-    "e\u0301",
-    "é",
-    "\u200b",
-    "\ufeff",
-    "👩\u200d🚀",
-    "positive",
-    "neg",
-    "'s",
-    "1",
-    "00",
-    "Sentiment:",
-]
-TEXT = st.lists(
-    st.sampled_from(HARD) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=5
-).map("".join)
-WORDS = TEXT.map(str.strip).filter(bool)
-TEMPLATE = st.sampled_from(
-    ["Review: {text}\nSentiment: {label}", "{text} {label}", "{text}{label}", "({text})   {label}"]
-).map(Template)
 QUERY = st.builds(Query, WORDS, st.lists(WORDS, min_size=1, max_size=4, unique=True).map(tuple))
-
-
-@cache
-def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}"))
-    return tokenizer
 
 
 @pytest.fixture(params=TOKENIZERS)

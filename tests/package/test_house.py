@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from imports import HEAVY, modules_after
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "deepthink_cli"
 LAYERS = (
@@ -21,7 +20,6 @@ LAYERS = (
     ("prediction", "evaluation", "workflows", "runs", "report"),
     ("cli",),
 )
-HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 
@@ -72,16 +70,6 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["think", "--help"], ["eval", "--help"], ["--version"]])
 def test_help_does_not_import_torch(arguments: list[str]) -> None:
     assert not modules_after(arguments) & HEAVY
-
-
-def modules_after(arguments: list[str]) -> set[str]:
-    """Top-level modules that one command line leaves imported."""
-    program = (
-        "import sys\nfrom deepthink_cli.cli.main import run\n"
-        f"run({arguments!r})\nsys.stderr.write(' '.join({{name.split('.')[0] for name in sys.modules}}))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stderr.split())
 
 
 def test_inspect_does_not_import_torch(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import write_reviews, write_rows
+from forks import Forks
 from safetensors.torch import load_file, save_file
 from tiny import tiny_task
 
@@ -197,15 +198,14 @@ def test_a_tokenizers_code_is_not_run_without_the_flag(code: Path, ran: Path, de
     assert not ran.exists()
 
 
-def test_nobody_is_asked_whether_code_may_run(code: Path, ran: Path, demos: Path) -> None:
-    parent, child = os.openpty()
-    os.write(parent, b"y\ny\n")
-    command = [sys.executable, "-m", "deepthink_cli", *think(code, demos)]
-    done = subprocess.run(command, stdin=child, capture_output=True, text=True)
-    os.close(parent)
-    os.close(child)
-    assert done.returncode == 2
-    assert "[y/N]" not in done.stdout + done.stderr
+def test_nobody_is_asked_whether_code_may_run(code: Path, ran: Path, demos: Path, forks: Forks) -> None:
+    keyboard, terminal = os.openpty()
+    os.write(keyboard, b"y\ny\n")
+    exit_code, said = forks.run(think(code, demos), stdin=terminal)
+    os.close(keyboard)
+    os.close(terminal)
+    assert exit_code == 2
+    assert "[y/N]" not in said
     assert not ran.exists()
 
 
@@ -334,42 +334,60 @@ def test_a_memory_gets_no_code_run(model: Path, ran: Path, demos: Path, tmp_path
 
 # What opens a connection or looks a name up fails at once, and is noted where no library can hide it.
 NO_NETWORK = """
-import json, socket, sys
+import contextlib, io, json, socket, sys
 asked = []
 def refuse(*arguments, **more):
     asked.append(repr(arguments))
     raise OSError("no network in this test")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.gethostbyname = refuse
 from deepthink_cli.cli.main import run
-codes = [run(command) for command in json.loads(sys.argv[1])]
-print("\\n" + json.dumps([codes, asked]))
+results = []
+for command in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        results.append([run(command), said.getvalue()])
+print("\\n" + json.dumps([results, asked]))
 """
 
 
-def offline(folder: Path, *commands: list[str]) -> tuple[list[int], list[str]]:
-    """Run commands with --offline in a process of its own: exit codes and lines on stderr; no socket is opened."""
+@pytest.fixture(scope="module")
+def offline(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, list[str]]]:
+    """Commands with --offline, in a process of their own that opens no socket: exit codes and lines on stderr."""
+    folder = tmp_path_factory.mktemp("offline")
+    model = Path(shutil.copytree(models("llama"), folder / "model"))
+    demos, memory = write_reviews(folder / "demos.jsonl"), str(folder / "mem.safetensors")
+    used = {"predict": ["predict", memory, str(demos)], "eval": ["eval", memory, str(demos)]}
+    commands = {
+        "think with the built-in model": think("pocket", demos),
+        **used,
+        "think with a model in a folder": think(pickled(model), demos),
+        **{f"{name} with a model in a folder": words for name, words in used.items()},
+        "a model of the hub": think("team/model", demos),
+        "a task of the hub": ["think", "--task", "sst2"],
+    }
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    given = json.dumps([[*command, "--offline"] for command in commands])
-    done = subprocess.run([sys.executable, "-c", NO_NETWORK, given], env={**clean, "HF_HOME": str(folder / "hub")},
-                          capture_output=True, text=True)  # fmt: skip
-    codes, asked = json.loads(done.stdout.splitlines()[-1])
+    given = json.dumps([[*command, "--offline"] for command in commands.values()])
+    done = subprocess.run(
+        [sys.executable, "-c", NO_NETWORK, given],
+        env={**clean, "HF_HOME": str(folder / "hub")},
+        capture_output=True,
+        text=True,
+    )
+    results, asked = json.loads(done.stdout.splitlines()[-1])
     assert asked == []
-    return codes, done.stderr.splitlines()
+    return {name: (code, said.splitlines()) for name, (code, said) in zip(commands, results, strict=True)}
 
 
-def test_nothing_is_fetched_offline(model: Path, demos: Path, tmp_path: Path) -> None:
-    memory = str(tmp_path / "mem.safetensors")
-    used = [["predict", memory, str(demos)], ["eval", memory, str(demos)]]
-    codes, _ = offline(tmp_path, think("pocket", demos), *used, think(pickled(model), demos), *used)
-    assert codes == [0] * 6
+def test_nothing_is_fetched_offline(offline: dict[str, tuple[int, list[str]]]) -> None:
+    here = {name: code for name, (code, _) in offline.items() if "hub" not in name}
+    assert list(here.values()) == [0] * 6
 
 
-def test_what_is_not_here_is_an_error_offline(demos: Path, tmp_path: Path) -> None:
-    codes, lines = offline(tmp_path, think("team/model", demos), ["think", "--task", "sst2"])
-    assert (codes, len(lines)) == ([2, 1], 2)
-    assert lines[0].startswith("deepthink: -m team/model: ")
-    assert lines[0].endswith("omit --offline, or put the model into the cache first")
-    assert "connect once without --offline, or give --data-dir DIR" in lines[1]
+def test_what_is_not_here_is_an_error_offline(offline: dict[str, tuple[int, list[str]]]) -> None:
+    (model_code, model_lines), (task_code, task_lines) = offline["a model of the hub"], offline["a task of the hub"]
+    assert (model_code, len(model_lines), task_code, len(task_lines)) == (2, 1, 1, 1)
+    assert model_lines[0].startswith("deepthink: -m team/model: ")
+    assert model_lines[0].endswith("omit --offline, or put the model into the cache first")
+    assert "connect once without --offline, or give --data-dir DIR" in task_lines[0]
 
 
 def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

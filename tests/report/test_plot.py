@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from imports import modules_after
 from synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
-from test_house import modules_after
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.curves import Panel, panels

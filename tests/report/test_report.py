@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from imports import HEAVY, modules_after
 from synthetic import THREE, classic, curve, dev, mmlu, seeds, write
-from test_house import HEAVY, modules_after
 
 from deepthink_cli.cli.main import run
 

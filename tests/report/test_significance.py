@@ -46,7 +46,7 @@ def test_one_pair_says_nothing() -> None:
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
 
-@pytest.mark.parametrize("values", [MAIZE, [3, -3, 3, 1, 1, 0, 0, 2], [5, 5, 5, -5, 0, 1, 1, -2, 2, 2]])
+@pytest.mark.parametrize("values", [MAIZE[:12], [3, -3, 3, 1, 1, 0, 0, 2], [5, 5, 5, -5, 0, 1, 1, -2, 2, 2]])
 def test_signed_ranks_agree_with_scipy_over_all_signs(values: list[float]) -> None:
     from scipy.stats import PermutationMethod, wilcoxon
 

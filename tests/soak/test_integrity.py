@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_hand import canonical, signed
 from conftest import Soak, write_rows
 from mutate import MUTATORS, compact, joined, parts
-from test_artifact import signed as hand_signed
 
 from deepthink_cli import DemonstrationSet, load_memory, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
@@ -73,8 +73,7 @@ def resigned(data: bytes, **changes: Any) -> bytes:
     raw = json.loads(header)
     metadata = json.loads(raw["__metadata__"]["deepthink"]) | changes
     tensors = {name: entry for name, entry in raw.items() if name != "__metadata__"}
-    signed = hand_signed(metadata, tensors, body)
-    text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = canonical(signed(metadata, tensors, body))
     return joined(compact({"__metadata__": {"deepthink": text}, **tensors}), body)
 
 

@@ -6,32 +6,24 @@ import fcntl
 import json
 import os
 import random
-import signal
 import termios
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import IO
+from typing import IO, BinaryIO
 
 import pytest
 from conftest import Soak, write_rows
-from forked import Forks, Process
+from forks import Child, Forks
 
 from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run
 
 LABELS = ("good", "bad")
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """What starts the processes."""
-    made = Forks()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +41,36 @@ def inputs(numbers: Iterable[int]) -> Iterator[bytes]:
         yield b'{"n": %d, "text": "film %d"}\n' % (number, number % 977)
 
 
+@dataclass
+class Predicting:
+    """A running `predict`, and the end of the pipe that it writes to."""
+
+    child: Child
+    stdout: BinaryIO
+
+
 @contextmanager
-def predicting(forks: Forks, memory: str, rows: Iterable[bytes], errors: Path) -> Iterator[Process]:
+def predicting(forks: Forks, memory: str, rows: Iterable[bytes], errors: Path) -> Iterator[Predicting]:
     """`predict` with rows in its stdin as it takes them; killed at the end, if it has not ended."""
 
     def feed() -> None:
-        with suppress(BrokenPipeError, ValueError), started.stdin:
+        with suppress(BrokenPipeError, ValueError), os.fdopen(feeding, "wb") as stdin:
             for row in rows:
-                started.stdin.write(row)
+                stdin.write(row)
 
+    (inward, feeding), (reading, outward) = os.pipe(), os.pipe()
     with errors.open("wb") as file:
-        started = forks.start(["predict", memory, "-", "-q"], file)
+        child = forks.start(["predict", memory, "-", "-q"], stdin=inward, stdout=outward, stderr=file.fileno())
+    os.close(inward)
+    os.close(outward)
     feeder = Thread(target=feed, daemon=True)
     feeder.start()
-    try:
-        yield started
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(started.pid, signal.SIGKILL)
-        feeder.join(5)
-        started.stdout.close()
+    with os.fdopen(reading, "rb") as stdout:
+        try:
+            yield Predicting(child, stdout)
+        finally:
+            child.kill()
+            feeder.join(5)
 
 
 def check(line: bytes, number: int) -> None:
@@ -89,9 +91,9 @@ def peak(forks: Forks, memory: str, rows: int, errors: Path) -> int:
             check(line, found)
             found += 1
         print(f"\n{rows:,} inputs at {rows / (time.monotonic() - began):,.0f} a second")
-        ended = started.wait(60)
-    assert (found, ended.code, errors.read_bytes()) == (rows, 0, b"")
-    return ended.peak
+        code = started.child.wait(60)
+    assert (found, code, errors.read_bytes()) == (rows, 0, b"")
+    return started.child.peak
 
 
 def test_memory_does_not_grow_with_the_inputs_and_their_order_is_kept(
@@ -111,7 +113,7 @@ def test_a_reader_that_closes_early_ends_it_quietly(forks: Forks, memory: str, s
                 check(started.stdout.readline(), number)
             time.sleep(draw.choice([0.0, draw.random()]))
             started.stdout.close()
-            assert started.wait(60).code == 1
+            assert started.child.wait(60) == 1
         assert errors.read_bytes() == b""
 
 
@@ -125,7 +127,7 @@ def wait_until_full(pipe: IO[bytes]) -> None:
 
 
 def interrupted(forks: Forks, memory: str, draw: random.Random, when: str, errors: Path) -> float:
-    """Send Ctrl-C at a random moment of a process that is starting, is read, or is not; returns how long it then took."""
+    """Send Ctrl-C to a process that is starting, is read, or is not; returns how many seconds it then took."""
     with predicting(forks, memory, inputs(count()), errors) as started:
         lines = [] if when == "starting" else [started.stdout.readline()]
         rest = Thread(target=lambda: lines.extend(started.stdout), daemon=True)
@@ -135,8 +137,8 @@ def interrupted(forks: Forks, memory: str, draw: random.Random, when: str, error
             rest.start()
         time.sleep(0.05 + draw.random())
         sent = time.monotonic()
-        os.kill(started.pid, signal.SIGINT)
-        code = started.wait(30).code
+        started.child.interrupt()
+        code = started.child.wait(30)
         took = time.monotonic() - sent
         if when == "full":
             rest.start()

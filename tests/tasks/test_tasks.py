@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tiny import MINE
 
 from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError
@@ -14,21 +15,6 @@ from deepthink_cli.tasks.catalogue import built_in, digest, find_task, find_task
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 
-MINE: dict[str, Any] = {
-    "name": "mine",
-    "title": "Mine",
-    "template": "Text: {text}\nKind: {kind}",
-    "fields": {"text": "body"},
-    "labels": ["good", "bad"],
-    "answer": "kind",
-    "shots": 2,
-    "demonstrations": "train",
-    "folder": "mine",
-    "protocols": {"paper": {"split": "test"}},
-    "example": {"body": "a", "kind": "good"},
-    "source": "here",
-    "licence": "none",
-}
 CHOICES = {"labels": None, "candidates": {"column": "options"}, "answer": "right"}
 
 

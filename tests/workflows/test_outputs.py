@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
+from forks import Forks
 from tiny import run_files, run_words, tiny_task
 
 from deepthink_cli.artifact.format import read_header
@@ -21,7 +20,10 @@ from deepthink_cli.workflows.outputs import check_apart
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]
-ROWS: list[dict[str, object]] = [{"review": "a joy", "sentiment": "positive"}, {"review": "dull", "sentiment": "negative"}]  # fmt: skip
+ROWS: list[dict[str, object]] = [
+    {"review": "a joy", "sentiment": "positive"},
+    {"review": "dull", "sentiment": "negative"},
+]
 
 
 @pytest.fixture
@@ -112,13 +114,12 @@ def test_a_read_link_is_no_way_around_either(memory: Path, rows: Path, tmp_path:
     assert "the same file" in refuses(["predict", memory, tmp_path / "link.jsonl", "-o", rows], capsys, tmp_path)
 
 
-def test_a_redirected_input_is_not_written_over(memory: Path, rows: Path) -> None:
+def test_a_redirected_input_is_not_written_over(memory: Path, rows: Path, forks: Forks) -> None:
     before = rows.read_bytes()
-    words = [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-", "-o", str(rows)]
     with rows.open() as given:
-        done = subprocess.run(words, stdin=given, capture_output=True, text=True)
-    assert (done.returncode, rows.read_bytes()) == (2, before)
-    assert f"-o {rows}: the same file as standard input" in done.stderr
+        code, said = forks.run(["predict", str(memory), "-", "-o", str(rows)], stdin=given.fileno())
+    assert (code, rows.read_bytes()) == (2, before)
+    assert f"-o {rows}: the same file as standard input" in said
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json"])

@@ -1,0 +1,18 @@
+"""What a command line imports, seen from a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
+
+
+def modules_after(arguments: list[str]) -> set[str]:
+    """Top-level modules that one command line leaves imported."""
+    program = (
+        "import sys\nfrom deepthink_cli.cli.main import run\n"
+        f"run({arguments!r})\nsys.stderr.write(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
