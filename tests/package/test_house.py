@@ -19,9 +19,9 @@ LAYERS = (
     ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
     ("prediction", "evaluation", "workflows", "runs", "report"),
-    ("cli",),
+    ("integrations", "cli"),
 )
-HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib"}
+HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 
