@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
-from deepthink_cli import score, scoring, think
+from deepthink_cli import Engine, Method, score, think
 from deepthink_cli.data.template import Template
-from deepthink_cli.engine import choice as engine
-from deepthink_cli.engine.choice import engine_of
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.choice import choose_engine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -60,7 +59,7 @@ class Work:
     `width` is what the official way pads its rows to, where it is more than the longest of these inputs.
     """
 
-    model: LanguageModel
+    engine: BatchedEngine
     ids: tuple[int, ...]
     memory: Memory
     queries: Sequence[TokenizedQuery]
@@ -94,26 +93,26 @@ class System:
                 self.best, self.batch = seconds, batch
 
 
-def read_work(model: LanguageModel, ids: Sequence[int]) -> tuple[Memory, float]:
+def read_work(engine: Engine, ids: Sequence[int]) -> tuple[Memory, float]:
     """The memory of the first reading and the seconds it took, the better of two; none at all for no ids."""
     if not ids:
-        return random_memory(model, 0), 0.0
+        return random_memory(engine, 0), 0.0
     given, timings = TokenizedDemonstrations((), Template("{text} {label}"), (), tuple(ids)), []
     for _ in range(2):
         started = time.perf_counter()
-        memory = next(think(model, given, iterations=1))
+        memory = next(think(engine, given, Method(iterations=1)))
         timings.append(time.perf_counter() - started)
     return memory, min(timings)
 
 
 def measure(work: Work, names: Sequence[str], rounds: Rounds) -> dict[str, Any]:
     """Run the named systems in turns; returns seconds for all inputs, and how far the scores differ from ours."""
-    packed = engine_of(work.model).packed
+    packed = work.engine.name == PackedEngine.name
     same = [NO_MEMORY] * (not work.ids) + [PADDED] * (not packed)  # it would repeat the same run
     alike = [name for name in names if name in same]
     names = [name for name in names if name not in same]
     systems = dict(_systems(work, [*dict.fromkeys([*names, DEEPTHINK])], rounds))
-    floor = products_of(work.model, work.memory, lambda: score(work.model, work.memory, work.queries))
+    floor = products_of(work.engine, work.memory, work.queries)
     if PRODUCTS in names:
         systems[PRODUCTS] = System(rounds.all, {0: lambda: (floor.seconds(), [])}, len(work.queries))
     for number in range(max(system.rounds for system in systems.values())):
@@ -151,24 +150,25 @@ def same_argmax(ours: Sums, theirs: Sums) -> bool:
 
 def _systems(work: Work, names: Sequence[str], rounds: Rounds) -> Iterator[tuple[str, System]]:
     """The named systems that give scores, slowest first."""
-    model, memory, queries = work.model, work.memory, work.queries
+    engine, memory, queries = work.engine, work.memory, work.queries
     if HARNESS in names:
         yield HARNESS, _harness(work, rounds)
     if OFFICIAL in names:
         ways = {
-            batch: _timed(partial(official_scores, model, memory, queries, batch, work.width))
+            batch: _timed(partial(official_scores, engine.model, memory, queries, batch, work.width))
             for batch in OFFICIAL_BATCHES
         }
         yield OFFICIAL, System(rounds.official, ways, len(queries))
     if PADDED in names:
-        yield PADDED, System(rounds.official, {0: _timed(partial(_padded, model, memory, queries))}, len(queries))
-    for name, past in ((DEEPTHINK, memory), (NO_MEMORY, random_memory(model, 0))):
+        padded = choose_engine(engine.model, "padded")
+        yield PADDED, System(rounds.official, {0: _timed(partial(_ours, padded, memory, queries))}, len(queries))
+    for name, past in ((DEEPTHINK, memory), (NO_MEMORY, random_memory(engine, 0))):
         if name in names:
-            yield name, System(rounds.all, {0: _timed(partial(_ours, model, past, queries))}, len(queries))
+            yield name, System(rounds.all, {0: _timed(partial(_ours, engine, past, queries))}, len(queries))
 
 
 def _harness(work: Work, rounds: Rounds) -> System:
-    inner = {batch: Harness(work.model, batch) for batch in HARNESS_BATCHES}
+    inner = {batch: Harness(work.engine.model, batch) for batch in HARNESS_BATCHES}
 
     def ways(inputs: int) -> Ways:
         return {batch: _timed(partial(one.scores, work.ids, work.queries[:inputs])) for batch, one in inner.items()}
@@ -178,16 +178,8 @@ def _harness(work: Work, rounds: Rounds) -> System:
     return System(rounds.harness, ways(inputs), inputs, tries)
 
 
-def _padded(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
-    """Our scores with one sequence a row, as for a model that cannot be packed."""
-    own = engine_of(model)
-    plain = replace(own, verdict=replace(own.verdict, reason="to be measured"))
-    with patch.object(scoring, "engine_of", lambda _: plain), patch.object(engine, "engine_of", lambda _: plain):
-        return _ours(model, memory, queries)
-
-
-def _ours(model: LanguageModel, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
-    return [list(one.sums) for one in score(model, memory, queries)]
+def _ours(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> Sums:
+    return [list(one.sums) for one in score(engine, memory, queries)]
 
 
 def _timed(function: Callable[[], Sums]) -> Callable[[], tuple[float, Sums]]:

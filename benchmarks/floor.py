@@ -8,19 +8,21 @@ nothing else: no norms, no softmax, no attention of an input to itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from deepthink_cli.engine.choice import engine_of
+from deepthink_cli import score
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery
 
 
 @dataclass
@@ -90,31 +92,41 @@ class Products:
         return run
 
 
-def products_of(model: LanguageModel, memory: Memory, run: Callable[[], Any]) -> Products:
-    """The products of `run`, which scores with the model and the memory."""
-    engine_of(model)  # what a model is tried with on first use is no part of scoring
-    model.check_memory(memory)
-    text: Any = model.network.config.get_text_config(decoder=True)
+@dataclass(frozen=True, eq=False)
+class _Counted(LanguageModel):
+    """A model that adds the tokens of each of its passes, and the product of its head, to `products`."""
+
+    products: Products | None = None
+    packed: bool = False
+
+    def log_probabilities(self, inputs: Mapping[str, Any], places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
+        """As `LanguageModel.log_probabilities`."""
+        assert self.products is not None
+        head = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+        fed = inputs["input_ids"].numel()
+        scored = super().log_probabilities(inputs, places, asked, tokens)
+        self.products.passes.append((fed, len(places) if self.packed else fed))
+        self.products.linear.append((_weight(head), len(places)))
+        return scored
+
+
+def products_of(engine: BatchedEngine, memory: Memory, queries: Sequence[TokenizedQuery]) -> Products:
+    """The products of scoring the queries against the memory."""
+    text: Any = engine.model.network.config.get_text_config(decoder=True)
     found = Products(memory, text.num_attention_heads)
-    head = model.network.get_output_embeddings()  # type: ignore[no-untyped-call]
-    original = LanguageModel.log_probabilities
+    same = {field.name: getattr(engine.model, field.name) for field in fields(engine.model)}
+    model = _Counted(**same, products=found, packed=isinstance(engine, PackedEngine))
+    for name in ("token_bytes", "has_float32_head"):
+        getattr(model, name)  # found by a pass when first asked for
 
     def noted(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         found.linear.append((_weight(module), arguments[0].numel() // arguments[0].shape[-1]))
-
-    def read_off(self: LanguageModel, inputs: Any, places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
-        scored = original(self, inputs, places, asked, tokens)
-        fed = inputs["input_ids"].numel()
-        found.passes.append((fed, len(places) if engine_of(self).packed else fed))
-        found.linear.append((_weight(head), len(places)))
-        return scored
 
     with ExitStack() as stack:
         for module in model.network.base_model.modules():
             if isinstance(module, (nn.Linear, Conv1D)):
                 stack.callback(module.register_forward_pre_hook(noted).remove)
-        stack.enter_context(patch.object(LanguageModel, "log_probabilities", read_off))
-        run()
+        score(type(engine)(model), memory, queries)
     return found
 
 

@@ -41,23 +41,23 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
     from transformers.utils import logging
 
     from deepthink_cli import score
-    from deepthink_cli.engine.choice import engine_of
-    from shapes import build_model, random_memory, workload
+    from deepthink_cli.engine.packed import PackedEngine
+    from shapes import build_engine, random_memory, workload
     from trec import words_of
 
     logging.set_verbosity_error()
     torch.set_num_threads(threads)
-    model = build_model(shape, getattr(torch, dtype))
-    words = words_of(shape, model)
-    for parameter in model.network.parameters():
+    engine = build_engine(shape, getattr(torch, dtype))
+    words = words_of(shape, engine.model)
+    for parameter in engine.model.network.parameters():
         parameter.sum()  # weights from a file are memory-mapped, and resident only once read
     reset_peak()
-    weights = sum(parameter.nbytes for parameter in model.network.parameters())
+    weights = sum(parameter.nbytes for parameter in engine.model.network.parameters())
     if stage == "loaded":
         return {"peak": peak_bytes(), "weights_bytes": weights}
-    memory = random_memory(model, length if stage == "memory" else 0)
-    score(model, memory, workload(words, inputs, 2))
-    packed = engine_of(model).packed
+    memory = random_memory(engine, length if stage == "memory" else 0)
+    score(engine, memory, workload(words, inputs, 2))
+    packed = isinstance(engine, PackedEngine)
     return {"peak": peak_bytes(), "weights_bytes": weights, "memory_bytes": memory.nbytes, "packed": packed}
 
 

@@ -44,20 +44,21 @@ def first_rows(data_dir: str, rows: int, folder: Path) -> str:
     return str(path)
 
 
-def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, bool]:
-    """Inputs a second of the matrix products of the first rows alone, and whether the model packs them."""
-    from deepthink_cli import load_memory, load_model, score, tokenize_queries
+def floor_rate(model_name: str, memory_file: str, inputs: str) -> tuple[float, str]:
+    """Inputs a second of the matrix products of the first rows alone, and the name of the engine."""
+    from deepthink_cli import load_memory, load_model, tokenize_queries
     from deepthink_cli.data.examples import read_queries
-    from deepthink_cli.engine.choice import engine_of
+    from deepthink_cli.engine.batches import BatchedEngine
     from floor import products_of
 
-    model, memory = load_model(model_name), load_memory(memory_file)
+    engine, memory = load_model(model_name), load_memory(memory_file)
     assert memory.provenance is not None
+    assert isinstance(engine, BatchedEngine)
     read = memory.provenance.demonstrations
     first = list(islice(read_queries(inputs, read.template, read.labels), FLOOR_ROWS))
-    queries = tokenize_queries(model.tokenizer, read.template, first)
-    products = products_of(model, memory, lambda: score(model, memory, queries))
-    return len(first) / min(products.seconds() for _ in range(3)), engine_of(model).packed
+    queries = tokenize_queries(engine.tokenizer, read.template, first)
+    products = products_of(engine, memory, queries)
+    return len(first) / min(products.seconds() for _ in range(3)), engine.name
 
 
 def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
@@ -70,9 +71,9 @@ def row(title: str, model: str, data_dir: str, rows: int, folder: Path) -> str:
     if cost.loaded is None:
         sys.exit("predict loaded no model: the clock stands in the wrong place")
     share = cost.passes / cost.loaded
-    floor, packed = floor_rate(model, memory, inputs)
+    floor, engine = floor_rate(model, memory, inputs)
     return (
-        f"| {title} | {'packed' if packed else 'padded'} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
+        f"| {title} | {engine} | {done:,} | {cost.wall:.1f} | {cost.loaded:.2f} | {cost.passes:.2f} | {share:.0%} "
         f"| {done / cost.loaded:.3g} | {floor:.3g} | {cost.peak / 2**20:,.0f} |"
     )
 

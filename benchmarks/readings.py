@@ -16,29 +16,26 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from deepthink_cli.engine.choice import engine_of
-from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.reading import Reading, read_packed
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.options import POCKET
 from real_model import REAL
-from shapes import Words, build_model, memory_ids
+from shapes import Words, build_engine, memory_ids
 from trec import words_of
 
 TOGETHER = (1, 2, 4)
 
 
-def milliseconds(model: LanguageModel, words: Words, length: int, rounds: int) -> dict[int, float]:
+def milliseconds(engine: BatchedEngine, words: Words, length: int, rounds: int) -> dict[int, float]:
     """The best time of a reading, by how many share its pass; the numbers take turns."""
     ids = tuple(memory_ids(words, length))
-    history = model.read(ids)
-    best = dict.fromkeys(TOGETHER if engine_of(model).packed else (1,), float("inf"))
+    (history,) = engine.read([Reading(ids)])
+    best = dict.fromkeys(TOGETHER if isinstance(engine, PackedEngine) else (1,), float("inf"))
     for _ in range(rounds + 1):  # the first round warms up
         for count in best:
             started = time.perf_counter()
-            if engine_of(model).packed:
-                read_packed(model, [Reading(ids, history, length)] * count)
-            else:
-                model.read(ids, history, length)
+            engine.read_pass([Reading(ids, history, length)] * count)
             best[count] = min(best[count], (time.perf_counter() - started) / count * 1e3)
     return best
 
@@ -56,14 +53,13 @@ def main() -> None:
     print(f"| model | engine | L | {' | '.join(f'{count} in a pass' for count in TOGETHER)} | share one by default |")
     print("|---|---|" + "--:|" * (len(TOGETHER) + 2))
     for shape in args.shapes:
-        model = build_model(shape)
-        words, engine = words_of(shape, model), engine_of(model)
+        engine = build_engine(shape)
+        words = words_of(shape, engine.model)
         for length in args.lengths:
-            found = milliseconds(model, words, length, args.rounds)
+            found = milliseconds(engine, words, length, args.rounds)
             shown = " | ".join(f"{found[count]:.1f} ms" if count in found else "-" for count in TOGETHER)
-            share = max(1, engine.batch_tokens // length) if engine.packed else 1
-            name = "packed" if engine.packed else "padded"
-            print(f"| {Path(shape).name} | {name} | {length} | {shown} | {share} |", flush=True)
+            share = max(1, engine.batch_tokens // length) if isinstance(engine, PackedEngine) else 1
+            print(f"| {Path(shape).name} | {engine.name} | {length} | {shown} | {share} |", flush=True)
 
 
 if __name__ == "__main__":

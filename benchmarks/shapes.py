@@ -19,6 +19,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.initialization import no_init_weights
 
 from deepthink_cli import load_model
+from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.choice import choose_engine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
@@ -91,15 +94,18 @@ def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32)
     return network
 
 
-def build_model(shape: str, dtype: torch.dtype = torch.float32) -> LanguageModel:
-    """A language model of a shape: with its weights and tokenizer, or random with a stand-in tokenizer."""
+def build_engine(shape: str, dtype: torch.dtype = torch.float32) -> BatchedEngine:
+    """The engine of a shape: with its weights and tokenizer, or with random weights and a stand-in tokenizer."""
     numbers = str(dtype).removeprefix("torch.")
     if source := weights_of(shape):
-        return load_model(source, dtype=numbers, device="cpu")
-    config = config_of(shape)
-    network = random_network(config, dtype)
-    identity = ModelIdentity(shape, None, type(network).__name__, "", "", "", numbers)
-    return LanguageModel(network, stand_in_tokenizer(), identity, limits_of(config))
+        engine = load_model(source, dtype=numbers, device="cpu")
+    else:
+        config = config_of(shape)
+        network = random_network(config, dtype)
+        identity = ModelIdentity(shape, None, type(network).__name__, "", "", "", numbers)
+        engine = choose_engine(LanguageModel(network, stand_in_tokenizer(), identity, limits_of(config)))
+    assert isinstance(engine, BatchedEngine)
+    return engine
 
 
 def stand_in_tokenizer() -> PreTrainedTokenizerFast:
@@ -108,9 +114,9 @@ def stand_in_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="<s>", pad_token="<s>")
 
 
-def random_memory(model: LanguageModel, length: int) -> Memory:
+def random_memory(engine: Engine, length: int) -> Memory:
     """A memory of `length` tokens with random numbers: no reading made it."""
-    one = model.read([0])
+    (one,) = engine.read([Reading((0,))])
     generator = torch.Generator().manual_seed(SEED)
 
     def drawn(like: torch.Tensor) -> torch.Tensor:

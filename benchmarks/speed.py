@@ -37,7 +37,7 @@ from deepthink_cli.model.tokens import TokenizedQuery
 from peak import measure_peak
 from record import Record
 from report import draw, markdown
-from shapes import NAMES, build_model, config_of, memory_ids, weights_of, workload
+from shapes import NAMES, build_engine, config_of, memory_ids, weights_of, workload
 from trec import read_trec, words_of
 
 PARTS = ("speed", "trec", "agnews", "peak")
@@ -75,14 +75,14 @@ def _speed(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
     """Inputs of drawn lengths on every shape, after memories of every length."""
     for shape in args.shapes:
         _say(f"{shape}: building")
-        model = build_model(shape, getattr(torch, args.dtype))
-        words = words_of(shape, model, args.data_dir)
+        engine = build_engine(shape, getattr(torch, args.dtype))
+        words = words_of(shape, engine.model, args.data_dir)
         for length in _lengths(args, shape):
             _say(f"{shape}, L = {length}: reading")
             ids = tuple(memory_ids(words, length))
-            memory, reading = read_work(model, ids)
+            memory, reading = read_work(engine, ids)
             for tokens in args.candidate_tokens:
-                work = Work(model, ids, memory, workload(words, args.inputs, tokens))
+                work = Work(engine, ids, memory, workload(words, args.inputs, tokens))
                 _cell(args, rounds, record, work, _systems(args.systems, length, tokens), {
                     "shape": shape, "candidate_tokens": tokens, "reading_seconds": reading, "text": _text(args, shape),
                 })  # fmt: skip
@@ -92,10 +92,10 @@ def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
     """Questions with their labels, on every shape with weights; the harness chooses its batch size on a few."""
     given_rounds = replace(rounds, harness_inputs=args.trec_inputs, harness_tries=min(4, args.trec_inputs))
     for shape in filter(weights_of, args.shapes):
-        model = build_model(shape, getattr(torch, args.dtype))
-        given = read_trec(model.tokenizer, args.data_dir, args.trec_inputs, args.trec_tokens)
-        memory, reading = read_work(model, given.ids)
-        _cell(args, given_rounds, record, Work(model, given.ids, memory, given.queries), args.systems, {
+        engine = build_engine(shape, getattr(torch, args.dtype))
+        given = read_trec(engine.tokenizer, args.data_dir, args.trec_inputs, args.trec_tokens)
+        memory, reading = read_work(engine, given.ids)
+        _cell(args, given_rounds, record, Work(engine, given.ids, memory, given.queries), args.systems, {
             "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
             "text": _text(args, shape), "shots": given.shots,
         }, part="trec")  # fmt: skip
@@ -109,11 +109,11 @@ def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
     for shape in args.shapes:
         if not weights_of(shape) and not (shape == "gpt2" and args.tokenizer):
             continue
-        model = build_model(shape, getattr(torch, args.dtype))
-        tokenizer = model.tokenizer if weights_of(shape) else AutoTokenizer.from_pretrained(args.tokenizer)
+        engine = build_engine(shape, getattr(torch, args.dtype))
+        tokenizer = engine.tokenizer if weights_of(shape) else AutoTokenizer.from_pretrained(args.tokenizer)
         given = read_agnews(args.data_dir, tokenizer, args.inputs)
-        memory, reading = read_work(model, given.ids)
-        _cell(args, once, record, Work(model, given.ids, memory, given.queries, given.width), systems, {
+        memory, reading = read_work(engine, given.ids)
+        _cell(args, once, record, Work(engine, given.ids, memory, given.queries, given.width), systems, {
             "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
             "width": given.width, "rows": given.rows,
         }, part="agnews")  # fmt: skip

@@ -24,8 +24,8 @@ STATUS = Path("/proc/self/status")
 class Cost:
     """What a command cost.
 
-    `wall` are all its seconds, `loaded` those since its model was loaded (None where it loads none), `passes` those in
-    the network's passes, vocabulary projection included. `peak` is in bytes.
+    `wall` are all its seconds, `loaded` those since its model was loaded and its engine chosen (None where it loads
+    none), `passes` those in the network's passes since then, vocabulary projection included. `peak` is in bytes.
     """
 
     code: int
@@ -89,20 +89,24 @@ class _Clock:
 def main() -> None:
     """Run the command line and report."""
     from deepthink_cli.cli.main import run
-    from deepthink_cli.engine import network as model
+    from deepthink_cli.engine import choice
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.registry import AUTO
 
-    clock, load, loaded = _Clock(), model.load_model, []
-    language_model: Any = model.LanguageModel
-    language_model.log_probabilities = clock.around(language_model.log_probabilities)
+    clock, choose, loaded = _Clock(), choice.choose_engine, []
 
-    def loading(*arguments: Any, **named: Any) -> Any:
-        found = load(*arguments, **named)
-        body: Any = found.network.base_model
+    def chosen(model: LanguageModel, name: str = AUTO) -> Engine:
+        """Choose the engine; the passes of its network are clocked from then on."""
+        engine = choose(model, name)
+        body: Any = model.network.base_model
         body.forward = clock.around(body.forward)
+        kind: Any = LanguageModel
+        kind.log_probabilities = clock.around(kind.log_probabilities)
         loaded.append(time.perf_counter())
-        return found
+        return engine
 
-    model.load_model = loading
+    choice.choose_engine = chosen
     started = time.perf_counter()
     code = run(sys.argv[1:])
     ended = time.perf_counter()

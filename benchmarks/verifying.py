@@ -19,21 +19,22 @@ from pathlib import Path
 from deepthink_cli.artifact.files import memories_of, save_memory
 from deepthink_cli.artifact.format import read_artifact, read_header
 from deepthink_cli.data.template import Template
-from deepthink_cli.provenance import Drift, Method, Provenance, TokenizedDemonstrations
-from shapes import build_model, memory_ids, random_memory
+from deepthink_cli.method import Method
+from deepthink_cli.provenance import Drift, Provenance, TokenizedDemonstrations
+from shapes import build_engine, memory_ids, random_memory
 
 LENGTH = 1536
 
 
 def write_memory(folder: Path, iterations: int) -> Path:
     """A file with that many iterations."""
-    model = build_model("pythia-160m")
-    ids = tuple(memory_ids(model.network.config.vocab_size, LENGTH))
+    engine = build_engine("pythia-160m")
+    ids = tuple(memory_ids(engine.model.network.config.vocab_size, LENGTH))
     given = TokenizedDemonstrations((), Template("{text} {label}"), (), ids)
-    provenance = Provenance(model.identity, given, Method(iterations, 0.01))
+    provenance = Provenance(engine.identity, given, Method(iterations))
     drift = Drift((0.5,) * 12, (0.5,) * 12)
     kept = [
-        replace(random_memory(model, LENGTH), iteration=t, drift=(drift,) * (t - 1), provenance=provenance)
+        replace(random_memory(engine, LENGTH), iteration=t, drift=(drift,) * (t - 1), provenance=provenance)
         for t in range(1, iterations + 1)
     ]
     save_memory(kept, folder / "mem.safetensors")

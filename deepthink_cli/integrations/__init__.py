@@ -1,0 +1,22 @@
+"""deepthink inside other libraries: one file for each, which imports that library only when it is used.
+
+`INTEGRATIONS` names the files, so that they can be listed without importing any of these libraries.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from deepthink_cli.errors import InputError
+
+INTEGRATIONS = {
+    "frames": "deepthink_cli.integrations.frames",
+}
+
+
+def integration(name: str) -> ModuleType:
+    """The module of an integration; raises InputError for an unknown name."""
+    if name not in INTEGRATIONS:
+        raise InputError(f"integration {name!r} is unknown; the known ones are {', '.join(INTEGRATIONS)}")
+    return import_module(INTEGRATIONS[name])
