@@ -1,4 +1,4 @@
-"""How well each iteration of a memory predicts, next to plain in-context learning and the majority class."""
+"""The accuracy of each iteration of a memory, next to plain in-context learning and the majority class."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Evaluator:
 
 
 def evaluated(
-    engine: Engine, memories: Sequence[Memory], given: Iterable[Query], skipped: Counter[str]
+    engine: Engine, memories: Sequence[Memory], queries: Iterable[Query], skipped: Counter[str]
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one a memory, in order; queries that cannot be scored are counted in `skipped`.
 
@@ -93,7 +93,7 @@ def evaluated(
     provenance = memories[0].provenance
     assert provenance is not None
     placed = [engine.place(memory) for memory in memories]
-    for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, given, skipped)):
+    for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
         for together in zip(*predict_plan(engine, placed, chunk.queries, chunk.plan), strict=True):
             yield from together
 
@@ -109,29 +109,33 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
 
 def scoring_chunks(
-    engine: Engine, read: TokenizedDemonstrations, given: Iterable[Query], skipped: Counter[str]
+    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterable[Query], skipped: Counter[str]
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
     The others are counted in `skipped` by reason: longer than the model holds, or with candidates that
     its tokenizer does not tell apart.
     """
-    queries = iter(given)
-    while part := list(islice(queries, CHUNK)):
-        pairs = [pair for pair in _tokenized(engine, read, part, skipped) if _fits(engine, read, pair, skipped)]
+    remaining = iter(queries)
+    while part := list(islice(remaining, CHUNK)):
+        pairs = [
+            pair
+            for pair in _tokenized(engine, demonstrations, part, skipped)
+            if _fits(engine, demonstrations, pair, skipped)
+        ]
         if pairs:
             yield ScoringChunk([query for query, _ in pairs], engine.plan([ids for _, ids in pairs]))
 
 
 def _tokenized(
-    engine: Engine, read: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
+    engine: Engine, demonstrations: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
 ) -> Iterator[tuple[Query, TokenizedQuery]]:
     try:
-        tokenized = tokenize_queries(engine.tokenizer, read.template, part)
+        tokenized = tokenize_queries(engine.tokenizer, demonstrations.template, part)
     except InputError:
         if len(part) > 1:
             for query in part:
-                yield from _tokenized(engine, read, [query], skipped)
+                yield from _tokenized(engine, demonstrations, [query], skipped)
         else:
             skipped[SAME_TOKENS] += 1
         return
@@ -139,10 +143,10 @@ def _tokenized(
 
 
 def _fits(
-    engine: Engine, read: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
+    engine: Engine, demonstrations: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
 ) -> bool:
     try:
-        check_length(engine.limits, engine.identity.id, len(read.token_ids), pair[1])
+        check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), pair[1])
     except InputError:
         skipped[TOO_LONG] += 1
         return False

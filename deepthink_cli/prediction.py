@@ -22,7 +22,7 @@ CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one iteration of the memory makes of one query.
+    """The prediction of one iteration of a memory for one query.
 
     `scores` are log-probabilities in nats; `probability` is the label's share among the candidates;
     `label_mean_per_token` the best by mean log-probability; `tied` that the best score is shared.
@@ -67,10 +67,11 @@ def predict_chunks(
     if provenance is None:
         raise InputError("this memory has no template; give one that think() or load_memory() made")
     check_fit(provenance, engine.identity, "this memory")
-    given = provenance.demonstrations
-    queries = (one if isinstance(one, Query) else Query(one, given.labels) for one in inputs)
-    for part, plan in ahead(_planned(engine, given, queries, chunk)):
-        yield [one for together in zip(*predict_plan(engine, memories, part, plan), strict=True) for one in together]
+    demonstrations = provenance.demonstrations
+    queries = (each if isinstance(each, Query) else Query(each, demonstrations.labels) for each in inputs)
+    for part, plan in ahead(_planned(engine, demonstrations, queries, chunk)):
+        by_memory = predict_plan(engine, memories, part, plan)
+        yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
 
 
 def predict_plan(
@@ -84,11 +85,11 @@ def predict_plan(
 
 
 def _planned(
-    engine: Engine, read: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
+    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
 ) -> Iterator[tuple[list[Query], ScoringPlan]]:
     while part := list(islice(queries, chunk)):
-        length = len(read.token_ids)
-        tokenized = tokenize_queries(engine.tokenizer, read.template, part)
+        length = len(demonstrations.token_ids)
+        tokenized = tokenize_queries(engine.tokenizer, demonstrations.template, part)
         for query in tokenized:
             check_length(engine.limits, engine.identity.id, length, query)
         yield part, engine.plan(tokenized)

@@ -22,7 +22,7 @@ STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 @with_config(STRICT)
 @dataclass(frozen=True)
 class ModelIdentity:
-    """What makes a model this model and no other.
+    """What identifies a model.
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
     The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
@@ -61,12 +61,14 @@ class ModelIdentity:
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
         }
-        return [name for name, (one, two) in parts.items() if one != two]
+        return [name for name, (ours, other_value) in parts.items() if ours != other_value]
 
 
-def _comparable(one: str, two: str) -> tuple[str, str]:
+def _comparable(left: str, right: str) -> tuple[str, str]:
     """The parts of two digests of weights that both have."""
-    return (one, two) if ":" in one and ":" in two else (one.partition(":")[0], two.partition(":")[0])
+    if ":" in left and ":" in right:
+        return left, right
+    return left.partition(":")[0], right.partition(":")[0]
 
 
 @with_config(STRICT)

@@ -39,18 +39,19 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
     disk; after that nothing fails. Raises InputError where nothing can be written, DeepThinkError for values
     that are not finite, memories of different runs, or a disk that refuses.
     """
-    memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda one: one.iteration)
+    memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda each: each.iteration)
     if not memories or memories[-1].provenance is None:
         raise InputError("nothing to save: give a memory that think() made")
-    for one in memories:
-        if place := one.not_finite():
+    for each in memories:
+        if place := each.not_finite():
             raise DeepThinkError(
-                f"{place} of iteration {one.iteration} hold NaN or infinite values; nothing was written; use --dtype float32"
+                f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; "
+                "use --dtype float32"
             )
     tensors = {
-        tensor_name(one.iteration, layer, part): tensor.cpu().contiguous()
-        for one in memories
-        for part, layers in (("keys", one.keys), ("values", one.values))
+        tensor_name(each.iteration, layer, part): tensor.cpu().contiguous()
+        for each in memories
+        for part, layers in (("keys", each.keys), ("values", each.values))
         for layer, tensor in enumerate(layers)
     }
     text = metadata_json(_metadata(memories, tensors))
@@ -86,7 +87,8 @@ def memories_of(artifact: Artifact) -> list[Memory]:
     for memory in memories:
         if place := memory.not_finite():
             raise InputError(
-                f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or infinite values; think again"
+                f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or "
+                "infinite values; think again"
             )
     return memories
 
@@ -96,7 +98,8 @@ def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) ->
     differences = provenance.model.differences(other)
     if differences:
         raise InputError(
-            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by {_called(provenance.model)}, "
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
+            f"{_called(provenance.model)}, "
             f"this is {_called(other)}: give -m the model that made it, or think again"
         )
 
@@ -126,24 +129,24 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
     last = memories[-1]
     provenance = last.provenance
     assert provenance is not None
-    for one in memories[:-1]:
-        if one.provenance != provenance:
+    for each in memories[:-1]:
+        if each.provenance != provenance:
             raise InputError("these memories come from different runs; save each in a file of its own")
-    kept = [one.iteration for one in memories]
+    kept = [each.iteration for each in memories]
     if len(set(kept)) < len(kept):
-        raise InputError(f"iterations {kept}: one is given twice; give each once")
-    given = provenance.demonstrations
+        raise InputError(f"iterations {kept}: one is duplicated; give each once")
+    demonstrations = provenance.demonstrations
     unsigned = Metadata(
         format_version=FORMAT_VERSION,
         model=provenance.model,
         demonstrations=StoredDemonstrations(
-            token_ids=list(given.token_ids),
-            texts=[text if isinstance(text, str) else dict(text) for text in (e.text for e in given.examples)],
-            labels=[example.label for example in given.examples],
-            sha256=given.sha256,
+            token_ids=list(demonstrations.token_ids),
+            texts=[text if isinstance(text, str) else dict(text) for text in (e.text for e in demonstrations.examples)],
+            labels=[example.label for example in demonstrations.examples],
+            sha256=demonstrations.sha256,
         ),
-        template=given.template,
-        labels=list(given.labels),
+        template=demonstrations.template,
+        labels=list(demonstrations.labels),
         iterations=provenance.method.iterations,
         **rule_fields(provenance.method.update),
         positions=provenance.method.positions,
@@ -151,7 +154,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         dtypes={"memory": "float32", "model": provenance.model.dtype},
         task=provenance.task,
         seed=provenance.seed,
-        shots=len(given.examples),
+        shots=len(demonstrations.examples),
         versions=versions(),
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
     )

@@ -1,8 +1,8 @@
 """The memory file: read, checked and hashed without torch (docs/artifact.md).
 
 A safetensors file is eight bytes with the header's length, the header in JSON, then the tensors'
-bytes (https://github.com/huggingface/safetensors#format). Of all the ways to write the same memory one alone is
-taken: the one that `think` writes.
+bytes (https://github.com/huggingface/safetensors#format). Only the canonical form is accepted: the one that
+`think` writes.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
                 return buffer
 
             described = {name: (entry.dtype, entry.shape) for name, entry in header.tensors.items()}
-            found = content_digest(header.metadata, described, tensor_bytes)
+            digest = content_digest(header.metadata, described, tensor_bytes)
     except OSError as error:
         raise InputError(f"{header.path}: cannot be read: {error.strerror}") from error
     except MemoryError as error:
         raise DeepThinkError(
             f"{header.path}: {header.size} bytes do not fit into memory; keep fewer iterations"
         ) from error
-    if found != header.metadata.sha256:
+    if digest != header.metadata.sha256:
         raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
     return Artifact(header, tuple(iterations), kept)
 
@@ -170,8 +170,8 @@ def summary(header: Header) -> dict[str, Any]:
     fields = as_json(header.metadata)
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
     keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
-    return {"file": header.path, "bytes": header.size, "layers": header.layers,
-            "shape": {"keys": list(keys), "values": list(values)}, **fields}  # fmt: skip
+    shape = {"keys": list(keys), "values": list(values)}
+    return {"file": header.path, "bytes": header.size, "layers": header.layers, "shape": shape, **fields}
 
 
 def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
@@ -194,12 +194,12 @@ def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is duplicated")
     return dict(pairs)
 
 
-def _foreign(path: object, found: str) -> InputError:
-    return InputError(f"{path}: not a deepthink memory ({found}); name a file written by deepthink think")
+def _foreign(path: object, reason: str) -> InputError:
+    return InputError(f"{path}: not a deepthink memory ({reason}); name a file written by deepthink think")
 
 
 def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
@@ -232,7 +232,7 @@ def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> N
 
 
 def _check_layout(header: Header) -> None:
-    """The tensors are those of the kept iterations, each (kv_heads, L, head_dim), in order, with no byte over or missing."""
+    """Raise InputError unless the tensors are those of the kept iterations, (kv_heads, L, head_dim), without gaps."""
     kept, length = header.metadata.kept, len(header.metadata.demonstrations.token_ids)
     layers = {int(match[2]) for name in header.tensors if (match := _NAME.fullmatch(name))}
     expected = {

@@ -140,7 +140,7 @@ def _check_consistent(metadata: Metadata) -> None:
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
     if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
-        raise ValueError("labels: one is empty or stands twice")
+        raise ValueError("labels: one is empty or duplicated")
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
         raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
     readings = sorted(map(int, metadata.drift))

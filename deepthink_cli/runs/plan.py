@@ -38,7 +38,7 @@ from deepthink_cli.updates.registry import values_of
 class RunPlan:
     """What is run: every task with every seed and gate; T rows each, and as many on a dev set.
 
-    `given` are demonstrations that stand for every seed's; `dev_size` counts dev rows (None: as many as
+    `given` demonstrations replace those that seeds would draw; `dev_size` counts dev rows (None: as many as
     the test has).
     """
 
@@ -83,12 +83,13 @@ class RunJob:
 
         Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
         """
-        given = self.evaluated if part == "test" else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
-        found = []
-        for query in given:
-            found.append(row_digest(query))
+        is_test = part == "test"
+        rows = self.evaluated if is_test else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        digests = []
+        for query in rows:
+            digests.append(row_digest(query))
             yield query
-        if rows_digest(found) != self.rows_sha256[part]:
+        if rows_digest(digests) != self.rows_sha256[part]:
             raise DeepThinkError(
                 f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
                 "restore them, or run into a new folder"
@@ -99,16 +100,16 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]
     """Yield a task's jobs, one a seed, checked as far as they can be without the weights.
 
     Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
-    whose rows are not to be had, or of which not one demonstration fits.
+    whose rows cannot be read, or if no demonstration fits.
     """
     evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
     for seed in plan.seeds:
         drawn = _drawn(plan, evaluated, seed)
-        read = _fitted(plan, spec, f"task {task.name}, seed {seed}", drawn.demonstrations)
+        demonstrations = _fitted(plan, spec, f"task {task.name}, seed {seed}", drawn.demonstrations)
         rows: dict[Part, str] = {"test": evaluated.rows_sha256}
         if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
             rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
-        yield RunJob(task, task_sha256, seed, evaluated, drawn, read, rows)
+        yield RunJob(task, task_sha256, seed, evaluated, drawn, demonstrations, rows)
     evaluated.pools.clear()
 
 
@@ -117,28 +118,42 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
     # Keys do not depend on the path or name of a model; sampled weights alone keep the keys of earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
-    dev_size = plan.dev_size or len(job.evaluated)
     base = Setting(
-        model=identity.id, model_sha256=model, dtype=identity.dtype, quantize=identity.quantize,
-        task=job.task.name, task_sha256=job.task_sha256, protocol=job.evaluated.protocol, part="test",
-        split=job.evaluated.split, limit=plan.limit, sampling="given" if plan.given else plan.sampling or job.task.sampling,
-        shots=len(job.drawn.demonstrations.examples), seed=job.seed, order_seed=plan.order_seed, **values_of(plan.gates[0]), positions=plan.positions, iteration=1,
-        demonstrations_sha256=job.demonstrations.sha256, weights_sha256=identity.weights_sha256 or None,
-    )  # fmt: skip
-    dev = replace(base, part="dev", split=job.task.dev or job.task.demonstrations, limit=dev_size)
+        model=identity.id,
+        model_sha256=model,
+        dtype=identity.dtype,
+        quantize=identity.quantize,
+        task=job.task.name,
+        task_sha256=job.task_sha256,
+        protocol=job.evaluated.protocol,
+        part="test",
+        split=job.evaluated.split,
+        limit=plan.limit,
+        sampling="given" if plan.given else plan.sampling or job.task.sampling,
+        shots=len(job.drawn.demonstrations.examples),
+        seed=job.seed,
+        order_seed=plan.order_seed,
+        **values_of(plan.gates[0]),
+        positions=plan.positions,
+        iteration=1,
+        demonstrations_sha256=job.demonstrations.sha256,
+        weights_sha256=identity.weights_sha256 or None,
+    )
+    dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.dev_size or len(job.evaluated)
+    dev = replace(base, part="dev", split=dev_split, limit=dev_size)
     return [
-        replace(one, **values_of(gate), iteration=iteration, rows_sha256=job.rows_sha256[one.part])
-        for one in (base, dev)
-        if one.part in plan.parts
+        replace(setting, **values_of(gate), iteration=iteration, rows_sha256=job.rows_sha256[setting.part])
+        for setting in (base, dev)
+        if setting.part in plan.parts
         for gate in plan.gates
         for iteration in range(1, plan.iterations + 1)
     ]
 
 
 def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
-    """Inputs that a job's wanted rows score; T = 1 counts once for all gates, a dev set as if its task had enough rows."""
+    """Inputs that a job's wanted rows score: T = 1 once for all gates, a dev set as if its task had enough rows."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
-    scored = {(one.part, one.iteration, one.iteration > 1 and one.gate) for one in wanted}
+    scored = {(each.part, each.iteration, each.iteration > 1 and each.gate) for each in wanted}
     return sum(sizes[part] for part, _, _ in scored)
 
 
@@ -148,17 +163,18 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
     return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
 
 
-def _fitted(plan: RunPlan, spec: ModelSpec, job: str, given: DemonstrationSet) -> TokenizedDemonstrations:
+def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
     limits, method = spec.limits, (plan.positions, plan.iterations)
-    far = limits.largest(*method, sys.maxsize)
-    tokens = cache(lambda number: count_tokens(spec.tokenizer, given.template, given.examples[-number:], far))
-    fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
+    largest, examples = limits.largest(*method, sys.maxsize), demonstrations.examples
+    template = demonstrations.template
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, template, examples[-number:], largest))
+    fit = most_held(limits, *method, tokens, len(examples), share=0.75)
     if not fit:
         raise InputError(
             f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {spec.id} holds "
             f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
         )
-    read = tokenize_demonstrations(spec.tokenizer, replace(given, examples=given.examples[-fit:]))
-    spec.check_ids(read.token_ids, f"{job}: demonstrations")
-    return read
+    fitted = tokenize_demonstrations(spec.tokenizer, replace(demonstrations, examples=examples[-fit:]))
+    spec.check_ids(fitted.token_ids, f"{job}: demonstrations")
+    return fitted

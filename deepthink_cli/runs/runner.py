@@ -125,14 +125,14 @@ class _JobScorer:
             return
         memory = self.engine.place(memory)
         evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
-        found: list[Prediction] = []
+        predictions: list[Prediction] = []
         for chunk in self._queries(part):
-            (predictions,) = predict_plan(self.engine, [memory], chunk.queries, chunk.plan)
-            for prediction in predictions:
+            (of_chunk,) = predict_plan(self.engine, [memory], chunk.queries, chunk.plan)
+            for prediction in of_chunk:
                 evaluator.add(prediction)
-            found += predictions
-            yield Step(self.job, len(predictions))
-        done = Step(self.job, 0, self._row(setting, evaluator, found), found)
+            predictions += of_chunk
+            yield Step(self.job, len(of_chunk))
+        done = Step(self.job, 0, self._row(setting, evaluator, predictions), predictions)
         if setting.iteration == 1:
             self.first[part] = done
         yield done
@@ -140,12 +140,12 @@ class _JobScorer:
     def _queries(self, part: Part) -> list[ScoringChunk]:
         """The part's queries, tokenised when first asked for and kept for every iteration and gate."""
         if part not in self.queries:
-            read, given = self.job.demonstrations, self.job.queries(self.plan, part)
-            self.queries[part] = list(scoring_chunks(self.engine, read, given, self.skipped[part]))
+            demonstrations, queries = self.job.demonstrations, self.job.queries(self.plan, part)
+            self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, self.skipped[part]))
             if not self.queries[part]:
                 raise InputError(
-                    f"task {self.job.task.name}: no query fits {self.engine.identity.id} after {len(read.token_ids)} "
-                    "tokens of memory; use fewer --shots"
+                    f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
+                    f"{len(demonstrations.token_ids)} tokens of memory; use fewer --shots"
                 )
         return self.queries[part]
 
@@ -153,16 +153,26 @@ class _JobScorer:
         assert step.row is not None
         return replace(step, row=replace(step.row, key=setting.key, setting=setting))
 
-    def _row(self, setting: Setting, evaluator: Evaluator, found: Sequence[Prediction]) -> Result:
-        evaluation = evaluator.result()
-        metrics, read = evaluation.last, self.job.demonstrations
-        right = [prediction.label == prediction.query.gold for prediction in found]
+    def _row(self, setting: Setting, evaluator: Evaluator, predictions: Sequence[Prediction]) -> Result:
+        evaluation, demonstrations = evaluator.result(), self.job.demonstrations
+        metrics, majority = evaluation.last, evaluation.majority
+        right = [prediction.label == prediction.query.gold for prediction in predictions]
         return Result(
-            key=setting.key, setting=setting, groups=self.job.task.groups, shots_used=len(read.examples),
-            length=len(read.token_ids), demonstrations_sha256=read.sha256, n=evaluation.n, right=sum(right),
-            accuracy=metrics.accuracy, accuracy_mean_per_token=metrics.accuracy_mean_per_token,
-            macro_f1=metrics.macro_f1, ties=metrics.ties,
-            majority=evaluation.majority[1] if evaluation.majority else None, chance=evaluation.chance,
-            correct=bits(right), skipped=dict(sorted(self.skipped[setting.part].items())),
+            key=setting.key,
+            setting=setting,
+            groups=self.job.task.groups,
+            shots_used=len(demonstrations.examples),
+            length=len(demonstrations.token_ids),
+            demonstrations_sha256=demonstrations.sha256,
+            n=evaluation.n,
+            right=sum(right),
+            accuracy=metrics.accuracy,
+            accuracy_mean_per_token=metrics.accuracy_mean_per_token,
+            macro_f1=metrics.macro_f1,
+            ties=metrics.ties,
+            majority=None if majority is None else majority[1],
+            chance=evaluation.chance,
+            correct=bits(right),
+            skipped=dict(sorted(self.skipped[setting.part].items())),
             left_out=dict(sorted(self.job.drawn.left_out.items())),
-        )  # fmt: skip
+        )

@@ -25,24 +25,25 @@ Name = tuple[object, ...]
 def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
     """Raise InputError where rows of a folder come from other data than a plan's; one line for each job and part."""
     known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
-    found: dict[Name, list[tuple[Result, list[str]]]] = {}
+    differing: dict[Name, list[tuple[Result, list[str]]]] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
-        other = [one for one in OTHER if digests[one] and known.get(names[one], digests[one]) != digests[one]]
+        other = [name for name in OTHER if digests[name] and known.get(names[name], digests[name]) != digests[name]]
         if other:
-            own = row.setting
-            found.setdefault((own.task, own.seed, own.order_seed, own.part), []).append((row, other))
+            setting = row.setting
+            job = (setting.task, setting.seed, setting.order_seed, setting.part)
+            differing.setdefault(job, []).append((row, other))
     problems = Problems()
-    for job in found.values():
+    for rows_of_job in differing.values():
         with problems.collected():
-            raise InputError(_refusal(job))
+            raise InputError(_refusal(rows_of_job))
     problems.raise_any()
 
 
 def check_agree(rows: Iterable[Result]) -> None:
     """Raise InputError where results that name the same data were made from different data; one line for each name."""
     first: dict[Name, Result] = {}
-    found: dict[Name, str] = {}
+    messages: dict[Name, str] = {}
     for row in rows:
         names, digests = _names(row.setting), _digests(row)
         for digest in (DEMONSTRATIONS, ROWS, WEIGHTS):
@@ -54,9 +55,9 @@ def check_agree(rows: Iterable[Result]) -> None:
                     f"{_job(row)}: {row.where} has {OTHER[digest]} than {seen.where}; report their runs "
                     "separately, or remove the rows of one of them"
                 )
-                found.setdefault(names[digest], message)
+                messages.setdefault(names[digest], message)
     problems = Problems()
-    problems.messages.extend(found.values())
+    problems.messages.extend(messages.values())
     problems.raise_any()
 
 
@@ -80,12 +81,12 @@ def _names(setting: Setting) -> dict[str, Name]:
 
 
 def _digests(row: Result) -> dict[str, str | None]:
-    own = row.setting
+    setting = row.setting
     return {
-        TASK: own.task_sha256,
+        TASK: setting.task_sha256,
         DEMONSTRATIONS: row.demonstrations_sha256,
-        ROWS: own.rows_sha256,
-        WEIGHTS: own.weights_sha256,
+        ROWS: setting.rows_sha256,
+        WEIGHTS: setting.weights_sha256,
     }
 
 

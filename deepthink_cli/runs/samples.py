@@ -24,12 +24,12 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     table = pyarrow.table(
         {
-            "where": [one.query.where for one in predictions],
-            "gold": [one.query.gold for one in predictions],
-            "label": [one.label for one in predictions],
-            "probability": [one.probability for one in predictions],
-            "candidates": [list(one.scores) for one in predictions],
-            "scores": [list(one.scores.values()) for one in predictions],
+            "where": [prediction.query.where for prediction in predictions],
+            "gold": [prediction.query.gold for prediction in predictions],
+            "label": [prediction.label for prediction in predictions],
+            "probability": [prediction.probability for prediction in predictions],
+            "candidates": [list(prediction.scores) for prediction in predictions],
+            "scores": [list(prediction.scores.values()) for prediction in predictions],
         }
     )
     path = folder / FOLDER / f"{row.key}.parquet"
