@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
+    from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
 
 _HOME = {
     "DemonstrationSet": "data.examples",
     "Engine": "engine.base",
+    "EvaluationReport": "workflows.evaluate",
     "Example": "data.examples",
     "Gate": "updates.gate",
     "Memory": "memory",
@@ -33,6 +35,7 @@ _HOME = {
     "Query": "data.examples",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
+    "evaluate": "workflows.evaluate",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
     "predict": "prediction",
@@ -46,6 +49,7 @@ _HOME = {
 __all__ = [
     "DemonstrationSet",
     "Engine",
+    "EvaluationReport",
     "Example",
     "Gate",
     "Memory",
@@ -53,6 +57,7 @@ __all__ = [
     "Prediction",
     "Query",
     "Template",
+    "evaluate",
     "load_memory",
     "load_model",
     "predict",

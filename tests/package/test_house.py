@@ -1,4 +1,4 @@
-"""The house: floors import downward only, files and functions stay small, and help is instant."""
+"""Imports go downward only, files and functions stay small, and help is instant."""
 
 from __future__ import annotations
 
@@ -10,51 +10,76 @@ import pytest
 from imports import HEAVY, modules_after
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "deepthink_cli"
-LAYERS = (
-    ("errors", "io"),
-    (
-        *("options", "provenance", "updates", "method", "data", "tasks", "selection", "metrics"),
-        *("artifact.format", "artifact.metadata"),
-    ),
-    ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
-    ("prediction", "evaluation", "workflows", "runs", "report"),
-    ("integrations", "cli"),
-)
-MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
-
-
-def layer_of(module: str) -> int:
-    """The number of a module's layer; `module` is its dotted name below the package."""
-    rooms = [(number, room) for number, layer in enumerate(LAYERS) for room in layer]
-    return next((n for n, room in rooms if module == room or module.startswith(f"{room}.")), len(LAYERS))
-
-
-def imports(tree: ast.Module) -> Iterator[str]:
-    """Modules imported at the top of a file; what stands under TYPE_CHECKING does not run."""
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
 
 
 def dotted(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    """A module's dotted name below the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+# From the bottom up. A room imports only itself and the rooms before it, within a layer too, so that no call climbs.
+LAYERS = (
+    ("errors", "io"),
+    (
+        *("updates", "method", "data", "provenance", "selection", "options", "tasks", "metrics"),
+        *("artifact.metadata", "artifact.format"),
+    ),
+    ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
+    ("prediction", "evaluation", "runs", "report", "workflows"),
+    ("integrations", "cli"),
+)
+ROOMS = [room for layer in LAYERS for room in layer]
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))
+
+
+def room_of(module: str) -> str:
+    """The room of a module, given by its dotted name below the package."""
+    rooms = [room for room in ROOMS if module == room or f"{module}.".startswith(f"{room}.")]
+    assert rooms, f"{module} has no room in LAYERS"
+    return rooms[0]
+
+
+def layer_of(module: str) -> int:
+    """The number of a module's layer."""
+    return next(number for number, layer in enumerate(LAYERS) if room_of(module) in layer)
+
+
+def imported(tree: ast.Module, everywhere: bool) -> Iterator[str]:
+    """Modules that a file imports at its top or, `everywhere`, also for types and within functions."""
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            submodule = PACKAGE.parent.joinpath(*(node.module or "").split("."), f"{node.names[0].name}.py")
+            yield f"{node.module}.{node.names[0].name}" if submodule.is_file() else node.module or ""
 
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_a_module_imports_only_from_its_layer_and_below(path: Path) -> None:
-    own = layer_of(dotted(path))
-    for name in imports(ast.parse(path.read_text())):
+def test_a_module_imports_only_from_its_room_and_below(path: Path) -> None:
+    own = ROOMS.index(room_of(dotted(path)))
+    for name in imported(ast.parse(path.read_text()), everywhere=True):
         top, _, rest = name.partition(".")
         if top == "deepthink_cli" and rest:
-            assert layer_of(rest) <= own, f"{path.name} imports {name} from a layer above"
-        if own <= 1:
+            assert ROOMS.index(room_of(rest)) <= own, f"{dotted(path)} imports {name} from a room above"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_layer_imports_only_the_libraries_that_it_is_about(path: Path) -> None:
+    layer = layer_of(dotted(path))
+    for name in imported(ast.parse(path.read_text()), everywhere=False):
+        top = name.partition(".")[0]
+        if layer <= 1:
             assert top not in HEAVY | {"typer", "rich"}, f"{path.name} knows text and numbers, and imports {top}"
-        if own in (2, 3):
+        if layer in (2, 3):
             assert top not in {"typer", "rich"}, f"{path.name} does not print, and imports {top}"
-        if own >= 4:
+        if layer >= 4:
             assert top not in HEAVY, f"{path.name} imports {top} outside a command"
+
+
+def test_momentum_is_a_matter_of_few_files() -> None:
+    """The method is one value: everything else holds a `Method` or a `Gate`, not its fields."""
+    naming = [dotted(path) for path in MODULES if "momentum" in path.read_text()]
+    assert len(naming) <= 6, naming
 
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)
