@@ -60,11 +60,12 @@ def test_the_layer_table_is_the_one_that_is_held() -> None:
     assert [tuple(re.findall(r"`(.*?)`", row)) for row in rows] == list(LAYERS)
 
 
-def test_the_architecture_page_names_files_that_exist() -> None:
-    named = re.findall(r"`([\w./]+/\w+\.py)`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_python_files_that_a_page_names_exist(name: str) -> None:
+    named = re.findall(r"`([\w.]+/[\w./]+\.py)`", (ROOT / name).read_text(encoding="utf-8"))
     assert named
-    for name in named:
-        assert (ROOT / name).is_file() or (ROOT / "deepthink_cli" / name).is_file(), name
+    for path in named:
+        assert (ROOT / path).is_file() or (ROOT / "deepthink_cli" / path).is_file(), path
 
 
 def test_the_list_of_modules_is_up_to_date() -> None:
