@@ -13,7 +13,7 @@ from typing import IO
 
 SERVER = """
 import json, os, signal, socket, sys
-import deepthink_cli.engine.network, deepthink_cli.engine.passes, deepthink_cli.prediction, deepthink_cli.artifact.files
+import deepthink_cli.engine.choice, deepthink_cli.prediction, deepthink_cli.artifact.files
 from deepthink_cli.cli.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
