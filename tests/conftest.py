@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from families import write_model
 from forks import Forks
 from hypothesis import HealthCheck, settings
 
-from deepthink_cli import DemonstrationSet, Example, load_model
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli import DemonstrationSet, Example, Memory, load_model
+from deepthink_cli.engine.base import Engine, Reading
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
@@ -89,7 +89,7 @@ def forks(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def llama(models: Callable[[str], Path]) -> LanguageModel:
+def llama(models: Callable[[str], Path]) -> Engine:
     """A random tiny Llama with grouped heads."""
     return load_model(str(models("llama")))
 
@@ -104,6 +104,12 @@ def reviews() -> DemonstrationSet:
 def demos(tmp_path: Path) -> Path:
     """The four reviews as JSON Lines."""
     return write_reviews(tmp_path / "demos.jsonl")
+
+
+def read(engine: Engine, token_ids: Iterable[int], history: Memory | None = None, start: int = 0) -> Memory:
+    """The present of one reading."""
+    (present,) = engine.read([Reading(tuple(token_ids), history, start)])
+    return present
 
 
 def write_reviews(path: Path) -> Path:

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 from deepthink_cli import (
     DemonstrationSet,
     Memory,
+    Method,
     Query,
     load_model,
     predict,
@@ -25,22 +26,19 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.data.template import Template
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.logits import float32_head
-from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
-from deepthink_cli.scoring import prepare
 
 PAIR = ("positive", "negative")
 
 
 @pytest.fixture
-def memory(llama: LanguageModel, reviews: DemonstrationSet) -> Memory:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=2))[-1]
+def memory(llama: Engine, reviews: DemonstrationSet) -> Memory:
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2)))[-1]
 
 
-def test_neither_order_nor_company_changes_a_score(
-    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
-) -> None:
+def test_neither_order_nor_company_changes_a_score(llama: Engine, memory: Memory, reviews: DemonstrationSet) -> None:
     texts = ["short", "a much longer review than the one before it", "of middling length"]
     queries = tokenize_queries(llama.tokenizer, reviews.template, [Query(text, PAIR) for text in texts])
     together = score(llama, memory, queries)
@@ -48,21 +46,19 @@ def test_neither_order_nor_company_changes_a_score(
         assert score(llama, memory, [query])[0].sums == pytest.approx(found.sums, abs=1e-5)
 
 
-def test_what_every_query_begins_with_is_read_once(
-    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
-) -> None:
+def test_what_every_query_begins_with_is_read_once(llama: Engine, memory: Memory, reviews: DemonstrationSet) -> None:
     texts = ["short", "shorter", "of middling length"]
     queries = tokenize_queries(llama.tokenizer, reviews.template, [Query(text, PAIR) for text in texts])
-    plan = prepare(llama, queries)
+    plan = llama.plan(queries)
     shared_tokens = len(plan.shared)
     assert shared_tokens > 0
     assert all(query.prefix[:shared_tokens] == plan.shared for query in queries)
-    alone = [prepare(llama, [query]) for query in queries]
+    alone = [llama.plan([query]) for query in queries]
     assert sum(map(len, plan.rows)) == sum(len(row) for one in alone for row in one.rows) - 3 * shared_tokens
 
 
 def test_candidates_that_share_tokens_are_scored_to_their_ends(
-    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
+    llama: Engine, memory: Memory, reviews: DemonstrationSet
 ) -> None:
     candidates = ("very", "very good", "very good indeed")
     (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query("fine", candidates)])
@@ -72,26 +68,26 @@ def test_candidates_that_share_tokens_are_scored_to_their_ends(
 
 
 def test_the_mean_is_the_sum_over_the_candidates_tokens(
-    llama: LanguageModel, memory: Memory, reviews: DemonstrationSet
+    llama: Engine, memory: Memory, reviews: DemonstrationSet
 ) -> None:
     (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query("fine", ("good", "so very good"))])
     found = score(llama, memory, [query])[0]
     assert found.means[1] == pytest.approx(found.sums[1] / len(query.answers[1]))
 
 
-def test_the_probability_is_the_labels_share_among_the_candidates(llama: LanguageModel, memory: Memory) -> None:
+def test_the_probability_is_the_labels_share_among_the_candidates(llama: Engine, memory: Memory) -> None:
     (row,) = predict(llama, memory, ["a fine film"])
     shares = {label: math.exp(value) for label, value in row.scores.items()}
     assert row.probability == pytest.approx(shares[row.label] / sum(shares.values()))
     assert row.label == max(shares, key=lambda label: shares[label])
 
 
-def test_predictions_come_in_the_order_of_the_inputs(llama: LanguageModel, memory: Memory) -> None:
+def test_predictions_come_in_the_order_of_the_inputs(llama: Engine, memory: Memory) -> None:
     texts = [("long " * (n % 7)) + str(n) for n in range(40)]
     assert [row.query.text for row in predict(llama, memory, iter(texts), chunk=16)] == texts
 
 
-def test_predict_never_reads_further_ahead_than_three_chunks(llama: LanguageModel, memory: Memory) -> None:
+def test_predict_never_reads_further_ahead_than_three_chunks(llama: Engine, memory: Memory) -> None:
     taken: list[int] = []
     inputs = (taken.append(n) or str(n) for n in range(100))
     predictions = predict(llama, memory, inputs, chunk=8)
@@ -101,24 +97,24 @@ def test_predict_never_reads_further_ahead_than_three_chunks(llama: LanguageMode
     predictions.close()
 
 
-def test_a_query_too_long_for_the_model_is_named(llama: LanguageModel, memory: Memory) -> None:
+def test_a_query_too_long_for_the_model_is_named(llama: Engine, memory: Memory) -> None:
     with pytest.raises(InputError, match=r"too long: \d+ tokens after \d+ of memory, .* holds 512"):
         list(predict(llama, memory, [Query("word " * 600, PAIR, where="inputs.jsonl:7")]))
 
 
-def test_two_candidates_with_the_same_tokens_are_refused(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+def test_two_candidates_with_the_same_tokens_are_refused(llama: Engine, reviews: DemonstrationSet) -> None:
     tokenizer = llama.tokenizer
     assert tokenizer.encode("\ud7ff", add_special_tokens=False)
     with pytest.raises(InputError, match="are the same tokens"):
         tokenize_queries(tokenizer, reviews.template, [Query("x", ("yes", "yes"))])
 
 
-def test_a_candidate_with_no_tokens_is_refused(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+def test_a_candidate_with_no_tokens_is_refused(llama: Engine, reviews: DemonstrationSet) -> None:
     with pytest.raises(InputError, match=r"rows\.jsonl:3: candidate '' has no tokens"):
         tokenize_queries(llama.tokenizer, reviews.template, [Query("x", ("yes", ""), where="rows.jsonl:3")])
 
 
-def test_a_special_token_in_user_text_stays_text(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+def test_a_special_token_in_user_text_stays_text(llama: Engine, reviews: DemonstrationSet) -> None:
     (query,) = tokenize_queries(llama.tokenizer, reviews.template, [Query(f"bad {BOS} film", PAIR)])
     assert llama.tokenizer.bos_token_id not in query.prefix
     assert BOS in llama.tokenizer.decode(query.prefix)
@@ -136,14 +132,14 @@ def test_real_tokenizers_find_where_the_answer_starts(name: str) -> None:
         assert tokenizer.decode([*query.prefix, *ids]).endswith(f"Sentiment: {word}")
 
 
-def test_the_label_after_a_line_break_starts_after_it(llama: LanguageModel) -> None:
+def test_the_label_after_a_line_break_starts_after_it(llama: Engine) -> None:
     (query,) = tokenize_queries(llama.tokenizer, Template("{text}\n{label}"), [Query("fine", PAIR)])
     assert llama.tokenizer.decode(query.prefix) == "fine\n"
 
 
 @pytest.mark.parametrize("family", ["gemma2", "llama", "gptj", "phi"])
 def test_the_float32_head_gives_the_models_own_logits(family: str, models: Callable[[str], Path]) -> None:
-    network = load_model(str(models(family))).network
+    network = load_model(str(models(family))).model.network
     head = float32_head(network, range(1, 9))
     assert head is not None
     ids = torch.tensor([[5, 6, 7]])
@@ -152,7 +148,7 @@ def test_the_float32_head_gives_the_models_own_logits(family: str, models: Calla
 
 
 def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[str], Path]) -> None:
-    network = load_model(str(models("llama"))).network
+    network = load_model(str(models("llama"))).model.network
     network.config.logits_scaling = 3.0  # a Llama ignores Granite's divisor
     assert float32_head(network, range(1, 9)) is None
 
@@ -160,17 +156,21 @@ def test_a_head_that_does_something_else_is_left_to_the_model(models: Callable[[
 def test_half_precision_scores_are_compared_in_float32(
     models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
-    model = load_model(str(models("llama")), dtype="bfloat16")
-    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
-    values = [value for row in predict(model, memory, ["one", "two", "three"]) for value in row.scores.values()]
+    engine = load_model(str(models("llama")), dtype="bfloat16")
+    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    values = [value for row in predict(engine, memory, ["one", "two", "three"]) for value in row.scores.values()]
     assert any(value != float(torch.tensor(value).bfloat16()) for value in values)
 
 
-def test_a_memory_as_a_cache_continues_in_generate(llama: LanguageModel, memory: Memory) -> None:
+def test_a_memory_as_a_cache_continues_in_generate(llama: Engine, memory: Memory) -> None:
     ids = torch.tensor([[7, 8, 9]])
     mask = torch.ones(1, memory.length + 3, dtype=torch.long)
-    written = llama.network.generate(
-        ids, attention_mask=mask, past_key_values=memory.as_cache(llama.dtype), max_new_tokens=1, do_sample=False
+    written = llama.model.network.generate(
+        ids, attention_mask=mask, past_key_values=memory.as_cache(llama.model.dtype), max_new_tokens=1, do_sample=False
     )
-    expected = llama.network(**llama.inputs(ids, memory.as_cache(llama.dtype), memory.length)).logits[0, -1].argmax()
+    expected = (
+        llama.model.network(**llama.model.inputs(ids, memory.as_cache(llama.model.dtype), memory.length))
+        .logits[0, -1]
+        .argmax()
+    )
     assert written[0, -1] == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, shared
+from conftest import REVIEWS, TEMPLATE, read, shared
 from families import FAMILIES
 from oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -16,7 +16,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from deepthink_cli import (
     DemonstrationSet,
     Example,
+    Gate,
     Memory,
+    Method,
     Query,
     load_model,
     score,
@@ -24,7 +26,7 @@ from deepthink_cli import (
     tokenize_demonstrations,
     tokenize_queries,
 )
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.options import Positions
 
 ORACLES: dict[str, type[Oracle]] = {"gpt2": GPT2Oracle, "llama": LlamaOracle}
@@ -41,16 +43,16 @@ def relative_error(memory: Memory, layers: list[tuple[np.ndarray, np.ndarray]]) 
     return max(float(np.linalg.norm(found - expected) / np.linalg.norm(expected)) for found, expected in pairs)
 
 
-def assert_as_the_paper_says(model: LanguageModel, oracle: Oracle, momentum: float, positions: Positions) -> None:
+def assert_as_the_paper_says(engine: Engine, oracle: Oracle, momentum: float, positions: Positions) -> None:
     given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
-    demos = tokenize_demonstrations(model.tokenizer, given)
-    memories = list(think(model, demos, 4, eta=0.1, momentum=momentum, positions=positions))
+    demos = tokenize_demonstrations(engine.tokenizer, given)
+    memories = list(think(engine, demos, Method(4, Gate(0.1, momentum), positions)))
     expected = oracle.think(demos.token_ids, 4, 0.1, momentum, restarted=positions == "restarted")
-    (query,) = tokenize_queries(model.tokenizer, given.template, [QUERY])
+    (query,) = tokenize_queries(engine.tokenizer, given.template, [QUERY])
     for memory, layers in zip(memories, expected, strict=True):
         assert relative_error(memory, layers) <= 1e-4
         scores = [oracle.score(layers, query.prefix, answer) for answer in query.answers]
-        assert score(model, memory, [query])[0].sums == pytest.approx(scores, abs=1e-3)
+        assert score(engine, memory, [query])[0].sums == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
@@ -59,8 +61,8 @@ def assert_as_the_paper_says(model: LanguageModel, oracle: Oracle, momentum: flo
 def test_memory_and_scores_follow_the_equations(
     family: str, momentum: float, positions: Positions, models: Callable[[str], Path]
 ) -> None:
-    model = load_model(str(models(family)))
-    assert_as_the_paper_says(model, ORACLES[family](model.network), momentum, positions)
+    engine = load_model(str(models(family)))
+    assert_as_the_paper_says(engine, ORACLES[family](engine.model.network), momentum, positions)
 
 
 @pytest.mark.parametrize(("family", "tokenizer"), [("gpt2", "gpt2"), ("llama", "llama2"), ("llama", "pythia")])
@@ -70,25 +72,25 @@ def test_the_equations_hold_with_real_tokenizers(family: str, tokenizer: str, tm
     config = AutoConfig.for_model(family, **{**FAMILIES[family], "vocab_size": len(words)})
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
-    model = load_model(str(tmp_path))
-    assert_as_the_paper_says(model, ORACLES[family](model.network), 0.9, "continued")
+    engine = load_model(str(tmp_path))
+    assert_as_the_paper_says(engine, ORACLES[family](engine.model.network), 0.9, "continued")
 
 
 def test_the_equations_hold_for_real_weights() -> None:
-    model = load_model(str(shared("models/stories260K")))
-    assert_as_the_paper_says(model, LlamaOracle(model.network), 0.0, "continued")
+    engine = load_model(str(shared("models/stories260K")))
+    assert_as_the_paper_says(engine, LlamaOracle(engine.model.network), 0.0, "continued")
 
 
-def test_a_closed_gate_keeps_the_first_memory(llama: LanguageModel, reviews: DemonstrationSet) -> None:
-    first, *later = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=4, eta=0.0)
+def test_a_closed_gate_keeps_the_first_memory(llama: Engine, reviews: DemonstrationSet) -> None:
+    first, *later = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(4, Gate(0.0)))
     for memory in later:
         assert all(map(torch.equal, (*memory.keys, *memory.values), (*first.keys, *first.values)))
 
 
-def test_an_open_gate_stores_the_present(llama: LanguageModel, reviews: DemonstrationSet) -> None:
+def test_an_open_gate_stores_the_present(llama: Engine, reviews: DemonstrationSet) -> None:
     demos = tokenize_demonstrations(llama.tokenizer, reviews)
-    first, second = think(llama, demos, iterations=2, eta=1.0)
-    present = llama.read(demos.token_ids, first, start=first.length)
+    first, second = think(llama, demos, Method(2, Gate(1.0)))
+    present = read(llama, demos.token_ids, first, start=first.length)
     for found, expected in zip(second.values, present.values, strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -96,23 +98,21 @@ def test_an_open_gate_stores_the_present(llama: LanguageModel, reviews: Demonstr
 def test_the_gate_accumulates_in_float32_where_the_model_is_bfloat16(
     models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
-    model = load_model(str(models("llama")), dtype="bfloat16")
-    first, second = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=2, eta=0.001)
+    engine = load_model(str(models("llama")), dtype="bfloat16")
+    first, second = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(2, Gate(0.001)))
     assert second.keys[1].dtype == torch.float32
     lost = second.keys[1].to(torch.bfloat16) == first.keys[1].to(torch.bfloat16)
     assert lost.float().mean() > 0.7
     assert (second.keys[1] != first.keys[1]).float().mean() > 0.9
 
 
-def test_the_order_of_readings_is_a_generator_that_can_be_stopped(
-    llama: LanguageModel, reviews: DemonstrationSet
-) -> None:
-    readings = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=1000)
+def test_the_order_of_readings_is_a_generator_that_can_be_stopped(llama: Engine, reviews: DemonstrationSet) -> None:
+    readings = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(1000))
     assert [next(readings).iteration for _ in range(3)] == [1, 2, 3]
 
 
-def test_drift_is_the_relative_change_of_keys_and_values(llama: LanguageModel, reviews: DemonstrationSet) -> None:
-    first, second = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=2, eta=0.5)
+def test_drift_is_the_relative_change_of_keys_and_values(llama: Engine, reviews: DemonstrationSet) -> None:
+    first, second = think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2, Gate(0.5)))
     expected = float((second.keys[1] - first.keys[1]).norm() / first.keys[1].norm())
     assert second.drift[0].keys[1] == pytest.approx(expected, rel=1e-5)
 

@@ -21,6 +21,7 @@ from deepthink_cli.artifact.format import (
     Header,
     content_digest,
     metadata_json,
+    provenance_of,
     read_artifact,
     read_header,
     tensor_name,
@@ -117,7 +118,7 @@ def _memory(artifact: Artifact, iteration: int) -> Memory:
         for part in ("keys", "values")
     )
     drift = tuple(header.metadata.drift[str(t)] for t in range(2, iteration + 1))
-    return Memory(keys, values, iteration, drift, header.metadata.provenance())
+    return Memory(keys, values, iteration, drift, provenance_of(header))
 
 
 def _tensor(artifact: Artifact, name: str) -> torch.Tensor:

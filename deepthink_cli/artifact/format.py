@@ -20,7 +20,7 @@ from typing import Any
 
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.provenance import Provenance, canonical_json
 
 KEY = "deepthink"
 MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
@@ -141,6 +141,14 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     if digest != header.metadata.sha256:
         raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
     return Artifact(header, tuple(iterations), kept)
+
+
+def provenance_of(header: Header) -> Provenance:
+    """Where a file's memory comes from; raises InputError, naming the file, where its update rule is unknown here."""
+    try:
+        return header.metadata.provenance()
+    except InputError as error:
+        raise InputError(f"{header.path}: {error}") from error
 
 
 def verify(header: Header) -> None:

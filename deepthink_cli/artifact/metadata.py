@@ -76,6 +76,13 @@ class Metadata:
     update: StoredRule | None = None
 
     @property
+    def rule(self) -> str:
+        """The update rule in words, also where it is unknown here."""
+        if self.update is None:
+            return str(Gate(self.eta, self.momentum))
+        return f"update rule {self.update.name} ({self.update.values})"
+
+    @property
     def method(self) -> Method:
         """The method that made the memory; raises InputError where its update rule is unknown here."""
         gate = Gate(self.eta, self.momentum)
@@ -96,7 +103,7 @@ ADAPTER_METADATA = TypeAdapter(Metadata)
 def rule_fields(rule: UpdateRule) -> dict[str, Any]:
     """The fields of the metadata that name an update rule; raises InputError for one that is not registered."""
     name, values = name_of(rule), values_of(rule)
-    if isinstance(rule, Gate):
+    if type(rule) is Gate:
         return {field: float(value) for field, value in values.items()}  # 1 is written as 1.0, as a reader writes it
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
 

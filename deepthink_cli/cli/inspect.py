@@ -53,7 +53,7 @@ def _facts(header: Header) -> list[str]:
     return [
         f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
         f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
-        f"method    T = {metadata.iterations}, {metadata.method.update}, {metadata.positions} positions",
+        f"method    T = {metadata.iterations}, {metadata.rule}, {metadata.positions} positions",
         *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
         f"labels    {', '.join(metadata.labels) or 'with every input'}",

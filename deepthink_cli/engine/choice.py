@@ -46,22 +46,23 @@ def load_language_model(spec: ModelSpec) -> LanguageModel:
 def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     """The engine called `name`; with `auto` the packed one, or the padded one where a probe advises against packing.
 
-    Warns where an error, not an unsupported attention, prevents packing. Raises InputError for a network that cannot
-    be packed where packing is asked for, and DeepThinkError where an error prevents it.
+    Warns where an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
+    for a network that cannot be packed where packing is asked for, and DeepThinkError where an error prevents it.
     """
     # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
     # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
         if name not in (AUTO, PackedEngine.name):
+            kind = engine_class(name)
             check_padded(model)
-            return engine_class(name)(model)
+            return kind(model)
         verdict = try_packed(model)
         if verdict.reason is None:
             return PackedEngine(model, _packed_description(verdict))
         if name == PackedEngine.name:
-            kind = InputError if verdict.failure is None else DeepThinkError
-            raise kind(f"--engine packed: {verdict.reason}; use --engine padded")
+            error = InputError if verdict.failure is None else DeepThinkError
+            raise error(f"--engine packed: {verdict.reason}; use --engine padded")
         reason = f"{verdict.reason}; {COST}"
         warning = None if verdict.failure is None else f"padded engine: {reason}"
         if warning is not None:

@@ -27,7 +27,8 @@ def check_engine(name: str) -> None:
 
 
 def engine_class(name: str) -> Callable[[LanguageModel], Engine]:
-    """The class of the engine called `name`."""
+    """The class of the engine called `name`, which is not `auto`; raises InputError where there is none."""
+    check_engine(name)
     module, _, attribute = ENGINES[name].rpartition(".")
     kind: Callable[[LanguageModel], Engine] = getattr(import_module(module), attribute)
     return kind

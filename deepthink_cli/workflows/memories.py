@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepthink_cli.artifact.files import check_fit, memories_of
-from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, read_artifact, read_header
+from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
@@ -46,7 +46,7 @@ def open_memory(path: str | Path, iteration: str = "last") -> OpenedMemory:
     artifact = read_artifact(header, _chosen(header, iteration))
     metadata = header.metadata
     return OpenedMemory(
-        str(path), metadata.provenance(), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
+        str(path), provenance_of(header), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
     )
 
 

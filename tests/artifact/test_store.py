@@ -18,7 +18,9 @@ from safetensors.torch import load_file, save_file
 from deepthink_cli import (
     DemonstrationSet,
     Example,
+    Gate,
     Memory,
+    Method,
     load_memory,
     load_model,
     save_memory,
@@ -28,13 +30,13 @@ from deepthink_cli import (
 from deepthink_cli.artifact import files as store
 from deepthink_cli.artifact.files import check_fit, read_memories
 from deepthink_cli.artifact.format import KEY, content_digest, metadata_json, read_header, verify
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 
 
 @pytest.fixture
-def readings(llama: LanguageModel, reviews: DemonstrationSet) -> list[Memory]:
-    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=3))
+def readings(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
 
 
 def test_a_memory_comes_back_bit_for_bit(readings: list[Memory], tmp_path: Path) -> None:
@@ -55,8 +57,8 @@ def test_the_tensors_have_the_names_and_shapes_of_the_contract(readings: list[Me
 
 def test_two_runs_give_the_same_bytes(models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        model = load_model(str(models("llama")))
-        save_memory(list(think(model, tokenize_demonstrations(model.tokenizer, reviews)))[-1], tmp_path / name)
+        engine = load_model(str(models("llama")))
+        save_memory(list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))[-1], tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -108,9 +110,9 @@ def test_values_that_are_not_finite_are_neither_saved_nor_loaded(readings: list[
 
 
 def test_memories_of_different_runs_do_not_share_a_file(
-    llama: LanguageModel, reviews: DemonstrationSet, readings: list[Memory], tmp_path: Path
+    llama: Engine, reviews: DemonstrationSet, readings: list[Memory], tmp_path: Path
 ) -> None:
-    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), eta=0.5))
+    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(update=Gate(0.5))))
     with pytest.raises(InputError, match="different runs"):
         save_memory([other, readings[1]], tmp_path / "mem.safetensors")
 
@@ -138,10 +140,10 @@ def test_a_memory_that_cannot_be_read_back_does_not_take_the_old_ones_place(
 
 
 def test_the_size_of_the_header_is_known_before_it_is_written(
-    llama: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quoted = DemonstrationSet.of([Example('"' * 300, "positive"), Example("ä", "negative")], "{text}: {label}")
-    memory = next(think(llama, tokenize_demonstrations(llama.tokenizer, quoted), iterations=1))
+    memory = next(think(llama, tokenize_demonstrations(llama.tokenizer, quoted), Method(1)))
     header = save_memory(memory, tmp_path / "mem.safetensors")
     monkeypatch.setattr(store, "MAX_HEADER", header.start - 9)  # a byte less than it takes
     with pytest.raises(DeepThinkError, match="the memory's metadata would pass"):
@@ -165,9 +167,9 @@ def test_a_memory_refuses_another_model(readings: list[Memory], tmp_path: Path) 
 def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
     readings: list[Memory], models: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    model = load_model(str(models("llama")))
-    model.network.save_pretrained(tmp_path / "moved", max_shard_size="20KB")
-    model.tokenizer.save_pretrained(tmp_path / "moved")
+    engine = load_model(str(models("llama")))
+    engine.model.network.save_pretrained(tmp_path / "moved", max_shard_size="20KB")
+    engine.tokenizer.save_pretrained(tmp_path / "moved")
     assert len(list((tmp_path / "moved").glob("*.safetensors"))) > 1
     provenance = readings[0].provenance
     assert provenance is not None
@@ -201,8 +203,8 @@ def test_a_file_of_another_kind_is_called_what_it_is_not(tmp_path: Path) -> None
 def test_keys_and_values_may_have_different_sizes(
     models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
 ) -> None:
-    model = load_model(str(models("deepseek_v3")))
-    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    engine = load_model(str(models("deepseek_v3")))
+    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     assert memory.keys[0].shape != memory.values[0].shape
     save_memory(memory, tmp_path / "mem.safetensors")
     loaded = load_memory(tmp_path / "mem.safetensors")

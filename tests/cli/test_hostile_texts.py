@@ -14,9 +14,10 @@ from families import BOS, write_model
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from deepthink_cli import DemonstrationSet, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.choice import choose_engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import encode, fewest_tokens
 
@@ -32,31 +33,31 @@ Models = Callable[[str], Path]
 
 
 @pytest.fixture(params=TOKENIZERS)
-def model(request: pytest.FixtureRequest, llama: LanguageModel, tmp_path: Path) -> LanguageModel:
+def engine(request: pytest.FixtureRequest, llama: Engine, tmp_path: Path) -> Engine:
     """A tiny model with each of the tokenizers."""
     if request.param == "tiny":
         return llama
     if request.param == "pocket":
         return load_model()
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(shared("tokenizers") / request.param)
-    made = load_model(str(write_model(tmp_path / "model", "llama", vocab_size=len(tokenizer))))
-    return replace(made, tokenizer=tokenizer)
+    loaded = load_model(str(write_model(tmp_path / "model", "llama", vocab_size=len(tokenizer))))
+    return choose_engine(replace(loaded.model, tokenizer=tokenizer))
 
 
-def test_special_tokens_in_a_text_stay_text(model: LanguageModel) -> None:
-    special = set(model.tokenizer.all_special_ids)
-    names = [*model.tokenizer.all_special_tokens, *HOSTILE]
-    for text, ids in zip(names, encode(model.tokenizer, names, special=False), strict=True):
+def test_special_tokens_in_a_text_stay_text(engine: Engine) -> None:
+    special = set(engine.tokenizer.all_special_ids)
+    names = [*engine.tokenizer.all_special_tokens, *HOSTILE]
+    for text, ids in zip(names, encode(engine.tokenizer, names, special=False), strict=True):
         assert not special & set(ids), text
         assert ids
 
 
-def test_no_text_changes_the_score_of_another(model: LanguageModel, reviews: DemonstrationSet) -> None:
-    (memory,) = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=1)
-    alone = [one.scores for one in predict(model, memory, PLAIN)]
-    special = [token for token in model.tokenizer.all_special_tokens if token.strip()]
+def test_no_text_changes_the_score_of_another(engine: Engine, reviews: DemonstrationSet) -> None:
+    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+    alone = [one.scores for one in predict(engine, memory, PLAIN)]
+    special = [token for token in engine.tokenizer.all_special_tokens if token.strip()]
     mixed = [text for pair in zip(PLAIN * 4, [*HOSTILE, *special, *HOSTILE], strict=False) for text in pair]
-    found = list(predict(model, memory, mixed))
+    found = list(predict(engine, memory, mixed))
     for number, scores in enumerate(alone):
         for one in found[2 * number :: 2 * len(PLAIN)]:
             assert one.scores == pytest.approx(scores, abs=1e-5)
@@ -108,12 +109,12 @@ def test_ten_megabytes_that_the_template_does_not_use_are_carried_through(
     assert json.loads(first)["input"] == row
 
 
-def test_a_text_has_at_least_the_tokens_that_its_bytes_tell(model: LanguageModel) -> None:
-    longest = sorted(model.tokenizer.get_vocab(), key=len)
+def test_a_text_has_at_least_the_tokens_that_its_bytes_tell(engine: Engine) -> None:
+    longest = sorted(engine.tokenizer.get_vocab(), key=len)
     for text in ["".join(HOSTILE), longest[-1], " " * 99, "\u212a\u0130", "\u1112\u1161\u11ab", "α\u0313\u0300\u0345"]:
-        (ids,) = encode(model.tokenizer, [text * 30], special=False)
-        assert fewest_tokens(model.tokenizer, text * 30) <= len(ids)
-    assert fewest_tokens(model.tokenizer, "x" * 10_000_000) > 2048
+        (ids,) = encode(engine.tokenizer, [text * 30], special=False)
+        assert fewest_tokens(engine.tokenizer, text * 30) <= len(ids)
+    assert fewest_tokens(engine.tokenizer, "x" * 10_000_000) > 2048
 
 
 @pytest.mark.parametrize("kind", ["words", "dropped spaces", "a shorter word", "no normalizer known", "no bytes"])
@@ -135,15 +136,16 @@ def test_bytes_tell_nothing_where_text_may_be_lost(kind: str) -> None:
 
 
 def test_megabytes_that_fit_after_all_are_scored(models: Models, reviews: DemonstrationSet) -> None:
-    made = load_model(str(models("llama")))
-    tokenizer = Tokenizer.from_str(made.tokenizer.backend_tokenizer.to_str())
+    loaded = load_model(str(models("llama")))
+    tokenizer = Tokenizer.from_str(loaded.tokenizer.backend_tokenizer.to_str())
     tokenizer.normalizer = normalizers.Replace(Regex("z+"), "z")
-    model = replace(made, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS))
-    (memory,) = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=1)
-    one, two = predict(model, memory, ["z" * 1_100_000, "z"])
+    model = replace(loaded.model, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS))
+    engine = choose_engine(model)
+    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+    one, two = predict(engine, memory, ["z" * 1_100_000, "z"])
     assert one.scores == pytest.approx(two.scores, abs=1e-5)
     with pytest.raises(InputError, match="too long: 11000"):
-        list(predict(model, memory, ["zx" * 550_000]))
+        list(predict(engine, memory, ["zx" * 550_000]))
 
 
 def test_a_demonstration_of_ten_megabytes_is_refused_before_it_is_tokenised(

@@ -13,6 +13,7 @@ from families import FAMILIES, random_network
 
 from deepthink_cli import load_model
 from deepthink_cli.engine.agreement import check_plain_pass
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
 
@@ -23,40 +24,40 @@ WIDE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def made(llama: LanguageModel, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:
-    """A random model of a family that has not been probed yet."""
+def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:
+    """A random model of a family, without an engine."""
     network = random_network(family, **{**WIDE, **fields}).to(dtype)  # type: ignore[arg-type]
-    return replace(llama, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
+    return replace(llama.model, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Callable[[str], Path]) -> None:
-    check_plain_pass(load_model(str(models(family)), dtype=dtype), TEXT, QUERY)
+    check_plain_pass(load_model(str(models(family)), dtype=dtype).model, TEXT, QUERY)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
 def test_an_encoder_that_sees_what_follows_is_refused_by_name(
-    family: str, dtype: torch.dtype, llama: LanguageModel
+    family: str, dtype: torch.dtype, llama: BatchedEngine
 ) -> None:
     model = made(llama, family, dtype)
     with pytest.raises(InputError, match=f"{model.identity.architecture} scores a query after a memory differently"):
         check_plain_pass(model, TEXT, QUERY)
 
 
-def test_a_bert_that_is_a_decoder_agrees(llama: LanguageModel) -> None:
+def test_a_bert_that_is_a_decoder_agrees(llama: BatchedEngine) -> None:
     check_plain_pass(made(llama, "bert", torch.float32, is_decoder=True), TEXT, QUERY)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dtype, llama: LanguageModel) -> None:
+def test_positions_that_do_not_start_at_zero_are_refused_by_name(dtype: torch.dtype, llama: BatchedEngine) -> None:
     with pytest.raises(InputError, match="RobertaForCausalLM scores a query after a memory differently"):
         check_plain_pass(made(llama, "roberta", dtype, is_decoder=True), TEXT, QUERY)
 
 
 def test_a_family_that_shifts_its_positions_is_refused(models: Callable[[str], Path]) -> None:
-    model = load_model(str(models("gpt2")))
+    model = load_model(str(models("gpt2"))).model
     check_plain_pass(model, TEXT, QUERY)
 
     def shifted(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -69,7 +70,7 @@ def test_a_family_that_shifts_its_positions_is_refused(models: Callable[[str], P
 
 
 def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Callable[[str], Path]) -> None:
-    model = load_model(str(models("gpt2")))
+    model = load_model(str(models("gpt2"))).model
 
     def failing(_: torch.nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
         if (past := kwargs.get("past_key_values")) is not None and past.get_seq_length():
@@ -83,11 +84,11 @@ def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Cal
 def test_masked_vocabulary_rows_do_not_hide_a_disagreement(
     models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = load_model(str(models("gpt2")))
+    model = load_model(str(models("gpt2"))).model
     masked = torch.zeros(model.known_tokens).index_fill_(0, torch.arange(0, model.known_tokens, 5), -1e9)
     model.network.lm_head.bias = torch.nn.Parameter(masked, requires_grad=False)
     check_plain_pass(model, TEXT, QUERY)
-    inputs = type(model).inputs
-    monkeypatch.setattr(type(model), "inputs", lambda self, ids, past, start: inputs(self, ids, past, start + 9))
+    inputs = LanguageModel.inputs
+    monkeypatch.setattr(LanguageModel, "inputs", lambda self, ids, past, start: inputs(self, ids, past, start + 9))
     with pytest.raises(InputError, match="differently than after the same text"):
         check_plain_pass(model, TEXT, QUERY)

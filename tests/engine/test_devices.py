@@ -11,23 +11,22 @@ import torch
 from devices import FIRST, LAST, Devices, put, spread
 from families import write_model
 
-from deepthink_cli import load_model, think, tokenize_demonstrations
+from deepthink_cli import Method, load_model, score, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.engine.choice import Engine, engine_of
-from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.passes import score_rows
-from deepthink_cli.engine.probe import Verdict
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.choice import choose_engine, load_language_model
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import ModelOptions
 
 QUERIES = [TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13))), TokenizedQuery((5, 6), ((9, 4, 3), (10, 11)))]
 
 
-def scores(model: LanguageModel, given: DemonstrationSet, packed: bool) -> torch.Tensor:
-    """The scores of the queries, packed or padded, after three readings."""
-    *_, memory = think(model, tokenize_demonstrations(model.tokenizer, given), 3)
-    rows = Engine(Verdict(None if packed else "asked for"), 512, 2**30).rows(QUERIES)
-    found = next(score_rows(model, [(memory,)], rows, packed))
-    return torch.tensor([found[one] for one in sorted(found)])
+def scores(engine: BatchedEngine, given: DemonstrationSet) -> torch.Tensor:
+    """The scores of the queries after three readings."""
+    *_, memory = think(engine, tokenize_demonstrations(engine.tokenizer, given), Method(3))
+    return torch.tensor([value for scored in score(engine, memory, QUERIES) for value in scored.sums])
 
 
 def on_two(tied: bool) -> Callable[[str], torch.device]:
@@ -42,20 +41,21 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return write_model(tmp_path / "model", family, tie_word_embeddings=tied)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("engine", ["packed", "padded"])
 @pytest.mark.parametrize("own_head", [True, False])
 def test_a_network_on_two_devices_scores_as_on_one(
-    packed: bool, own_head: bool, folder: Path, reviews: DemonstrationSet
+    engine: str, own_head: bool, folder: Path, reviews: DemonstrationSet
 ) -> None:
-    expected = scores(load_model(str(folder)), reviews, packed)
-    model = load_model(str(folder))
+    expected = scores(load_model(str(folder), engine=engine), reviews)
+    model = load_language_model(open_model(ModelOptions(model=str(folder))))
     spread(model.network, on_two(model.network.config.tie_word_embeddings))
     with Devices():
-        assert (model.device, model.layer_devices, engine_of(model).packed) == (FIRST, (FIRST, LAST), True)
+        assert isinstance(choose_engine(model), PackedEngine)
+        assert (model.device, model.layer_devices) == (FIRST, (FIRST, LAST))
         assert model._head is not None
         if not own_head:
             vars(model)["_head"] = None
-        assert (scores(model, reviews, packed) - expected).abs().max() < 1e-4
+        assert (scores(choose_engine(model, engine), reviews) - expected).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize(("first", "last"), [("cpu:0", "cpu:1"), ("cpu", "disk")])
@@ -64,15 +64,15 @@ def test_what_accelerate_places_scores_as_on_one_device(
 ) -> None:
     dispatch = pytest.importorskip("accelerate").dispatch_model
     folder = str(write_model(tmp_path / "model", "llama", tie_word_embeddings=False))
-    expected = scores(load_model(folder), reviews, True)
-    model = load_model(folder)
+    expected = scores(load_model(folder), reviews)
+    model = load_language_model(open_model(ModelOptions(model=folder)))
     places = {"model.embed_tokens": first, "model.layers.0": first, "model.layers.1": last, "lm_head": last}
     places |= dict.fromkeys(["model.norm", "model.rotary_emb"], "cpu" if last == "disk" else last)
     with nullcontext() if last == "disk" else Devices():
         dispatch(model.network, places, main_device=first, offload_dir=tmp_path / "offloaded", force_hooks=True)
         assert (model._head is None) is (last == "disk")
-        for packed in (True, False):
-            assert (scores(model, reviews, packed) - expected).abs().max() < 1e-4
+        for name in ("packed", "padded"):
+            assert (scores(choose_engine(model, name), reviews) - expected).abs().max() < 1e-4
 
 
 def test_the_made_up_devices_refuse_what_mixes_them() -> None:

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 from families import FAMILIES
-from oracle import plain_scores
+from queries import plain_scores
 
-from deepthink_cli import DemonstrationSet, Query, load_model, score, think, tokenize_demonstrations, tokenize_queries
+from deepthink_cli import (
+    DemonstrationSet,
+    Gate,
+    Method,
+    Query,
+    load_model,
+    score,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 
@@ -23,20 +33,20 @@ QUERIES = [
 def test_one_reading_is_plain_in_context_learning(
     family: str, models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
-    model = load_model(str(models(family)))
-    demos = tokenize_demonstrations(model.tokenizer, reviews)
-    (memory,) = think(model, demos, iterations=1)
-    queries = tokenize_queries(model.tokenizer, reviews.template, QUERIES)
-    for query, found in zip(queries, score(model, memory, queries), strict=True):
-        assert found.sums == pytest.approx(plain_scores(model, demos.token_ids, query), abs=1e-4)
+    engine = load_model(str(models(family)))
+    demos = tokenize_demonstrations(engine.tokenizer, reviews)
+    (memory,) = think(engine, demos, Method(1))
+    queries = tokenize_queries(engine.tokenizer, reviews.template, QUERIES)
+    for query, found in zip(queries, score(engine, memory, queries), strict=True):
+        assert found.sums == pytest.approx(plain_scores(engine, demos.token_ids, query), abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_thinking_moves_every_layer_of_every_family(
     family: str, models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
-    model = load_model(str(models(family)))
-    memory = list(think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=3, eta=0.1))[-1]
+    engine = load_model(str(models(family)))
+    memory = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(3, Gate(0.1))))[-1]
     assert memory.not_finite() is None
     assert all(change > 0 for change in memory.drift[-1].values[1:])
 
@@ -46,6 +56,6 @@ def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
     family: str, models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:
     spec = open_model(ModelOptions(model=str(models(family))))
-    model = load_model(spec)
-    memory = next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+    engine = load_model(spec)
+    memory = next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     assert spec.memory_bytes(memory.length) == memory.nbytes

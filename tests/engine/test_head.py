@@ -74,7 +74,7 @@ def test_logits_that_are_nan_or_infinite_stay_so(value: float) -> None:
 def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_checked(
     masked: float, models: Callable[[str], Path]
 ) -> None:
-    network = load_model(str(models("phi"))).network
+    network = load_model(str(models("phi"))).model.network
     network.lm_head.bias[0] = masked
     assert float32_head(network, range(1, 9)) is not None
     network.config.logit_scale = 1.5  # Phi ignores it
@@ -85,7 +85,7 @@ def test_a_model_with_masked_rows_has_its_float32_head_and_its_scale_is_still_ch
 def test_a_model_without_a_float32_head_scores_the_same_with_masked_rows(
     masked: float, models: Callable[[str], Path]
 ) -> None:
-    model, asked, tokens = load_model(str(models("phi"))), torch.tensor([0, 1, 1]), torch.tensor([9, 9, 12])
+    model, asked, tokens = load_model(str(models("phi"))).model, torch.tensor([0, 1, 1]), torch.tensor([9, 9, 12])
     model.network.lm_head.bias[0] = masked
     inputs, places = {"input_ids": torch.tensor([[5, 6, 7, 8]])}, torch.tensor([1, 3])
     with torch.inference_mode():

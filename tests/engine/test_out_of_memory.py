@@ -13,6 +13,7 @@ from conftest import write_rows
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.agreement import check_plain_pass
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
 
@@ -48,10 +49,7 @@ def test_what_did_not_fit_is_told_with_the_way_out(
     def full(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(LanguageModel, "log_probabilities" if command == "predict" else "run", full)
-    monkeypatch.setattr(
-        "deepthink_cli.engine.choice.read_packed" if command == "think" else "deepthink_cli.scoring.score_rows", full
-    )
+    monkeypatch.setattr(BatchedEngine, "read" if command == "think" else "score", full)
     assert run(words if command == "think" else ["predict", str(memory), str(inputs), "-q"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -67,21 +65,21 @@ def test_weights_that_do_not_fit_are_told_with_the_way_out(
     def full(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("deepthink_cli.engine.network.AutoModelForCausalLM.from_pretrained", full)
+    monkeypatch.setattr("deepthink_cli.model.loading.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(DeepThinkError, match=f"-m pocket: {told}"):
         load_model()
 
 
 @pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
 def test_a_model_is_not_refused_for_memory_that_is_missing(
-    error: Exception, told: str, llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+    error: Exception, told: str, llama: BatchedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(LanguageModel, "run", full)
     with pytest.raises(type(error)):
-        check_plain_pass(llama, (5, 6, 7), (8, 9))
+        check_plain_pass(llama.model, (5, 6, 7), (8, 9))
 
 
 def test_other_errors_are_not_taken_for_missing_memory() -> None:

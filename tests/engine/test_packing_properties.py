@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepthink_cli.engine.packing import PackedRow, blocks, lines, tree, wanted
+from deepthink_cli.engine.packing import PackedRow, blocks, lines, requests, tree
 from deepthink_cli.model.tokens import TokenizedQuery
 
 TOKEN = st.integers(0, 3)
@@ -120,7 +120,7 @@ def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[PackedRow]) -> No
 @given(ROWS)
 def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> None:
     starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
-    plan = wanted(rows, starts, CPU)
+    plan = requests(rows, starts, CPU)
     places = plan.places.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])

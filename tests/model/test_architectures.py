@@ -15,7 +15,7 @@ from transformers import AutoConfig
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.agreement import check_plain_pass
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.opening import open_model
@@ -41,10 +41,10 @@ def refused(family: str, match: str, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("family", ENCODERS)
-def test_an_encoder_is_refused_unless_it_is_set_to_be_a_decoder(family: str, llama: LanguageModel) -> None:
+def test_an_encoder_is_refused_unless_it_is_set_to_be_a_decoder(family: str, llama: Engine) -> None:
     refused(family, f"{family} .* is an encoder.*set is_decoder to true")
     network = random_network(family, **BERT, output_embedding_size=32)
-    check_plain_pass(replace(llama, network=network), (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60))
+    check_plain_pass(replace(llama.model, network=network), (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60))
     assert limits_of(network.config)
 
 
@@ -110,10 +110,10 @@ def test_a_network_found_to_take_no_positions_is_not_given_any(
     def forward(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
         return original(self, input_ids, **given)
 
-    model = load_model(str(models("gpt2")))
-    original = type(model.network.base_model).forward
+    engine = load_model(str(models("gpt2")))
+    original = type(engine.model.network.base_model).forward
     monkeypatch.setattr(
         "deepthink_cli.model.limits.takes_positions", lambda _: True
     )  # as for code that comes with a model
-    monkeypatch.setattr(type(model.network.base_model), "forward", forward)
+    monkeypatch.setattr(type(engine.model.network.base_model), "forward", forward)
     assert load_model(str(models("gpt2"))).limits.relative

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import read
 from families import FAMILIES, build_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -75,7 +76,7 @@ def test_the_planned_size_is_that_of_the_memory(family: str, tmp_path: Path) -> 
     network.save_pretrained(tmp_path)
     build_tokenizer().save_pretrained(tmp_path)
     spec = open_model(ModelOptions(model=str(tmp_path)))
-    assert spec.memory_bytes(7) == load_model(spec).read(range(7)).nbytes
+    assert spec.memory_bytes(7) == read(load_model(spec), range(7)).nbytes
 
 
 @pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3", "gpt_bigcode", "gpt_oss"])

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import read
 from families import write_model
 from transformers import AutoConfig
 
 from deepthink_cli import DemonstrationSet, Example, load_model
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import check_demonstrations, limits_of
@@ -146,13 +147,13 @@ def test_a_model_in_the_hubs_cache_is_found_by_its_id(
     monkeypatch.setattr("huggingface_hub.file_download.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("transformers.utils.hub.TRANSFORMERS_CACHE", str(tmp_path), raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    model = load_model("team/tiny", offline=True)
-    assert (model.identity.id, model.identity.revision) == ("team/tiny", commit)
-    assert model.identity.weights_sha256 == load_model(str(models("llama"))).identity.weights_sha256
+    engine = load_model("team/tiny", offline=True)
+    assert (engine.identity.id, engine.identity.revision) == ("team/tiny", commit)
+    assert engine.identity.weights_sha256 == load_model(str(models("llama"))).identity.weights_sha256
 
 
-def test_every_layers_device_is_known(llama: LanguageModel) -> None:
-    assert llama.layer_devices == (torch.device("cpu"), torch.device("cpu"))
+def test_every_layers_device_is_known(llama: Engine) -> None:
+    assert llama.model.layer_devices == (torch.device("cpu"), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -177,15 +178,15 @@ def test_a_demonstration_set_takes_its_labels_in_order_of_appearance() -> None:
 
 
 def test_a_reading_that_does_not_fit_is_an_error_and_no_crash(models: Callable[[str], Path]) -> None:
-    model = load_model(str(models("gpt2")))
-    history = model.read([5] * 300)
+    engine = load_model(str(models("gpt2")))
+    history = read(engine, [5] * 300)
     with pytest.raises(InputError, match=r"too long: 300 tokens after 300 of memory, .* holds 512"):
-        model.read([5] * 300, history, start=300)
-    assert model.read([5] * 300, history, start=0).length == 300
+        read(engine, [5] * 300, history, start=300)
+    assert read(engine, [5] * 300, history, start=0).length == 300
 
 
 def test_a_reading_cannot_restart_where_there_are_no_positions(models: Callable[[str], Path]) -> None:
-    model = load_model(str(models("bloom")))
-    history = model.read([5, 6, 7])
+    engine = load_model(str(models("bloom")))
+    history = read(engine, [5, 6, 7])
     with pytest.raises(InputError, match=r"restarted positions: .* has no positions to restart"):
-        model.read([5, 6, 7], history, start=0)
+        read(engine, [5, 6, 7], history, start=0)

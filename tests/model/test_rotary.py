@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import read, write_rows
 from families import write_model
 from tiny import run_files, run_words
 from transformers import AutoConfig
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -60,12 +60,12 @@ def tokens(count: int, first: int = 5) -> tuple[int, ...]:
     return tuple(5 + (first + 7 * number) % 250 for number in range(count))
 
 
-def plain(model: LanguageModel, ids: tuple[int, ...], query: TokenizedQuery) -> list[float]:
+def plain(engine: Engine, ids: tuple[int, ...], query: TokenizedQuery) -> list[float]:
     """Log-probabilities of whole prompts, each in one pass without cache and without positions."""
     sums = []
     for answer in query.answers:
         whole = torch.tensor([[*ids, *query.prefix, *answer]])
-        found = model.network(input_ids=whole, use_cache=False).logits[0].double().log_softmax(-1)
+        found = engine.model.network(input_ids=whole, use_cache=False).logits[0].double().log_softmax(-1)
         first = len(ids) + len(query.prefix) - 1
         sums.append(sum(float(found[first + number, token]) for number, token in enumerate(answer)))
     return sums
@@ -76,21 +76,21 @@ def plain(model: LanguageModel, ids: tuple[int, ...], query: TokenizedQuery) -> 
 def test_scores_are_those_of_one_plain_pass_whatever_the_company(
     kind: str, length: int, made: Callable[[str], Path]
 ) -> None:
-    model = load_model(str(made(kind)))
-    memory = model.read(tokens(length))
+    engine = load_model(str(made(kind)))
+    memory = read(engine, tokens(length))
     queries = [TokenizedQuery(tokens(size, size), ANSWERS) for size in (4, 42, 9)]
-    for query, found in zip(queries, score(model, memory, queries), strict=True):
-        assert found.sums == pytest.approx(score(model, memory, [query])[0].sums, abs=1e-4)
-        assert found.sums == pytest.approx(plain(model, tokens(length), query), abs=1e-4)
+    for query, found in zip(queries, score(engine, memory, queries), strict=True):
+        assert found.sums == pytest.approx(score(engine, memory, [query])[0].sums, abs=1e-4)
+        assert found.sums == pytest.approx(plain(engine, tokens(length), query), abs=1e-4)
 
 
 def test_a_query_that_ends_beyond_the_boundary_is_refused_by_name(made: Callable[[str], Path]) -> None:
-    model = load_model(str(made("longrope")))
-    memory = model.read(tokens(50))
+    engine = load_model(str(made("longrope")))
+    memory = read(engine, tokens(50))
     fits, crosses = (TokenizedQuery(tokens(size), ANSWERS, f"row {size}") for size in (12, 13))
-    assert score(model, memory, [fits])
+    assert score(engine, memory, [fits])
     with pytest.raises(InputError, match=r"row 13: too long: 15 tokens after 50 .* holds 64 \(other rotary factors"):
-        score(model, memory, [fits, crosses])
+        score(engine, memory, [fits, crosses])
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_a_query_that_ends_beyond_the_boundary_is_refused_by_name(made: Callable
 def test_readings_stay_on_one_side_of_the_boundary(
     length: int, positions: str, iterations: int, fits: bool, made: Callable[[str], Path]
 ) -> None:
-    model = load_model(str(made("longrope")))
-    assert model.limits.holds(length, positions, iterations) is fits
+    engine = load_model(str(made("longrope")))
+    assert engine.limits.holds(length, positions, iterations) is fits
     if fits:
-        check_demonstrations(model.limits, [length], iterations, positions, "phi")
-        history = model.read(tokens(length))
-        model.read(tokens(length), history, length if positions == "continued" and iterations > 1 else 0)
+        check_demonstrations(engine.limits, [length], iterations, positions, "phi")
+        history = read(engine, tokens(length))
+        read(engine, tokens(length), history, length if positions == "continued" and iterations > 1 else 0)
         return
     with pytest.raises(InputError, match=r"demonstrations too long: L = .*--positions restarted"):
-        check_demonstrations(model.limits, [20, length], iterations, positions, "phi")
+        check_demonstrations(engine.limits, [20, length], iterations, positions, "phi")
     with pytest.raises(InputError, match="too long"):
-        model.read(tokens(length), model.read(tokens(length)), length)
+        read(engine, tokens(length), read(engine, tokens(length)), length)
 
 
 def test_demonstrations_between_the_sides_of_the_boundary_do_not_fit() -> None:

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import REVIEWS, shared, write_rows
+from conftest import REVIEWS, read, shared, write_rows
 from families import BOS, build_tokenizer, write_model
 from tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from deepthink_cli import DemonstrationSet, Example, Query, load_model, score, think, tokenize_queries
+from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, score, think, tokenize_queries
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import network as models_module
-from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.tokens import demonstration_ids, encode, tokenize_demonstrations
@@ -80,9 +78,9 @@ def test_one_reading_is_plain_in_context_learning_where_the_tokenizer_appends(
     (query,) = tokenize_queries(build_tokenizer(), reviews.template, [Query("a joy", ("positive", "negative"))])
     scores = []
     for source in (models("llama"), folder):
-        model = load_model(str(source))
-        (memory,) = think(model, tokenize_demonstrations(model.tokenizer, reviews), iterations=1)
-        scores.append(score(model, memory, [query])[0].sums)
+        engine = load_model(str(source))
+        (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
+        scores.append(score(engine, memory, [query])[0].sums)
     assert scores[0] == scores[1]
 
 
@@ -114,7 +112,7 @@ def test_a_demonstration_that_the_model_has_no_token_for_is_refused_before_the_w
     field: str, grown: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = json.loads((grown / "config.json").read_text())["vocab_size"]
-    monkeypatch.setattr(models_module, "_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
     line = refused(["think", str(write_zebras(tmp_path / "demos.jsonl", field)), "-m", str(grown)], capsys)
     assert f"demonstrations: 'zebra' is token {known} of the tokenizer, and {grown} knows {known} tokens; " in line
 
@@ -140,8 +138,8 @@ def test_a_runs_demonstrations_are_known_to_the_model(grown: Path, tmp_path: Pat
 
 
 def test_a_reading_of_a_token_that_the_embedding_has_not_is_refused(grown: Path) -> None:
-    model = load_model(open_model(ModelOptions(model=str(grown))))
+    engine = load_model(open_model(ModelOptions(model=str(grown))))
     given = DemonstrationSet.of([Example("a zebra", "yes"), Example("a film", "no")], "{text}: {label}")
     with pytest.raises(InputError, match=r"a reading: 'zebra' is token"):
-        LanguageModel.read(model, tokenize_demonstrations(model.tokenizer, given).token_ids)
-    assert model.known_tokens == len(torch.as_tensor(model.network.get_input_embeddings().weight))
+        read(engine, tokenize_demonstrations(engine.tokenizer, given).token_ids)
+    assert engine.model.known_tokens == len(torch.as_tensor(engine.model.network.get_input_embeddings().weight))

@@ -100,7 +100,31 @@ def test_help_does_not_import_torch(arguments: list[str]) -> None:
 def test_inspect_does_not_import_torch(tmp_path: Path) -> None:
     from deepthink_cli import DemonstrationSet, Example, load_model, save_memory, think, tokenize_demonstrations
 
-    model = load_model()
+    engine = load_model()
     given = DemonstrationSet.of([Example("good", "yes"), Example("bad", "no")], "{text}: {label}")
-    save_memory(next(think(model, tokenize_demonstrations(model.tokenizer, given))), tmp_path / "mem.safetensors")
+    save_memory(next(think(engine, tokenize_demonstrations(engine.tokenizer, given))), tmp_path / "mem.safetensors")
     assert not modules_after(["inspect", "--verify", str(tmp_path / "mem.safetensors")]) & HEAVY
+
+
+def test_only_the_engine_and_the_model_touch_a_network() -> None:
+    touched = [
+        f"{dotted(path)}:{node.lineno} {name}"
+        for path in MODULES
+        if dotted(path).partition(".")[0] not in ("engine", "model")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in touched_by(node)
+    ]
+    assert not touched
+
+
+def touched_by(node: ast.AST) -> Iterator[str]:
+    """The names in a node that only code which runs a network uses."""
+    if isinstance(node, ast.Attribute) and node.attr in {"network", "nn", "forward", "base_model"}:
+        yield node.attr
+    if isinstance(node, ast.Name) and node.id in {"nn", "LanguageModel", "PreTrainedModel"}:
+        yield node.id
+    for name in (
+        imported(ast.Module([node], []), everywhere=False) if isinstance(node, (ast.Import, ast.ImportFrom)) else ()
+    ):
+        if name.startswith(("torch.nn", "deepthink_cli.engine.network", "deepthink_cli.engine.attention")):
+            yield name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import write_rows
+from conftest import read, write_rows
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -22,7 +22,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -32,14 +32,14 @@ BAD = [float("nan"), float("inf"), -float("inf")]
 
 
 @pytest.fixture
-def model(models: Models) -> LanguageModel:
+def engine(models: Models) -> Engine:
     """A model of its own, to be broken."""
     return load_model(str(models("llama")))
 
 
 @pytest.fixture
-def memory(model: LanguageModel, reviews: DemonstrationSet) -> Memory:
-    return next(think(model, tokenize_demonstrations(model.tokenizer, reviews)))
+def memory(engine: Engine, reviews: DemonstrationSet) -> Memory:
+    return next(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
 
 
 def broken(memory: Memory, value: float, layer: int) -> Memory:
@@ -49,10 +49,10 @@ def broken(memory: Memory, value: float, layer: int) -> Memory:
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_a_reading_that_is_not_finite_names_the_layer(model: LanguageModel, value: float) -> None:
-    model.network.get_parameter("model.layers.1.self_attn.v_proj.weight").data[0, 0] = value
+def test_a_reading_that_is_not_finite_names_the_layer(engine: Engine, value: float) -> None:
+    engine.model.network.get_parameter("model.layers.1.self_attn.v_proj.weight").data[0, 0] = value
     with pytest.raises(DeepThinkError, match=r"^LlamaForCausalLM: layer 1's values are NaN or infinite: the weights "):
-        model.read([5, 6, 7])
+        read(engine, [5, 6, 7])
 
 
 @pytest.mark.parametrize("value", BAD)
@@ -78,25 +78,25 @@ def test_a_stored_memory_that_is_not_finite_is_refused(
 
 
 @pytest.mark.parametrize("value", BAD[:2])
-def test_a_score_that_is_not_finite_names_the_input(model: LanguageModel, memory: Memory, value: float) -> None:
+def test_a_score_that_is_not_finite_names_the_input(engine: Engine, memory: Memory, value: float) -> None:
     inputs = [Query("fine", ("yes", "no"), where="in.jsonl:1"), Query("poor", ("yes", "no"), where="in.jsonl:2")]
-    assert len(list(predict(model, memory, inputs))) == 2
-    model.network.get_parameter("model.norm.weight").data[0] = value
+    assert len(list(predict(engine, memory, inputs))) == 2
+    engine.model.network.get_parameter("model.norm.weight").data[0] = value
     with pytest.raises(
         DeepThinkError, match=r"^in\.jsonl:1: the score of candidate 1 is (nan|-inf): the weights hold NaN"
     ):
-        list(predict(model, memory, inputs))
+        list(predict(engine, memory, inputs))
     with pytest.raises(DeepThinkError, match=r"^query 1: the score of candidate 1 is "):
-        score(model, memory, [TokenizedQuery((5, 6), ((7,), (8,)))])
+        score(engine, memory, [TokenizedQuery((5, 6), ((7,), (8,)))])
 
 
 def test_overflow_in_float16_is_found_and_explained(
     models: Models, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = load_model(str(models("llama")))
-    model.network.get_parameter("model.layers.0.mlp.down_proj.weight").data *= 1e6
-    model.network.save_pretrained(tmp_path / "large")
-    model.tokenizer.save_pretrained(tmp_path / "large")
+    engine = load_model(str(models("llama")))
+    engine.model.network.get_parameter("model.layers.0.mlp.down_proj.weight").data *= 1e6
+    engine.model.network.save_pretrained(tmp_path / "large")
+    engine.tokenizer.save_pretrained(tmp_path / "large")
     command = ["think", str(demos), "-m", str(tmp_path / "large"), "-q", "-o", str(tmp_path / "mem.safetensors")]
     assert run([*command, "--dtype", "float16"]) == 1
     error = capsys.readouterr().err
@@ -106,9 +106,9 @@ def test_overflow_in_float16_is_found_and_explained(
     assert run([*command, "--dtype", "bfloat16"]) == 0
 
 
-def test_overflow_in_a_score_in_float16_is_explained(model: LanguageModel, memory: Memory, models: Models) -> None:
+def test_overflow_in_a_score_in_float16_is_explained(engine: Engine, memory: Memory, models: Models) -> None:
     half = load_model(str(models("llama")), dtype="float16")
-    half.network.get_parameter("model.layers.1.mlp.down_proj.weight").data.fill_(6e4)
+    half.model.network.get_parameter("model.layers.1.mlp.down_proj.weight").data.fill_(6e4)
     with pytest.raises(DeepThinkError, match=r"^in\.jsonl:7: the score of candidate 1 is .* float16 ends at 65,504"):
         list(predict(half, memory, [Query("fine", ("yes", "no"), where="in.jsonl:7")]))
 
@@ -117,8 +117,8 @@ def test_nothing_is_left_of_a_prediction_that_was_not_finite(
     memory: Memory, models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken_model = load_model(str(models("llama")))
-    broken_model.network.get_parameter("model.norm.weight").data[0] = torch.nan
-    broken_model.network.save_pretrained(tmp_path / "broken")
+    broken_model.model.network.get_parameter("model.norm.weight").data[0] = torch.nan
+    broken_model.model.network.save_pretrained(tmp_path / "broken")
     broken_model.tokenizer.save_pretrained(tmp_path / "broken")
     fits = replace(memory.provenance, model=load_model(str(tmp_path / "broken")).identity)  # type: ignore[type-var]
     save_memory(replace(memory, provenance=fits), tmp_path / "mem.safetensors")

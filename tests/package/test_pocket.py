@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import deepthink_cli
 from deepthink_cli import DemonstrationSet, Example, Query, load_model, predict, think, tokenize_demonstrations
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 
 POCKET = Path(deepthink_cli.__file__).parent / "pocket"
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
@@ -23,7 +23,7 @@ def reviews(name: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def pocket() -> LanguageModel:
+def pocket() -> Engine:
     return load_model()
 
 
@@ -49,9 +49,7 @@ def test_the_examples_are_enough_and_balanced() -> None:
     [("negative", "positive"), ("positive", "negative"), ("table", "river")],
     ids=["own", "swapped", "fresh"],
 )
-def test_pocket_follows_its_demonstrations_whatever_the_words_mean(
-    words: tuple[str, str], pocket: LanguageModel
-) -> None:
+def test_pocket_follows_its_demonstrations_whatever_the_words_mean(words: tuple[str, str], pocket: Engine) -> None:
     renamed = dict(zip(("negative", "positive"), words, strict=True))
     given = DemonstrationSet.of([Example(t, renamed[label]) for t, label in reviews("demos.jsonl")], TEMPLATE)
     memory = next(think(pocket, tokenize_demonstrations(pocket.tokenizer, given)))
@@ -60,6 +58,6 @@ def test_pocket_follows_its_demonstrations_whatever_the_words_mean(
     assert right / len(queries) >= 0.75
 
 
-def test_line_breaks_are_tokens_of_their_own(pocket: LanguageModel) -> None:
+def test_line_breaks_are_tokens_of_their_own(pocket: Engine) -> None:
     pieces = pocket.tokenizer.tokenize("Review: fine\nSentiment: good\n\nReview:")
     assert [piece for piece in pieces if "Ċ" in piece] == ["Ċ"] * 3

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -17,8 +18,8 @@ import torch
 from conftest import Soak, write_rows
 from families import FAMILIES
 
-from deepthink_cli import DemonstrationSet, Memory, Query, load_model, predict, think, tokenize_demonstrations
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli.engine.base import Engine
 
 LABELS = ("positive", "negative", "neither of the two")
 NATS = 1e-4  # by which scores may differ in float32
@@ -111,24 +112,26 @@ def test_a_number_of_threads_changes_no_answer(
         given, found = queries(soak.draw(family)), []
         for number in (1, 2, 3):
             threads(number)
-            model = load(family, models)
-            found.append(answers(model, thought(model, reviews), given))
+            engine = load(family, models)
+            found.append(answers(engine, thought(engine, reviews), given))
         for other in found[1:]:
             agree(other, found[0], family)
 
 
 def test_batches_chunks_and_order_change_no_answer(models: Models, reviews: DemonstrationSet, soak: Soak) -> None:
     for family in families(soak):
-        model, draw = load(family, models), soak.draw(family)
-        memory, given = thought(model, reviews), queries(draw)
-        expected = answers(model, memory, given)
+        engine, draw = load(family, models), soak.draw(family)
+        memory, given = thought(engine, reviews), queries(draw)
+        expected = answers(engine, memory, given)
         for tokens in (1, 50):
-            agree(answers(replace(model, batch_tokens=tokens), memory, given), expected, f"{family}, {tokens} tokens")
+            smaller = copy(engine)
+            smaller.batch_tokens = tokens
+            agree(answers(smaller, memory, given), expected, f"{family}, {tokens} tokens")
         for chunk in (1, 7):
-            agree(answers(model, memory, given, chunk), expected, f"{family}, chunks of {chunk}")
+            agree(answers(engine, memory, given, chunk), expected, f"{family}, chunks of {chunk}")
         places = range(len(given))
         for order in (places[::-1], draw.sample(places, len(places))):
-            found = answers(model, memory, [given[place] for place in order])
+            found = answers(engine, memory, [given[place] for place in order])
             agree(found, [expected[place] for place in order], f"{family}, another order")
 
 
@@ -137,14 +140,14 @@ def families(soak: Soak) -> tuple[str, ...]:
     return (*FAMILIES, "pocket") if soak.long else SHORT
 
 
-def load(family: str, models: Models) -> LanguageModel:
+def load(family: str, models: Models) -> Engine:
     """A random model of a family, or the one that is built in."""
     return load_model(family if family == "pocket" else str(models(family)))
 
 
-def thought(model: LanguageModel, reviews: DemonstrationSet) -> Memory:
+def thought(engine: Engine, reviews: DemonstrationSet) -> Memory:
     """The fifth iteration of a memory."""
-    return list(think(model, tokenize_demonstrations(model.tokenizer, reviews), 5))[-1]
+    return list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(5)))[-1]
 
 
 def queries(draw: Random) -> list[Query]:
@@ -152,9 +155,9 @@ def queries(draw: Random) -> list[Query]:
     return [Query(text, LABELS) for text in texts(draw, 40)]
 
 
-def answers(model: LanguageModel, memory: Memory, given: list[Query], chunk: int = 256) -> Answers:
+def answers(engine: Engine, memory: Memory, given: list[Query], chunk: int = 256) -> Answers:
     """The label and the scores of every query."""
-    return [(found.label, found.scores) for found in predict(model, memory, given, chunk)]
+    return [(found.label, found.scores) for found in predict(engine, memory, given, chunk)]
 
 
 def agree(found: Answers, expected: Answers, what: str = "") -> None:

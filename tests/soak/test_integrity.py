@@ -17,17 +17,17 @@ from by_hand import canonical, signed
 from conftest import Soak, write_rows
 from mutate import MUTATORS, compact, joined, parts
 
-from deepthink_cli import DemonstrationSet, load_memory, save_memory, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 
 Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def path(llama: LanguageModel, reviews: DemonstrationSet, tmp_path: Path) -> Path:
-    readings = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), iterations=3))
+def path(llama: Engine, reviews: DemonstrationSet, tmp_path: Path) -> Path:
+    readings = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
     save_memory(readings[1:], tmp_path / "mem.safetensors")
     return tmp_path / "mem.safetensors"
 

@@ -15,9 +15,10 @@ from conftest import Soak, write_rows
 from families import FAMILIES, write_model
 from tiny import tiny_task
 
-from deepthink_cli import load_model, save_memory, think, tokenize_demonstrations
+from deepthink_cli import Method, load_model, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.engine.choice import choose_engine
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
 
@@ -115,9 +116,11 @@ def test_another_revision_or_quantization_is_refused(
     part: str, value: str, models: Models, inputs: str, tmp_path: Path, reviews: DemonstrationSet,
     monkeypatch: pytest.MonkeyPatch, capsys: Captured,
 ) -> None:  # fmt: skip
-    model = load_model(str(models("llama")))
-    made = replace(model, identity=replace(model.identity, revision="a" * 40))
-    save_memory(list(think(made, tokenize_demonstrations(model.tokenizer, reviews), 1)), tmp_path / "mem.safetensors")
+    engine = load_model(str(models("llama")))
+    made = choose_engine(replace(engine.model, identity=replace(engine.identity, revision="a" * 40)))
+    save_memory(
+        list(think(made, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))), tmp_path / "mem.safetensors"
+    )
     identity = replace(made.identity, **{part: value})
     monkeypatch.setattr(ModelSpec, "identify", lambda _: identity)
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine"}]))

@@ -107,8 +107,10 @@ def one_thread() -> Iterator[None]:
 def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
     whole: Whole, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, soak: Soak
 ) -> None:
-    model = load_model(str(models("llama")))
-    monkeypatch.setattr("deepthink_cli.engine.network.load_model", lambda _: model)  # as often as there are cuts
+    model = load_model(str(models("llama"))).model
+    monkeypatch.setattr(
+        "deepthink_cli.engine.choice.load_language_model", lambda _: model
+    )  # as often as there are cuts
     content = whole.files[FILE]
     anywhere = soak.draw("cuts").sample(range(whole.last), soak.count(2, 50))
     for cut in (0, *anywhere, *range(whole.last, len(content) + 1, soak.count(150, 1))):

@@ -111,7 +111,7 @@ def test_other_test_rows_are_refused_before_weights_are_loaded_and_nothing_is_wr
 ) -> None:
     before = run_files(folder.out)
     folder.write("test", change(folder.rows("test")))
-    monkeypatch.setattr("deepthink_cli.engine.network.load_model", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
     code, said = folder.again()
     assert code == 2
     assert f"{folder.out / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other evaluated" in said
@@ -210,13 +210,13 @@ def test_the_same_data_may_move_and_change_their_format(folder: Folder, tmp_path
 
 
 def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load_model(folder.words[6])
+    model = load_model(folder.words[6]).model
 
     def slow(_: object) -> object:
         folder.write("test", flip(folder.rows("test")))
         return model
 
-    monkeypatch.setattr("deepthink_cli.engine.network.load_model", slow)
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_language_model", slow)
     code, said = folder.again("--out", str(folder.path / "fresh"))
     assert code == 1
     assert "task tiny, seed 0: its test rows were changed after this run had read them" in said

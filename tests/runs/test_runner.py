@@ -8,22 +8,26 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from conftest import write_rows
-from tiny import run_words
+from tiny import run_files, run_words
 
-from deepthink_cli import DemonstrationSet, Query, load_model, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.runprogress import RunProgress
-from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, scoring_chunks
 from deepthink_cli.prediction import predict
+from deepthink_cli.runs import runner
 from deepthink_cli.runs.folder import RunFolder, open_run_folder
+from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.runs.results import FILE, read_results
 
 Models = Callable[[str], Path]
@@ -31,17 +35,17 @@ PAIR = ("positive", "negative")
 
 
 def test_queries_that_cannot_be_scored_are_counted_and_the_others_kept(reviews: DemonstrationSet) -> None:
-    model = load_model()  # its tokenizer knows no capitals
-    read = tokenize_demonstrations(model.tokenizer, reviews)
+    engine = load_model()  # its tokenizer knows no capitals
+    read = tokenize_demonstrations(engine.tokenizer, reviews)
     given = [Query("fine", PAIR), Query("odd", ("Yes", "yes")), Query("word " * 5000, PAIR), Query("good", PAIR)]
     skipped: Counter[str] = Counter()
-    kept = [query.text for chunk in scoring_chunks(model, read, given, skipped) for query in chunk.queries]
+    kept = [query.text for chunk in scoring_chunks(engine, read, given, skipped) for query in chunk.queries]
     assert kept == ["fine", "good"]
     assert skipped == {SAME_TOKENS: 1, TOO_LONG: 1}
 
 
-def test_evaluated_predictions_are_those_of_predict(llama: LanguageModel, reviews: DemonstrationSet) -> None:
-    memories = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), 3))
+def test_evaluated_predictions_are_those_of_predict(llama: Engine, reviews: DemonstrationSet) -> None:
+    memories = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
     queries = [Query(f"film number {n}", PAIR, "positive") for n in range(7)]
     one = [(p.iteration, p.label) for p in evaluated(llama, memories, queries, Counter())]
     two = [(p.iteration, p.label) for p in predict(llama, memories, queries)]
@@ -146,3 +150,61 @@ def test_rows_of_own_candidates_are_scored_by_chance_and_without_labels(tmp_path
     (row,) = read_results(tmp_path / "out")
     assert (row.n, row.majority, row.macro_f1) == (8, None, None)
     assert row.chance == pytest.approx(1 / 3)
+
+
+def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories_at_once(
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "3", "--eta", "0.01,0.1", "--seeds", "2", "-q")
+    assert run(words) == 0
+    expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
+    tried: list[int] = []
+
+    def small(engine: Engine, given: Sequence[Any]) -> Iterator[list[Memory]]:
+        tried.append(len(given))
+        for memories in think_in_step(engine, given):
+            if len(given) > 1 and memories[0].iteration == 2:
+                raise torch.OutOfMemoryError
+            yield memories
+
+    monkeypatch.setattr(runner, "think_in_step", small)
+    assert run([*words, "--out", str(tmp_path / "small")]) == 0
+    assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
+    assert tried == [4, 2, 1, 1, 2, 1, 1]
+
+
+def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--select", "dev", "-q")
+    assert run(words) == 0
+    expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
+    asked, whole = [0], runner.predict_plan
+
+    def full_once(*given: Any) -> Any:
+        asked[0] += 1
+        if asked[0] == 4:  # a dev set, after the test rows of the same iteration
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+        return whole(*given)
+
+    monkeypatch.setattr(runner, "predict_plan", full_once)
+    assert run([*words, "--out", str(tmp_path / "small")]) == 0
+    assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
+
+
+def test_memories_made_together_are_as_many_as_the_free_memory_holds(
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def counted(engine: Engine, given: Sequence[Any]) -> Iterator[list[Memory]]:
+        seen.append(len(given))
+        return think_in_step(engine, given)
+
+    monkeypatch.setattr(runner, "think_in_step", counted)
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1,0.2", "-q")
+    for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
+        seen.clear()
+        monkeypatch.setattr("deepthink_cli.engine.batches.room", lambda _, free=free: free)
+        assert run([*words, "--out", str(tmp_path / str(free))]) == 0
+        assert seen == counts

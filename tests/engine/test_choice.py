@@ -1,0 +1,214 @@
+"""The engine of a model: chosen by a probe or by --engine, and shown with a reason."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import read, write_rows
+from families import FAMILIES, write_model
+from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
+
+from deepthink_cli import load_model, score
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine import attention
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.choice import choose_engine, load_language_model
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.registry import AUTO, ENGINES
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.options import EngineName, ModelOptions
+
+Models = Callable[[str], Path]
+QUERY = QUERIES[0]
+SINKS: dict[str, Any] = {
+    **FAMILIES["llama"], "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 128,
+}  # fmt: skip
+ERRORS = [
+    TypeError("flash_attention() got an unexpected keyword argument 'scale'"),
+    NotImplementedError('"flash" not implemented for BFloat16'),
+    torch.AcceleratorError("CUDA error: device-side assert triggered"),
+]
+
+
+def with_sinks(folder: Path) -> str:
+    """A model with attention sinks."""
+    FAMILIES["gpt_oss"] = SINKS
+    try:
+        return str(write_model(folder, "gpt_oss"))
+    finally:
+        del FAMILIES["gpt_oss"]
+
+
+def without_engine(folder: Path) -> LanguageModel:
+    return load_language_model(open_model(ModelOptions(model=str(folder))))
+
+
+def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let every attention kernel raise an error."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(attention, "_kernel", lambda _: broken)
+
+
+def assert_scores_are_right(engine: BatchedEngine) -> None:
+    expected = plain_scores(engine, DEMOS, QUERY)
+    assert score(engine, read(engine, DEMOS), [QUERY])[0].sums == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_gets_the_packed_engine_where_the_probe_finds_it_right(family: str, models: Models) -> None:
+    engine = load_model(str(models(family)))
+    assert type(engine) is (PaddedEngine if family in NOT_PACKED else PackedEngine)
+    assert engine.description.startswith(f"{engine.name} engine")
+
+
+def test_the_packed_engine_is_shown_with_the_size_of_its_passes_and_what_the_probe_measured(
+    llama: BatchedEngine,
+) -> None:
+    told = llama.description
+    assert told.startswith("packed engine, 1024 tokens a pass; in a probe, packed and padded scores differ by ")
+    assert llama.notice is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_attention_sinks_are_a_reason_not_to_pack(dtype: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine = load_model(with_sinks(tmp_path / "sinks"), dtype=dtype)
+    assert isinstance(engine, PaddedEngine)
+    assert "its attention takes s_aux, which the packed engine does not compute" in engine.description
+
+
+@pytest.mark.parametrize("family", ["bloom", "gpt_neo", "falcon", "mpt"])
+def test_a_model_with_attention_of_its_own_says_so_without_a_warning(family: str, models: Models) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "its attention is custom code" in load_model(str(models(family))).description
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_that_is_not_the_networks_way_of_attending_is_a_warning_that_names_it(
+    error: Exception, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_kernel(monkeypatch, error)
+    with pytest.warns(RuntimeWarning, match=type(error).__name__):
+        engine = load_model(str(models("llama")))
+    assert isinstance(engine, PaddedEngine)
+    assert str(error) in engine.description
+    assert engine.warning == engine.description
+    assert_scores_are_right(engine)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_is_an_error_where_packing_is_asked_for(
+    error: Exception, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_kernel(monkeypatch, error)
+    with pytest.raises(
+        DeepThinkError, match=f"--engine packed: a packed pass failed .{type(error).__name__}"
+    ) as caught:
+        load_model(str(models("llama")), engine="packed")
+    assert not isinstance(caught.value, InputError)
+    assert caught.value.messages[0].endswith("; use --engine padded")
+
+
+@pytest.mark.parametrize("name", ["auto", "packed"])
+def test_a_probe_that_does_not_fit_the_device_says_so(
+    name: str, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = without_engine(models("llama"))
+    break_kernel(monkeypatch, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB"))
+    with pytest.raises(torch.OutOfMemoryError):
+        choose_engine(model, name)
+
+
+def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
+    engine = load_model(str(models("llama")))
+    assert isinstance(engine, PackedEngine)
+    assert_scores_are_right(engine)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bloom"])
+def test_the_padded_engine_is_given_where_it_is_asked_for(family: str, models: Models) -> None:
+    engine = choose_engine(without_engine(models(family)), "padded")
+    assert isinstance(engine, PaddedEngine)
+    assert_scores_are_right(engine)
+
+
+def test_the_packed_engine_is_given_where_it_is_asked_for(models: Models) -> None:
+    engine = choose_engine(without_engine(models("llama")), "packed")
+    assert isinstance(engine, PackedEngine)
+    assert_scores_are_right(engine)
+
+
+@pytest.mark.parametrize("family", ["bloom", "gpt_neo"])
+def test_a_network_that_cannot_be_packed_is_refused_where_packing_is_asked_for(family: str, models: Models) -> None:
+    with pytest.raises(InputError, match=r"^--engine packed: its attention is custom code .*; use --engine padded$"):
+        load_model(str(models(family)), engine="packed")
+
+
+def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: Models) -> None:
+    with pytest.raises(InputError, match="--engine sliced: use auto, packed or padded"):
+        load_model(str(models("llama")), engine="sliced")
+    with pytest.raises(InputError, match="--engine sliced: no such engine; use auto, packed, padded"):
+        choose_engine(without_engine(models("llama")), "sliced")
+
+
+def test_the_names_of_the_option_are_those_of_the_registry() -> None:
+    assert EngineName.__args__ == (AUTO, *ENGINES)
+
+
+def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "one-by-one", f"{__name__}.OneByOne")
+    engine = choose_engine(without_engine(models("llama")), "one-by-one")
+    assert isinstance(engine, OneByOne)
+    assert_scores_are_right(engine)
+
+
+class OneByOne(PaddedEngine):
+    """An engine of somebody else's."""
+
+    name = "one-by-one"
+
+
+@pytest.mark.parametrize(
+    ("family", "more", "told"),
+    [("llama", ["-v"], "packed engine, "), ("bloom", [], "padded engine: its attention"), ("llama", [], ""), ("bloom", ["-q"], "")],
+)  # fmt: skip
+def test_predict_says_which_engine_scores_and_why_rows_are_padded(
+    family: str,
+    more: list[str],
+    told: str,
+    models: Models,
+    demos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    memory, rows = str(tmp_path / "mem.safetensors"), write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
+    assert run(["think", str(demos), "-m", str(models(family)), "-T", "1", "-q", "-o", memory]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["predict", memory, str(rows), *more]) == 0
+    stderr = capsys.readouterr().err
+    assert told in stderr
+    assert told or "engine" not in stderr
+
+
+def test_doctor_says_which_engine_a_model_gets(models: Models, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    assert "engine       pocket in float32 on cpu: packed engine, " in capsys.readouterr().out
+    assert run(["doctor", "-m", str(models("bloom"))]) == 0
+    assert "padded engine: its attention is custom code" in capsys.readouterr().out
+    assert run(["doctor", "-m", "./nowhere"]) == 2
