@@ -21,8 +21,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": _GPT,
     "opt": {**_WIDE, "ffn_dim": 48, "word_embed_proj_dim": 32, "max_position_embeddings": 512},
     "gpt_neo": {
-        "hidden_size": 32, "intermediate_size": 48, "num_layers": 2, "num_heads": 4,
-        "attention_types": [[["global", "local"], 1]], "window_size": 256, "max_position_embeddings": 512,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 256,
+        "max_position_embeddings": 512,
     },
     "gpt_neox": {**_WIDE, "max_position_embeddings": 512},
     "llama": _GROUPED,
@@ -30,7 +35,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": _GROUPED,
     "qwen3": {**_GROUPED, "head_dim": 16},
     "gemma2": {**_GROUPED, "head_dim": 16, "sliding_window": 256},
-    "gemma3_text": {**_GROUPED, "head_dim": 16, "num_hidden_layers": 3, "sliding_window": 256, "sliding_window_pattern": 2},
+    "gemma3_text": {
+        **_GROUPED,
+        "head_dim": 16,
+        "num_hidden_layers": 3,
+        "sliding_window": 256,
+        "sliding_window_pattern": 2,
+    },
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
     "phi": {**_WIDE, "max_position_embeddings": 512},
     "phi3": _GROUPED,
@@ -41,11 +52,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 512},
     "stablelm": _GROUPED,
     "deepseek_v3": {
-        **_WIDE, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 12, "qk_rope_head_dim": 8,
-        "qk_nope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
-        "topk_group": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "max_position_embeddings": 512,
+        **_WIDE,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 8,
+        "kv_lora_rank": 12,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 12,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1,
+        "max_position_embeddings": 512,
     },
-}  # fmt: skip
+}
 
 
 logging.disable_progress_bar()

@@ -18,18 +18,46 @@ def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setti
     """One row; `right` are the answers, or the number of right ones, which come first."""
     answers = [place < right for place in range(N)] if isinstance(right, int) else list(right)
     values: dict[str, Any] = {
-        "model": MODEL, "model_sha256": "m", "dtype": "float32", "quantize": None, "task": "sst2",
-        "task_sha256": "t", "protocol": "paper", "part": "test", "split": "validation", "limit": None,
-        "sampling": "balanced", "shots": 8, "seed": 0, "order_seed": None, "eta": 0.01, "momentum": 0.0,
-        "positions": "continued", "iteration": 1, "demonstrations_sha256": "d", "rows_sha256": "r", **setting,
-    }  # fmt: skip
+        "model": MODEL,
+        "model_sha256": "m",
+        "dtype": "float32",
+        "quantize": None,
+        "task": "sst2",
+        "task_sha256": "t",
+        "protocol": "paper",
+        "part": "test",
+        "split": "validation",
+        "limit": None,
+        "sampling": "balanced",
+        "shots": 8,
+        "seed": 0,
+        "order_seed": None,
+        "eta": 0.01,
+        "momentum": 0.0,
+        "positions": "continued",
+        "iteration": 1,
+        "demonstrations_sha256": "d",
+        "rows_sha256": "r",
+        **setting,
+    }
     own = Setting(**values)
     share = sum(answers) / len(answers)
     measured: dict[str, Any] = {
-        "groups": ["classic"], "shots_used": own.shots, "length": 64, "n": len(answers), "right": sum(answers),
-        "demonstrations_sha256": own.demonstrations_sha256 or "d", "accuracy": share, "accuracy_mean_per_token": share,
-        "macro_f1": share, "ties": 0, "majority": 0.5, "chance": 0.5, "correct": bits(answers), **(more or {}),
-    }  # fmt: skip
+        "groups": ["classic"],
+        "shots_used": own.shots,
+        "length": 64,
+        "n": len(answers),
+        "right": sum(answers),
+        "demonstrations_sha256": own.demonstrations_sha256 or "d",
+        "accuracy": share,
+        "accuracy_mean_per_token": share,
+        "macro_f1": share,
+        "ties": 0,
+        "majority": 0.5,
+        "chance": 0.5,
+        "correct": bits(answers),
+        **(more or {}),
+    }
     return Result(key=own.key, setting=own, **measured)
 
 
@@ -51,8 +79,11 @@ def dev(rights: Sequence[int], seed: int, eta: float) -> list[Result]:
 def mmlu(count: int = 12) -> list[Result]:
     """Tasks of a large group that has two groups within."""
     groups = [["mmlu", "mmlu/others"], ["mmlu", "mmlu/stem"]]
-    return [one for number in range(count) for one in
-            curve([30, 40], {"groups": groups[number % 2], "majority": None}, task=f"mmlu/{number}")]  # fmt: skip
+    return [
+        one
+        for number in range(count)
+        for one in curve([30, 40], {"groups": groups[number % 2], "majority": None}, task=f"mmlu/{number}")
+    ]
 
 
 def write(folder: Path, rows: Sequence[Result]) -> Path:

@@ -56,11 +56,22 @@ def tiny_task(folder: Path, test: int = 12, train: int = 20, **changes: Any) -> 
     write_rows(data / "tiny" / "train.jsonl", reviews("play", train))
     write_rows(data / "tiny" / "test.jsonl", reviews("film", test))
     content = {
-        "name": "tiny", "title": "Tiny", "template": "Review: {text}\nSentiment: {kind}", "fields": {"text": "body"},
-        "labels": ["negative", "positive"], "answer": "kind", "shots": 4, "demonstrations": "train", "folder": "tiny",
-        "protocols": {"paper": {"split": "test"}, "official": {"split": "test", "sample": 6}}, "groups": ["small"],
-        "example": {"body": "a warm film", "kind": 1}, "source": "made up", "licence": "none", **changes,
-    }  # fmt: skip
+        "name": "tiny",
+        "title": "Tiny",
+        "template": "Review: {text}\nSentiment: {kind}",
+        "fields": {"text": "body"},
+        "labels": ["negative", "positive"],
+        "answer": "kind",
+        "shots": 4,
+        "demonstrations": "train",
+        "folder": "tiny",
+        "protocols": {"paper": {"split": "test"}, "official": {"split": "test", "sample": 6}},
+        "groups": ["small"],
+        "example": {"body": "a warm film", "kind": 1},
+        "source": "made up",
+        "licence": "none",
+        **changes,
+    }
     path = folder / "tiny.yaml"
     path.write_text(
         yaml.safe_dump({key: value for key, value in content.items() if value is not None}), encoding="utf-8"

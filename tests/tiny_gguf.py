@@ -8,11 +8,19 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 NAMES = {
-    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-}  # fmt: skip
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 
 
 def write_gguf(model: Path, path: Path) -> Path:
@@ -47,12 +55,20 @@ def _write_fields(writer: object, network: PreTrainedModel, tokenizer: PreTraine
     config, words = network.config, tokenizer.get_vocab()
     merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     fields = {
-        "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size,
-        "block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size,
-        "head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads,
-        "layer_norm_rms_eps": config.rms_norm_eps, "rope_freq_base": 10000.0, "vocab_size": len(words),
-        "tokenizer_model": "gpt2", "token_list": sorted(words, key=words.__getitem__),
-        "token_merges": [" ".join(pair) for pair in merges], "bos_token_id": 0, "eos_token_id": 0,
-    }  # fmt: skip
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "block_count": config.num_hidden_layers,
+        "feed_forward_length": config.intermediate_size,
+        "head_count": config.num_attention_heads,
+        "head_count_kv": config.num_key_value_heads,
+        "layer_norm_rms_eps": config.rms_norm_eps,
+        "rope_freq_base": 10000.0,
+        "vocab_size": len(words),
+        "tokenizer_model": "gpt2",
+        "token_list": sorted(words, key=words.__getitem__),
+        "token_merges": [" ".join(pair) for pair in merges],
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
     for name, value in fields.items():
         getattr(writer, f"add_{name}")(value)

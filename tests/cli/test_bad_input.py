@@ -23,8 +23,11 @@ BAD_DEMOS = {
     "empty label": (GOOD + '{"text": "so so", "label": ""}\n', "demos.jsonl:3: 'label' is empty"),
     "one label": ('{"text": "fine", "label": "yes"}\n', "one label only, 'yes'"),
     "NaN": (GOOD + '{"text": "x", "label": NaN}\n', "demos.jsonl:3: NaN is not a finite number"),
-    "lone surrogate": (GOOD + '{"text": "x\\ud800", "label": "yes"}\n', "demos.jsonl:3: 'text' holds the lone surrogate"),
-}  # fmt: skip
+    "lone surrogate": (
+        GOOD + '{"text": "x\\ud800", "label": "yes"}\n',
+        "demos.jsonl:3: 'text' holds the lone surrogate",
+    ),
+}
 
 BAD_OPTIONS = {
     "eta of zero": (["--eta", "0"], "--eta 0: the gate is a number in (0, 1]"),
@@ -35,7 +38,10 @@ BAD_OPTIONS = {
     "an iteration not reached": (["--keep", "9"], "--keep 9: iterations run from 1 to 5"),
     "a label not in --labels": (["--labels", "yes,maybe"], "demos.jsonl:2: label 'no' is not one of yes, maybe"),
     "a label twice": (["--labels", "yes,no,yes"], "--labels: 'yes' stands twice"),
-    "an unknown label field": (["--label-field", "class"], "--label-field class: demos.jsonl:1 has the fields text, label"),
+    "an unknown label field": (
+        ["--label-field", "class"],
+        "--label-field class: demos.jsonl:1 has the fields text, label",
+    ),
     "a template without fields": (["--template", "Review:"], "--template Review:: has no {field} and is no file"),
     "a template that goes on": (["--template", "{text} {label}."], "must end with its label field"),
     "an unknown device": (["--device", "tpu"], "--device tpu: use auto, cpu, cuda, cuda:N or mps"),
@@ -44,7 +50,7 @@ BAD_OPTIONS = {
     "an output that is no file": (["-o", "/dev/null"], "-o /dev/null: not a regular file"),
     "an option that is not there": (["--etta", "1"], "No such option: --etta"),
     "a word for a number": (["-T", "five"], "--iterations five: T counts readings"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +120,7 @@ BAD_INPUTS = {
     "an empty candidate": ('{"review": "x", "candidates": ["a", " "]}\n', "in.jsonl:1: 'candidates' is empty"),
     "no candidates": ('{"review": "x", "candidates": []}\n', 'in.jsonl:1: "candidates" must be a list'),
     "a lone surrogate": ('{"review": "\\udfff"}\n', "in.jsonl:1: 'review' holds the lone surrogate"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD_INPUTS)

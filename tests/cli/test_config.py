@@ -76,8 +76,13 @@ def test_other_names_of_devices_are_refused(device: str) -> None:
 def test_all_wrong_options_of_the_method_are_told_at_once() -> None:
     messages = refusals(iterations=0, eta=2, momentum=1, positions="random", keep="some", temperature=1)
     assert [message.split(":")[0] for message in messages] == [
-        "--iterations 0", "--eta 2", "--momentum 1", "--positions random", "--keep some", "--temperature 1",
-    ]  # fmt: skip
+        "--iterations 0",
+        "--eta 2",
+        "--momentum 1",
+        "--positions random",
+        "--keep some",
+        "--temperature 1",
+    ]
 
 
 def test_all_wrong_options_of_the_model_are_told_at_once() -> None:

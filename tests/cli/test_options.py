@@ -25,9 +25,16 @@ from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskO
 PROGRAM: Any = typer.main.get_command(main.app)
 LOADING = ("think", "predict", "eval", "run", "doctor")
 MODEL_OPTIONS = {
-    "--model", "--revision", "--dtype", "--device", "--device-map", "--quantize", "--engine", "--offline",
+    "--model",
+    "--revision",
+    "--dtype",
+    "--device",
+    "--device-map",
+    "--quantize",
+    "--engine",
+    "--offline",
     "--trust-remote-code",
-}  # fmt: skip
+}
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {("run", "eta"), ("run", "momentum"), ("run", "task"), ("run", "samples"), ("report", "iteration")}
 
@@ -112,8 +119,11 @@ def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> No
     with pytest.raises(InputError) as caught:
         SweepArguments(eta="2", iterations="0").checked(DrawingArguments(shots="none"), "few")
     assert [message.split(":")[0] for message in caught.value.messages] == [
-        "--shots none", "--limit few", "--iterations 0", "--eta 2",
-    ]  # fmt: skip
+        "--shots none",
+        "--limit few",
+        "--iterations 0",
+        "--eta 2",
+    ]
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,16 @@ def test_the_list_names_every_task(capsys: Captured) -> None:
 
 def test_a_task_is_shown_with_its_prompt_splits_source_and_licence(capsys: Captured) -> None:
     shown = output(capsys, "tasks", "agnews")
-    for part in ("Article: {text}", "World, Sports, Business, Technology", "8 of split train", "7,600 rows", "2,000 rows",
-                 "fancyzhx/ag_news at eb185aa", "licence", "Category: World"):  # fmt: skip
+    for part in (
+        "Article: {text}",
+        "World, Sports, Business, Technology",
+        "8 of split train",
+        "7,600 rows",
+        "2,000 rows",
+        "fancyzhx/ag_news at eb185aa",
+        "licence",
+        "Category: World",
+    ):
         assert part in shown
 
 

@@ -1,4 +1,4 @@
-"""Nothing that people read can steer their terminal, whoever wrote the names and texts in it; data stay the same data."""
+"""Nothing that people read can steer their terminal, whoever wrote the names and texts in it; the data stay the same."""
 
 from __future__ import annotations
 
@@ -46,11 +46,34 @@ def test_an_error_keeps_its_beginning_and_its_way_out(capsys: Captured) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[EVIL], ["think", EVIL], ["think", f"--{EVIL}"], ["inspect", EVIL], ["predict", EVIL, EVIL], ["plot", EVIL],
-     ["tasks", EVIL], ["tasks", "validate", EVIL + ".yaml"], ["report", EVIL], ["run", "--task", EVIL, "--out", EVIL],
-     ["think", "demos.jsonl", "-m", EVIL, "--labels", EVIL, "--eta", EVIL, "--template", EVIL, "-o", f"{EVIL}/{EVIL}"],
-     ["think", "demos.jsonl", "--config", "evil.yaml"]],
-)  # fmt: skip
+    [
+        [EVIL],
+        ["think", EVIL],
+        ["think", f"--{EVIL}"],
+        ["inspect", EVIL],
+        ["predict", EVIL, EVIL],
+        ["plot", EVIL],
+        ["tasks", EVIL],
+        ["tasks", "validate", EVIL + ".yaml"],
+        ["report", EVIL],
+        ["run", "--task", EVIL, "--out", EVIL],
+        [
+            "think",
+            "demos.jsonl",
+            "-m",
+            EVIL,
+            "--labels",
+            EVIL,
+            "--eta",
+            EVIL,
+            "--template",
+            EVIL,
+            "-o",
+            f"{EVIL}/{EVIL}",
+        ],
+        ["think", "demos.jsonl", "--config", "evil.yaml"],
+    ],
+)
 def test_errors_do_not_steer(
     arguments: list[str], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -152,8 +152,11 @@ def test_every_mistake_of_every_row_is_told_at_once(path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_demonstrations(str(path))
     assert [message.split(";")[0].split(" (")[0] for message in caught.value.messages] == [
-        f"{path}:2: not JSON", f"{path}:3: 'text' is empty", f"{path}:3: 'label' is empty", f"{path}:4: 'label' is a list",
-    ]  # fmt: skip
+        f"{path}:2: not JSON",
+        f"{path}:3: 'text' is empty",
+        f"{path}:3: 'label' is empty",
+        f"{path}:4: 'label' is a list",
+    ]
 
 
 def test_a_label_field_that_no_row_has_is_refused(path: Path) -> None:

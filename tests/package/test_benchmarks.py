@@ -35,10 +35,14 @@ VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH = 200, 32, 2, 4, 24
 SHAPES = {
     "gpt2": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 128},
     "llama": {
-        "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": 2,
-        "intermediate_size": 48, "max_position_embeddings": 128,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": 128,
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=SHAPES)
@@ -116,9 +120,30 @@ def test_the_command_writes_its_three_files_and_keeps_other_cells(
     shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "results"
-    command = ["speed.py", "--out", str(out), "--shapes", str(shape), "--parts", "speed", "--inputs", "2",
-               "--rounds", "1", "--official-rounds", "1", "--systems", "official", "deepthink", "no-memory", "products",
-               "--candidate-tokens", "2", "--threads", str(torch.get_num_threads())]  # fmt: skip
+    command = [
+        "speed.py",
+        "--out",
+        str(out),
+        "--shapes",
+        str(shape),
+        "--parts",
+        "speed",
+        "--inputs",
+        "2",
+        "--rounds",
+        "1",
+        "--official-rounds",
+        "1",
+        "--systems",
+        "official",
+        "deepthink",
+        "no-memory",
+        "products",
+        "--candidate-tokens",
+        "2",
+        "--threads",
+        str(torch.get_num_threads()),
+    ]
     for lengths in (["0", "16"], ["16", "32", "4096"]):
         monkeypatch.setattr(sys, "argv", [*command, "--lengths", *lengths])
         speed.main()
@@ -223,9 +248,29 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
-    command = ["speed.py", "--out", str(tmp_path), "--shapes", llama.identity.id, "--parts", "trec", "--trec-inputs", "3",
-               "--trec-tokens", "200", "--rounds", "1", "--official-rounds", "1", "--harness-rounds", "1",
-               "--threads", str(torch.get_num_threads()), "--systems", *systems]  # fmt: skip
+    command = [
+        "speed.py",
+        "--out",
+        str(tmp_path),
+        "--shapes",
+        llama.identity.id,
+        "--parts",
+        "trec",
+        "--trec-inputs",
+        "3",
+        "--trec-tokens",
+        "200",
+        "--rounds",
+        "1",
+        "--official-rounds",
+        "1",
+        "--harness-rounds",
+        "1",
+        "--threads",
+        str(torch.get_num_threads()),
+        "--systems",
+        *systems,
+    ]
     monkeypatch.setattr(sys, "argv", command)
     speed.main()
     (cell,) = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))["trec"]
@@ -266,10 +311,20 @@ def test_the_harness_may_choose_its_batch_size_on_fewer_inputs() -> None:
 
 def test_a_report_has_the_real_model_beside_random_shapes() -> None:
     cell = {
-        "length": 512, "candidate_tokens": 2, "seconds": {"deepthink": 1.0, "padded": 3.0}, "batch": {}, "packed": True,
-        "difference": {"padded": 1e-6}, "same_argmax": {"padded": True}, "reading_seconds": 0.5, "inputs": 4,
-        "dtype": "float32", "threads": 2, "harness_inputs": 0, "rounds_asked": {"all": 5, "official": 2, "harness": 2},
-    }  # fmt: skip
+        "length": 512,
+        "candidate_tokens": 2,
+        "seconds": {"deepthink": 1.0, "padded": 3.0},
+        "batch": {},
+        "packed": True,
+        "difference": {"padded": 1e-6},
+        "same_argmax": {"padded": True},
+        "reading_seconds": 0.5,
+        "inputs": 4,
+        "dtype": "float32",
+        "threads": 2,
+        "harness_inputs": 0,
+        "rounds_asked": {"all": 5, "official": 2, "harness": 2},
+    }
     cells = [{**cell, "shape": shape, "text": None} for shape in ("gpt2", "pythia-160m", "smollm-135m")]
     real = {**cell, "shape": "smollm2-135m-instruct", "text": "TREC", "packed": False}
     machine = {"processor": "x", "cores": 2, "torch": "2", "transformers": "5"}

@@ -216,22 +216,48 @@ def test_attention_code_from_the_hub_is_refused(model: Path, demos: Path, capsys
 
 
 def test_a_chat_template_is_never_filled(model: Path, ran: Path, demos: Path) -> None:
-    evil = "{{ ''.__class__.__mro__[1].__subclasses__() }}{{ raise_exception('no') }}{% for i in range(10**12) %}{% endfor %}"
+    evil = "{{ ''.__class__.__mro__[1].__subclasses__() }}{{ raise_exception('no') }}"
+    evil += "{% for i in range(10**12) %}{% endfor %}"
     (model / "chat_template.jinja").write_text(evil)
     changed(model, "tokenizer_config.json", chat_template=evil)
     assert run(think(model, demos)) == 0
 
 
 ODD: list[dict[str, Any]] = [
-    {"model_type": 5}, {"model_type": None}, {"model_type": ["llama"]}, {"hidden_size": "32"}, {"hidden_size": -1},
-    {"num_attention_heads": 0}, {"num_hidden_layers": "two"}, {"vocab_size": None}, {"architectures": 5},
-    {"architectures": [5]}, {"max_position_embeddings": "512"}, {"max_position_embeddings": [1]}, {"auto_map": 5},
-    {"auto_map": {"AutoConfig": 7}}, {"rope_parameters": 5}, {"layer_types": 5}, {"layer_types": [[]]},
-    {"sliding_window": "wide"}, {"get_text_config": "x"}, {"to_diff_dict": "x"}, {"quantization_config": {"quant_method": "x"}},
-    {"quantization_config": 5}, {"transformers_weights": 5}, {"transformers_weights": "../x.safetensors"},
-    {"torch_dtype": "os"}, {"dtype": 5}, {"_name_or_path": 5}, {"fusion_config": 5}, {"num_key_value_heads": "x"},
-    {"attn_implementation": 5}, {"tokenizer_class": 5}, {"alibi": "x"}, {"head_dim": 0},
-]  # fmt: skip
+    {"model_type": 5},
+    {"model_type": None},
+    {"model_type": ["llama"]},
+    {"hidden_size": "32"},
+    {"hidden_size": -1},
+    {"num_attention_heads": 0},
+    {"num_hidden_layers": "two"},
+    {"vocab_size": None},
+    {"architectures": 5},
+    {"architectures": [5]},
+    {"max_position_embeddings": "512"},
+    {"max_position_embeddings": [1]},
+    {"auto_map": 5},
+    {"auto_map": {"AutoConfig": 7}},
+    {"rope_parameters": 5},
+    {"layer_types": 5},
+    {"layer_types": [[]]},
+    {"sliding_window": "wide"},
+    {"get_text_config": "x"},
+    {"to_diff_dict": "x"},
+    {"quantization_config": {"quant_method": "x"}},
+    {"quantization_config": 5},
+    {"transformers_weights": 5},
+    {"transformers_weights": "../x.safetensors"},
+    {"torch_dtype": "os"},
+    {"dtype": 5},
+    {"_name_or_path": 5},
+    {"fusion_config": 5},
+    {"num_key_value_heads": "x"},
+    {"attn_implementation": 5},
+    {"tokenizer_class": 5},
+    {"alibi": "x"},
+    {"head_dim": 0},
+]
 
 
 @pytest.mark.parametrize("fields", ODD, ids=json.dumps)
@@ -306,8 +332,15 @@ def test_a_loop_of_links_is_no_model(model: Path, demos: Path, capsys: Captured)
         refused(think(model, demos), capsys)
 
 
-YAML = ['!!python/object/apply:os.system ["touch {ran}"]', "!!python/name:os.system", "a: !!python/module:os",
-        'a: !!python/object/new:os.system ["touch {ran}"]', "- !!python/tuple [1]", "[" * 3000, "&a [*a]"]  # fmt: skip
+YAML = [
+    '!!python/object/apply:os.system ["touch {ran}"]',
+    "!!python/name:os.system",
+    "a: !!python/module:os",
+    'a: !!python/object/new:os.system ["touch {ran}"]',
+    "- !!python/tuple [1]",
+    "[" * 3000,
+    "&a [*a]",
+]
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
@@ -397,5 +430,6 @@ def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("deepthink_cli.model.opening.open_model", unreachable)
     assert run(think("no-such-owner/no-such-model", demos)) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "downloading no-such-owner/no-such-model from the hub", "deepthink: asked"
-    ]  # fmt: skip
+        "downloading no-such-owner/no-such-model from the hub",
+        "deepthink: asked",
+    ]

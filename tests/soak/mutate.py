@@ -102,11 +102,21 @@ def other_entry(data: bytes, draw: random.Random) -> bytes:
     shape, (begin, end) = entry["shape"], entry["data_offsets"]
     changes: list[dict[str, Any]] = [
         {"dtype": draw.choice(["I32", "U32", "F16", "BF16", "F64", "f32", "", None, 4])},
-        {"shape": draw.sample(shape, len(shape))}, {"shape": [shape[0] * shape[1], shape[2]]}, {"shape": [0, 2**63]},
-        {"shape": [1, *shape]}, {"shape": [shape[0], shape[1], 1, shape[2]]}, {"shape": [-1, *shape[1:]]}, {"shape": "x"},
-        {"data_offsets": [end, begin]}, {"data_offsets": [begin + 4, end + 4]}, {"data_offsets": [0, 0]},
-        {"data_offsets": [0, 2**64]}, {"data_offsets": [float(begin), end]}, {"data_offsets": [begin]}, {"extra": 1},
-    ]  # fmt: skip
+        {"shape": draw.sample(shape, len(shape))},
+        {"shape": [shape[0] * shape[1], shape[2]]},
+        {"shape": [0, 2**63]},
+        {"shape": [1, *shape]},
+        {"shape": [shape[0], shape[1], 1, shape[2]]},
+        {"shape": [-1, *shape[1:]]},
+        {"shape": "x"},
+        {"data_offsets": [end, begin]},
+        {"data_offsets": [begin + 4, end + 4]},
+        {"data_offsets": [0, 0]},
+        {"data_offsets": [0, 2**64]},
+        {"data_offsets": [float(begin), end]},
+        {"data_offsets": [begin]},
+        {"extra": 1},
+    ]
     entry |= draw.choice(changes)
     if draw.random() < 0.2:
         raw[draw.choice(["weight", "../x", name + "0", "\u202e"])] = raw.pop(name)
@@ -166,15 +176,44 @@ def other_file(data: bytes, draw: random.Random) -> bytes:
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("mem.safetensors", data)
     header, body = parts(data)
-    return draw.choice([
-        b"", b"{}", b"null\n", b"<html>404</html>" * draw.randrange(1, 99), pickle.dumps(data), gzip.compress(data),
-        zipped.getvalue(), b"\x89PNG\r\n\x1a\n" + data, b"PAR1" + data + b"PAR1", data[8:], header.encode(), body,
-        "\ufeff".encode() + data, data.hex().encode(), draw.randbytes(draw.randrange(5000)), b"\0" * len(data),
-        joined("[" * draw.choice([3, 9000]), body), joined(compact({"__metadata__": {}}), b""),
-    ])  # fmt: skip
+    return draw.choice(
+        [
+            b"",
+            b"{}",
+            b"null\n",
+            b"<html>404</html>" * draw.randrange(1, 99),
+            pickle.dumps(data),
+            gzip.compress(data),
+            zipped.getvalue(),
+            b"\x89PNG\r\n\x1a\n" + data,
+            b"PAR1" + data + b"PAR1",
+            data[8:],
+            header.encode(),
+            body,
+            "\ufeff".encode() + data,
+            data.hex().encode(),
+            draw.randbytes(draw.randrange(5000)),
+            b"\0" * len(data),
+            joined("[" * draw.choice([3, 9000]), body),
+            joined(compact({"__metadata__": {}}), b""),
+        ]
+    )
 
 
 MUTATORS: list[Mutator] = [
-    flipped_bits, flipped_header_bit, other_bytes, cut_out, put_in, truncated, grown, swapped, other_length, other_entry,
-    exchanged_entries, key_twice, other_metadata, respelled_number, other_file,
-]  # fmt: skip
+    flipped_bits,
+    flipped_header_bit,
+    other_bytes,
+    cut_out,
+    put_in,
+    truncated,
+    grown,
+    swapped,
+    other_length,
+    other_entry,
+    exchanged_entries,
+    key_twice,
+    other_metadata,
+    respelled_number,
+    other_file,
+]

@@ -57,10 +57,14 @@ class Desk:
         words = [self.names[number % len(self.names)], "../demos.jsonl", str(self.root / "inputs.jsonl"), *files]
         odd = number % 2
         surroundings = {
-            "PYTHONHASHSEED": str(number), "OMP_NUM_THREADS": str(threads), "TZ": ("UTC", "Asia/Tokyo")[odd],
-            "LC_ALL": ("C.UTF-8", "C")[odd], "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+            "PYTHONHASHSEED": str(number),
+            "OMP_NUM_THREADS": str(threads),
+            "TZ": ("UTC", "Asia/Tokyo")[odd],
+            "LC_ALL": ("C.UTF-8", "C")[odd],
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
             "OMP_WAIT_POLICY": "PASSIVE",  # more threads than cores would else wait for each other at work
-        }  # fmt: skip
+        }
         program = [sys.executable, "-c", BOTH_STAGES, *words]
         subprocess.run(program, cwd=folder, env={**os.environ, **surroundings}, umask=(0o022, 0o077)[odd], check=True)
         memory, labels = ((folder / name).read_bytes() for name in files)

@@ -120,17 +120,23 @@ def test_what_is_no_file_is_no_memory(path: Path, capsys: Captured) -> None:
 
 
 HUGE = {
-    "a million tensors": lambda: "{" + ",".join(
-        f'"t{n}":{{"dtype":"F32","shape":[1],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(1_000_000)
-    ) + "}",
-    "as many tensors as a header may hold": lambda: "{" + ",".join(
-        f'"t{n}":{{"dtype":"F32","shape":[1],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(230_000)
-    ) + "}",
+    "a million tensors": lambda: (
+        "{"
+        + ",".join(
+            f'"t{n}":{{"dtype":"F32","shape":[1],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(1_000_000)
+        )
+        + "}"
+    ),
+    "as many tensors as a header may hold": lambda: (
+        "{"
+        + ",".join(f'"t{n}":{{"dtype":"F32","shape":[1],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(230_000))
+        + "}"
+    ),
     "empty lists": lambda: '{"__metadata__":{"deepthink":"' + "[" * 100 + ",".join(["[]"] * 5_000_000) + '"}}',
     "one long number": lambda: '{"a":' + "9" * 16_000_000 + "}",
     "deep objects": lambda: '{"a":' * 3_000_000 + "1" + "}" * 1_000_000,
     "one long name": lambda: '{"' + "a" * 16_000_000 + '":{}}',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", HUGE)

@@ -68,9 +68,13 @@ def test_a_memory_of_another_family_is_refused(
 
 
 CONFIGURATION: dict[str, Any] = {
-    "llama": {"rms_norm_eps": 0.1}, "gpt2": {"layer_norm_epsilon": 0.1}, "gpt_neox": {"rotary_pct": 0.5},
-    "opt": {"activation_function": "gelu"}, "bloom": {"layer_norm_epsilon": 0.1}, "gpt_neo": {"layer_norm_epsilon": 0.1},
-}  # fmt: skip
+    "llama": {"rms_norm_eps": 0.1},
+    "gpt2": {"layer_norm_epsilon": 0.1},
+    "gpt_neox": {"rotary_pct": 0.5},
+    "opt": {"activation_function": "gelu"},
+    "bloom": {"layer_norm_epsilon": 0.1},
+    "gpt_neo": {"layer_norm_epsilon": 0.1},
+}
 
 
 @pytest.mark.parametrize("family", CONFIGURATION)
@@ -113,14 +117,19 @@ def test_what_makes_a_model_another_one(changes: dict[str, Any], named: list[str
 
 @pytest.mark.parametrize(("part", "value"), [("revision", "b" * 40), ("quantize", "4bit")])
 def test_another_revision_or_quantization_is_refused(
-    part: str, value: str, models: Models, inputs: str, tmp_path: Path, reviews: DemonstrationSet,
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured,
-) -> None:  # fmt: skip
+    part: str,
+    value: str,
+    models: Models,
+    inputs: str,
+    tmp_path: Path,
+    reviews: DemonstrationSet,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
     engine = load_model(str(models("llama")))
     made = choose_engine(replace(engine.model, identity=replace(engine.identity, revision="a" * 40)))
-    save_memory(
-        list(think(made, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))), tmp_path / "mem.safetensors"
-    )
+    memories = list(think(made, tokenize_demonstrations(engine.tokenizer, reviews), Method(1)))
+    save_memory(memories, tmp_path / "mem.safetensors")
     identity = replace(made.identity, **{part: value})
     monkeypatch.setattr(ModelSpec, "identify", lambda _: identity)
     rows = str(write_rows(tmp_path / "rows.jsonl", [{"review": "fine"}]))
