@@ -26,56 +26,59 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     """
     name, way_out = model.identity.architecture, "choose a model of another architecture"
     asked = _Asked(model, len(query_ids))
-    expected, rounded = _plain(model, asked, [*text_ids, *query_ids])
+    expected_SN, rounded_SN = _plain(model, asked, [*text_ids, *query_ids])
     try:
-        found = _after_memory(model, asked, text_ids, query_ids)
+        actual_SN = _after_memory(model, asked, text_ids, query_ids)
     except Exception as error:  # an unsupported past can fail in any way
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
     least = 0.1 if model.identity.quantize else 1e-3  # 8-bit rounding of a token depends on the tokens beside it
-    if _apart(found, expected) > max(least, 2 * _apart(rounded, expected)):  # scoring reports NaN
+    if _relative_difference(actual_SN, expected_SN) > max(
+        least, 2 * _relative_difference(rounded_SN, expected_SN)
+    ):  # scoring reports NaN
         raise InputError(
             f"{name} scores a query after a memory differently than after the same text, by up to "
-            f"{float((found - expected).abs().max()):.2g} nats: T = 1 would not be in-context learning; {way_out}"
+            f"{float((actual_SN - expected_SN).abs().max()):.2g} nats: T = 1 would not be in-context learning; {way_out}"
         )
 
 
 class _Asked:
-    """The log-probabilities that are compared: of some tokens (N,) after each of the last S tokens of a row."""
+    """The log-probabilities that are compared: of N tokens after each of the last S tokens of a row."""
 
     def __init__(self, model: LanguageModel, length: int) -> None:
         known = model.known_tokens
         self.model, self.length = model, length
-        self.tokens = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
+        self.tokens_N = torch.arange(0, known, max(1, known // _ASKED), device=model.device)
 
     def of(self, inputs: dict[str, Any], start: int) -> Tensor:
         """Log-probabilities (S, N) after tokens `start` onward of the first row of a pass."""
-        places = torch.arange(self.length, device=self.model.device)
-        repeated = places.repeat_interleave(len(self.tokens)), self.tokens.repeat(self.length)
-        return self.model.log_probabilities(inputs, places + start, *repeated).view(self.length, -1).cpu()
+        places_S = torch.arange(self.length, device=self.model.device)
+        repeated = places_S.repeat_interleave(len(self.tokens_N)), self.tokens_N.repeat(self.length)
+        return self.model.log_probabilities(inputs, places_S + start, *repeated).view(self.length, -1).cpu()
 
 
 @torch.inference_mode()
 def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor, Tensor]:
     """What one pass over all ids gives, and the same with other rounding."""
     # A second row of other tokens changes the first one only by rounding.
-    pair, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
-    expected = asked.of({"input_ids": pair[:1], "use_cache": False}, start)
+    pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
+    expected_SN = asked.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
     with off_by_one_rounding(model):
-        return expected, asked.of({"input_ids": pair, "use_cache": False}, start)
+        return expected_SN, asked.of({"input_ids": pair_2S, "use_cache": False}, start)
 
 
 @torch.inference_mode()
 def _after_memory(model: LanguageModel, asked: _Asked, text_ids: Sequence[int], query_ids: Sequence[int]) -> Tensor:
     """What a pass over the query gives with the memory of the text as its past."""
-    query = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
-    return asked.of(model.inputs(query, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
+    query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
+    return asked.of(model.inputs(query_2S, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
 
 
 @contextmanager
 def off_by_one_rounding(model: LanguageModel) -> Iterator[None]:
+    """Inside the block the output of every innermost module differs by about one rounding."""
     leaves = (module for module in model.network.modules() if not any(module.children()))
     with ExitStack() as hooks:
         for number, leaf in enumerate(leaves, start=1):
@@ -90,10 +93,10 @@ def _disturbed(number: int, _: torch.nn.Module, __: Any, out: Any) -> Any:
     return out * (1 + torch.finfo(out.dtype).eps * noise).to(out.dtype)
 
 
-def _apart(found: Tensor, expected: Tensor) -> float:
+def _relative_difference(actual_SN: Tensor, expected_SN: Tensor) -> float:
     """Norm of the difference relative to the spread of the log-probabilities; the median over the query's tokens."""
     # A masked vocabulary row (-1e9, -inf) would outweigh every other one.
-    floor = expected.amax(-1, keepdim=True) - MASKED
-    found, expected = found.maximum(floor), expected.maximum(floor)
-    spread = torch.linalg.vector_norm(expected - expected.mean(-1, keepdim=True), dim=-1)
-    return float((torch.linalg.vector_norm(found - expected, dim=-1) / spread.clamp(min=1e-6)).median())
+    floor_S1 = expected_SN.amax(-1, keepdim=True) - MASKED
+    actual_SN, expected_SN = actual_SN.maximum(floor_S1), expected_SN.maximum(floor_S1)
+    spread_S = torch.linalg.vector_norm(expected_SN - expected_SN.mean(-1, keepdim=True), dim=-1)
+    return float((torch.linalg.vector_norm(actual_SN - expected_SN, dim=-1) / spread_S.clamp(min=1e-6)).median())

@@ -28,9 +28,14 @@ _KERNELS = {
 # Attention arguments without effect here: the blocks of a pass define what every token sees, inputs never exceed a
 # sliding window (limits.py), and dropout is for training only.
 _IRRELEVANT = {
-    "dropout", "sliding_window", "position_ids", "use_cache", "output_attentions", "output_hidden_states",
+    "dropout",
+    "sliding_window",
+    "position_ids",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
     "output_router_logits",
-}  # fmt: skip
+}
 
 
 _OWN_CODE = "its attention is custom code that does not use the attention interface of transformers"
@@ -40,41 +45,41 @@ class UnsupportedAttention(Exception):
     """Unsupported attention: use the padded engine. The text says why."""
 
 
-Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys and values (kv_heads, T, head_dim) in float32, by layer
+Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys_GTD and values_GTD in float32, by layer
 
 
 @dataclass(frozen=True)
 class Reach:
     """What neighbouring blocks of a pass attend to: all of the past, one memory behind the other, and their own rows.
 
-    Only tokens `read` (M,) of the blocks are read off in the end, so that in the last layer no other one needs
+    Only tokens `read_M` of the blocks are read off in the end, so that in the last layer no other one needs
     the past; None: all may be.
     """
 
     past: tuple[Memory, ...]
     blocks: tuple[Block, ...]
-    read: Tensor | None = None
+    read_M: Tensor | None = None
 
     def of(self, tokens: Tensor) -> Tensor:
-        """The part of a pass (1, heads, T, ...) that the blocks take up."""
+        """The part of a pass, of shape (1, H, T, ...), that the blocks take up."""
         last = self.blocks[-1]
         return tokens[:, :, self.blocks[0].start : last.start + last.rows * last.size]
 
-    def layer(self, number: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (1, kv_heads, L, head_dim) of the past in one layer; copied only where it is in parts."""
+    def layer(self, number: int, key_1GTD: Tensor, value_1GTD: Tensor) -> tuple[Tensor, Tensor]:
+        """key_1GLD and value_1GLD of the past in one layer; copied only where it is in parts."""
         if not self.past:
-            return key[:, :, :0], value[:, :, :0]
-        keys = [memory.keys[number].to(key) for memory in self.past]
-        values = [memory.values[number].to(value) for memory in self.past]
-        if (keys[0].shape[::2], values[0].shape[::2]) != (key.shape[1::2], value.shape[1::2]):
+            return key_1GTD[:, :, :0], value_1GTD[:, :, :0]
+        keys_GLD = [memory.keys[number].to(key_1GTD) for memory in self.past]
+        values_GLD = [memory.values[number].to(value_1GTD) for memory in self.past]
+        if (keys_GLD[0].shape[::2], values_GLD[0].shape[::2]) != (key_1GTD.shape[1::2], value_1GTD.shape[1::2]):
             raise UnsupportedAttention("its cache does not hold the keys and values that its attention reads")
         if len(self.past) == 1:
-            return keys[0][None], values[0][None]
-        return torch.cat(keys, 1)[None], torch.cat(values, 1)[None]
+            return keys_GLD[0][None], values_GLD[0][None]
+        return torch.cat(keys_GLD, 1)[None], torch.cat(values_GLD, 1)[None]
 
     def places(self, number: int) -> Tensor | None:
         """The tokens that need the past in a layer; None: all."""
-        return self.read if self.past and number == len(self.past[0].keys) - 1 else None
+        return self.read_M if self.past and number == len(self.past[0].keys) - 1 else None
 
 
 @dataclass(frozen=True)
@@ -115,16 +120,16 @@ def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept |
 
 def attend(
     module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query_1HTD: Tensor,
+    key_1GTD: Tensor,
+    value_1GTD: Tensor,
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention (1, T, heads, d) of queries (1, heads, T, d) over what they reach (Eq. 3 and 6).
+    """The output, of shape (1, T, H, D), of queries over what they reach (Eq. 3 and 6).
 
     softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m). Raises
     UnsupportedAttention for arguments that change this formula, such as attention sinks.
@@ -137,19 +142,21 @@ def attend(
     reaches = current.reaches
     if current.kept is not None:
         # A copy even in float32: these may be views of something larger.
-        current.kept[layer] = (key[0].to(torch.float32, copy=True), value[0].to(torch.float32, copy=True))
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        current.kept[layer] = (key_1GTD[0].to(torch.float32, copy=True), value_1GTD[0].to(torch.float32, copy=True))
+    scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
     parts = [
-        _over_past(reach.of(query), *reach.layer(layer, key, value), reach.places(layer), scale, softcap)
+        _over_past(reach.of(query_1HTD), *reach.layer(layer, key_1GTD, value_1GTD), reach.places(layer), scale, softcap)
         for reach in reaches
     ]
-    out, lse = parts[0] if len(parts) == 1 else (torch.cat(both, 2) for both in zip(*parts, strict=True))
+    out_1HTD, lse_1HT = parts[0] if len(parts) == 1 else (torch.cat(both, 2) for both in zip(*parts, strict=True))
     for block in (block for reach in reaches for block in reach.blocks):
-        mask = None if block.mask is None else block.mask.to(query.device)
-        own, own_lse = _attention(block.of(query), block.of(key), block.of(value), mask, mask is None, scale, softcap)
-        weight = torch.sigmoid(own_lse - block.of(lse))[..., None].to(own.dtype)
-        block.of(out).lerp_(own, weight)
-    return out.transpose(1, 2), None
+        mask_R1SS = None if block.mask_R1SS is None else block.mask_R1SS.to(query_1HTD.device)
+        own_RHSD, own_lse_RHS = _attention(
+            block.of(query_1HTD), block.of(key_1GTD), block.of(value_1GTD), mask_R1SS, mask_R1SS is None, scale, softcap
+        )
+        weight_RHS1 = torch.sigmoid(own_lse_RHS - block.of(lse_1HT))[..., None].to(own_RHSD.dtype)
+        block.of(out_1HTD).lerp_(own_RHSD, weight_RHS1)
+    return out_1HTD.transpose(1, 2), None
 
 
 def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
@@ -161,30 +168,41 @@ def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
 
 
 def _over_past(
-    query: Tensor, key: Tensor, value: Tensor, places: Tensor | None, scale: float, softcap: float | None
+    query_1HTD: Tensor,
+    key_1GLD: Tensor,
+    value_1GLD: Tensor,
+    places_M: Tensor | None,
+    scale: float,
+    softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
     """Attention to the past of all tokens, or of those at `places` alone: zeros for the others."""
-    if places is None:
-        return _attention(query, key, value, None, False, scale, softcap)
-    places = places.to(query.device)
-    found, found_lse = _attention(query[:, :, places], key, value, None, False, scale, softcap)
-    out = found.new_zeros((*query.shape[:3], found.shape[3])).index_copy_(2, places, found)
-    return out, found_lse.new_zeros(query.shape[:3]).index_copy_(2, places, found_lse)
+    if places_M is None:
+        return _attention(query_1HTD, key_1GLD, value_1GLD, None, False, scale, softcap)
+    places_M = places_M.to(query_1HTD.device)
+    read_1HMD, lse_1HM = _attention(query_1HTD[:, :, places_M], key_1GLD, value_1GLD, None, False, scale, softcap)
+    out_1HTD = read_1HMD.new_zeros((*query_1HTD.shape[:3], read_1HMD.shape[3])).index_copy_(2, places_M, read_1HMD)
+    return out_1HTD, lse_1HM.new_zeros(query_1HTD.shape[:3]).index_copy_(2, places_M, lse_1HM)
 
 
 def _attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
+    query_RHTD: Tensor,
+    key_RGLD: Tensor,
+    value_RGLD: Tensor,
+    mask_R1TL: Tensor | None,
+    causal: bool,
+    scale: float,
+    softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (rows, heads, T, d) and their log-sum-exp (rows, heads, T), by the fastest kernel that gives both."""
-    kernel = _kernel(query.device.type) if softcap is None and key.shape[-1] == value.shape[-1] else None
-    if kernel is None or key.shape[2] == 0:
-        return _by_products(query, key, value, mask, causal, scale, softcap)
-    if query.device.type == "cpu":
-        out, lse = kernel(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
-        return out, lse
-    if mask is None and query.shape[-1] % 8 == 0:
-        return _by_efficient_kernel(kernel, query, key, value, causal, scale)
-    return _by_products(query, key, value, mask, causal, scale, softcap)
+    """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that gives both."""
+    kernel = _kernel(query_RHTD.device.type) if softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1] else None
+    if kernel is None or key_RGLD.shape[2] == 0:
+        return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, scale, softcap)
+    if query_RHTD.device.type == "cpu":
+        out_RHTD, lse_RHT = kernel(query_RHTD, key_RGLD, value_RGLD, 0.0, causal, attn_mask=mask_R1TL, scale=scale)
+        return out_RHTD, lse_RHT
+    if mask_R1TL is None and query_RHTD.shape[-1] % 8 == 0:
+        return _by_efficient_kernel(kernel, query_RHTD, key_RGLD, value_RGLD, causal, scale)
+    return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, scale, softcap)
 
 
 def has_kernel(device: str) -> bool:
@@ -201,34 +219,44 @@ def _kernel(device: str) -> Callable[..., Any] | None:
 
 
 def _by_efficient_kernel(
-    kernel: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
+    kernel: Callable[..., Any], query_RHTD: Tensor, key_RGLD: Tensor, value_RGLD: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     if causal:  # grouped heads cannot be folded into one causal sequence
-        key, value = (tensor.repeat_interleave(query.shape[1] // key.shape[1], 1) for tensor in (key, value))
-    folded = _folded(query, key.shape[1])
-    out, lse = kernel(folded, key, value, None, True, 0.0, causal, scale=scale)[:2]
+        key_RGLD, value_RGLD = (
+            tensor.repeat_interleave(query_RHTD.shape[1] // key_RGLD.shape[1], 1) for tensor in (key_RGLD, value_RGLD)
+        )
+    folded_RGFD = _folded(query_RHTD, key_RGLD.shape[1])
+    out_RGFD, lse_RGF = kernel(folded_RGFD, key_RGLD, value_RGLD, None, True, 0.0, causal, scale=scale)[:2]
     # The kernel pads the log-sum-exp to a multiple of its tile.
-    return out.reshape_as(query), lse[..., : folded.shape[2]].reshape(query.shape[:3])
+    return out_RGFD.reshape_as(query_RHTD), lse_RGF[..., : folded_RGFD.shape[2]].reshape(query_RHTD.shape[:3])
 
 
 def _by_products(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float | None
+    query_RHTD: Tensor,
+    key_RGLD: Tensor,
+    value_RGLD: Tensor,
+    mask_R1TL: Tensor | None,
+    causal: bool,
+    scale: float,
+    softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    scores = (_folded(query, key.shape[1]) @ key.transpose(2, 3)).float() * scale
-    scores = scores.view(*query.shape[:3], key.shape[2])  # (rows, heads, T, keys)
+    scores_RHTL = (_folded(query_RHTD, key_RGLD.shape[1]) @ key_RGLD.transpose(2, 3)).float() * scale
+    scores_RHTL = scores_RHTL.view(*query_RHTD.shape[:3], key_RGLD.shape[2])
     if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
+        scores_RHTL = torch.tanh(scores_RHTL / softcap) * softcap
     if causal:
-        mask = torch.full(scores.shape[2:], -torch.inf, device=scores.device).triu(1)
-    if mask is not None:
-        scores = scores + mask
-    lse = scores.logsumexp(-1)
-    weights = (scores - lse[..., None]).exp().to(value.dtype)
-    return (_folded(weights, key.shape[1]) @ value).view(*query.shape[:3], value.shape[3]), lse
+        mask_R1TL = torch.full(scores_RHTL.shape[2:], -torch.inf, device=scores_RHTL.device).triu(1)
+    if mask_R1TL is not None:
+        scores_RHTL = scores_RHTL + mask_R1TL
+    lse_RHT = scores_RHTL.logsumexp(-1)
+    weights_RHTL = (scores_RHTL - lse_RHT[..., None]).exp().to(value_RGLD.dtype)
+    return (_folded(weights_RHTL, key_RGLD.shape[1]) @ value_RGLD).view(
+        *query_RHTD.shape[:3], value_RGLD.shape[3]
+    ), lse_RHT
 
 
 def _folded(tensor: Tensor, groups: int) -> Tensor:
-    """(rows, heads, T, n) as (rows, groups, heads / groups * T, n): grouped heads share keys that are never copied."""
+    """(R, H, T, n) as (R, G, F, n) with F = H / G * T: grouped heads share keys that are never copied."""
     rows, heads, length, size = tensor.shape
     return tensor.reshape(rows, groups, heads // groups * length, size)
 

@@ -28,20 +28,19 @@ Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory 
 
 
 class Layout(Protocol):
-    """Rows laid out for one pass; `starts` [R] are the places of their first tokens, counted through the pass."""
+    """Rows laid out for one pass; `starts` are the places of their first tokens, counted through the pass."""
 
     starts: list[int]
 
-    def after(self, past: Past, places: Tensor) -> AbstractContextManager[dict[str, Any]]:
-        """What the network is given to run the rows after `past`; tokens `places` (M,) will be read off."""
+    def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
+        """What the network is given to run the rows after `past`; tokens `places_M` will be read off."""
 
 
 class BatchedEngine(Engine):
     """Runs a network in passes of at most `batch_tokens` tokens, except that one row always runs.
 
     `batch_tokens` is halved whenever a pass does not fit the device. `free` is the number of bytes that a pass may
-    take. `reason` says why this engine was chosen. Subclasses say how
-    rows are made and laid out.
+    take. `reason` says why this engine was chosen. Subclasses say how rows are made and laid out.
     """
 
     name: ClassVar[str]
@@ -159,13 +158,15 @@ class BatchedEngine(Engine):
     def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[Mapping[tuple[int, int], float]]:
         """Yield, for each past, the score of every (query, candidate) of the rows, all in one pass."""
         layout = self.layout(rows)
-        asked = requests(rows, layout.starts, self.model.device)
+        requested = requests(rows, layout.starts, self.model.device)
         for past in pasts:
-            with self.model.lock, layout.after(past, asked.places) as inputs:
-                log_probabilities = self.model.log_probabilities(inputs, asked.places, asked.asked, asked.tokens)
-            sums = torch.zeros(len(asked.scores), dtype=torch.float64)
-            sums.index_add_(0, asked.owners, log_probabilities.cpu().double())
-            yield dict(zip(asked.scores, sums.tolist(), strict=True))
+            with self.model.lock, layout.after(past, requested.places_M) as inputs:
+                log_probabilities_N = self.model.log_probabilities(
+                    inputs, requested.places_M, requested.asked_N, requested.tokens_N
+                )
+            sums = torch.zeros(len(requested.scores), dtype=torch.float64)
+            sums.index_add_(0, requested.owners_N, log_probabilities_N.cpu().double())
+            yield dict(zip(requested.scores, sums.tolist(), strict=True))
 
     def _past(self, memory: Memory, ids: tuple[int, ...]) -> Past:
         """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
@@ -198,7 +199,7 @@ class BatchedEngine(Engine):
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
-    """Where a pass from row `start` on ends; `fed` [R] are tokens up to each row's end. Passes share what is left."""
+    """Where a pass from row `start` on ends; `fed` are tokens up to each row's end. Passes share what is left."""
     done = fed[start - 1] if start else 0
     left = fed[-1] - done
     share = left / math.ceil(left / budget)

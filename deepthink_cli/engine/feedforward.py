@@ -15,14 +15,14 @@ _BLOCKS = (("mlp", "mlp"), ("fc1", "fc2"))
 
 
 @contextmanager
-def last_feedforward_at(places: Tensor, network: nn.Module) -> Iterator[None]:
-    """The last block of `network` sees tokens `places` (M,) of a pass, and gives zeros for all others.
+def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
+    """The last block of `network` sees tokens `places_M` of a pass, and gives zeros for all others.
 
     Works where a block makes of every token a tensor of its own, as all known ones do; a network without
     such a block runs as it is.
     """
-    found = _last_block(network)
-    if found is None:
+    block = _last_block(network)
+    if block is None:
         yield
         return
     shapes: list[tuple[int, ...]] = []
@@ -30,16 +30,16 @@ def last_feedforward_at(places: Tensor, network: nn.Module) -> Iterator[None]:
     def narrowed(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         hidden, *others = arguments
         shapes.append(tuple(hidden.shape[:-1]))
-        read = hidden.flatten(0, -2)[places.to(hidden.device)]  # (M, width)
-        return (read.view(*(1,) * (hidden.dim() - 2), *read.shape), *others)
+        read_MW = hidden.flatten(0, -2)[places_M.to(hidden.device)]
+        return (read_MW.view(*(1,) * (hidden.dim() - 2), *read_MW.shape), *others)
 
     def widened(_: nn.Module, __: tuple[Tensor, ...], made: Tensor) -> Tensor:
         shape = shapes.pop()
         full = made.new_zeros((*shape, made.shape[-1]))
-        full.flatten(0, -2)[places.to(made.device)] = made.flatten(0, -2)
+        full.flatten(0, -2)[places_M.to(made.device)] = made.flatten(0, -2)
         return full
 
-    enter, leave = found
+    enter, leave = block
     with ExitStack() as stack:
         stack.callback(enter.register_forward_pre_hook(narrowed).remove)
         stack.callback(leave.register_forward_hook(widened).remove)

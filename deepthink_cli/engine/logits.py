@@ -24,26 +24,32 @@ class Head:
         self.embedding = embedding
         self.config = config
 
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """Logits (M, vocabulary) in float32 of hidden states (M, width)."""
-        return torch.cat(list(self._slices(hidden)), dim=-1)
+    def __call__(self, hidden_MW: Tensor) -> Tensor:
+        """Logits (M, V) in float32 of hidden states."""
+        return torch.cat(list(self._slices(hidden_MW)), dim=-1)
 
-    def log_probabilities(self, hidden: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
-        """Float32 log-probabilities (N,) of `tokens` (N,) after hidden[asked], of hidden states (M, width)."""
-        weight, bias = self.embedding.weight, self.embedding.bias
-        hidden, asked, tokens = hidden.to(weight.device), asked.to(weight.device), tokens.to(weight.device)
-        chosen = (hidden[asked].float() * weight[tokens].float()).sum(-1)
-        chosen = self._scaled(chosen if bias is None else chosen + bias[tokens].float())
-        total = torch.stack([_log_sum_exp(logits) for logits in self._slices(hidden)]).logsumexp(0)  # (M,)
-        return chosen - total[asked]
+    def log_probabilities(self, hidden_MW: Tensor, asked_N: Tensor, tokens_N: Tensor) -> Tensor:
+        """Float32 log-probabilities (N,) of `tokens_N` after the hidden states `hidden_MW[asked_N]`."""
+        weight_VW, bias_V = self.embedding.weight, self.embedding.bias
+        hidden_MW, asked_N, tokens_N = (
+            hidden_MW.to(weight_VW.device),
+            asked_N.to(weight_VW.device),
+            tokens_N.to(weight_VW.device),
+        )
+        chosen_N = (hidden_MW[asked_N].float() * weight_VW[tokens_N].float()).sum(-1)
+        chosen_N = self._scaled(chosen_N if bias_V is None else chosen_N + bias_V[tokens_N].float())
+        total_M = torch.stack([_log_sum_exp(logits) for logits in self._slices(hidden_MW)]).logsumexp(0)
+        return chosen_N - total_M[asked_N]
 
-    def _slices(self, hidden: Tensor) -> Iterator[Tensor]:
-        weight, bias = self.embedding.weight, self.embedding.bias
-        hidden = hidden.to(weight.device, torch.float32)
+    def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
+        weight_VW, bias_V = self.embedding.weight, self.embedding.bias
+        hidden_MW = hidden_MW.to(weight_VW.device, torch.float32)
         # Sliced, so that a float32 copy of the whole embedding never stands beside a half-precision model.
-        for start in range(0, len(weight), SLICE):
+        for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)
-            yield self._scaled(F.linear(hidden, weight[part].float(), None if bias is None else bias[part].float()))
+            yield self._scaled(
+                F.linear(hidden_MW, weight_VW[part].float(), None if bias_V is None else bias_V[part].float())
+            )
 
     def _scaled(self, logits: Tensor) -> Tensor:
         scale = getattr(self.config, "logit_scale", None)  # Cohere
@@ -54,14 +60,14 @@ class Head:
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def _log_sum_exp(logits: Tensor) -> Tensor:
-    """logsumexp (M,) of logits (M, V) in half the time: log_softmax is one kernel, logsumexp several.
+def _log_sum_exp(logits_MV: Tensor) -> Tensor:
+    """logsumexp (M,) of logits in half the time: log_softmax is one kernel, logsumexp several.
 
     Computed from the largest logit, where it is exact up to rounding; from a masked one (-1e9, -inf) it would be lost.
     """
-    largest = logits.amax(-1)
-    total = largest - logits.log_softmax(-1).amax(-1)
-    return torch.where(largest == -torch.inf, largest, total)  # log_softmax is NaN where all are masked
+    largest_M = logits_MV.amax(-1)
+    total_M = largest_M - logits_MV.log_softmax(-1).amax(-1)
+    return torch.where(largest_M == -torch.inf, largest_M, total_M)  # log_softmax is NaN where all are masked
 
 
 @torch.inference_mode()
@@ -72,11 +78,13 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
         return None
     head = Head(embedding, network.config.get_text_config(decoder=True))
-    ids = torch.tensor([token_ids], device=network.device)
-    ours = head(body(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
-    own = network(input_ids=ids).logits[0].to(ours)  # to the head's device: the network may be spread over several
+    ids_1S = torch.tensor([token_ids], device=network.device)
+    ours_SV = head(body(input_ids=ids_1S, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
+    own_SV = (
+        network(input_ids=ids_1S).logits[0].to(ours_SV)
+    )  # to the head's device: the network may be spread over several
     # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
-    floor = own.amax(-1, keepdim=True) - MASKED
-    ours, own = ours.maximum(floor), own.maximum(floor)
+    floor_S1 = own_SV.amax(-1, keepdim=True) - MASKED
+    ours_SV, own_SV = ours_SV.maximum(floor_S1), own_SV.maximum(floor_S1)
     rounding = max(1e-4, 4 * torch.finfo(network.dtype).eps)
-    return head if torch.linalg.vector_norm(ours - own) <= rounding * torch.linalg.vector_norm(own) else None
+    return head if torch.linalg.vector_norm(ours_SV - own_SV) <= rounding * torch.linalg.vector_norm(own_SV) else None

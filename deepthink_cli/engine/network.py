@@ -29,7 +29,7 @@ _making = Lock()
 class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
-    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: it is found.
+    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: as many as are fastest.
     """
 
     network: PreTrainedModel
@@ -67,9 +67,9 @@ class LanguageModel:
         does not know, and DeepThinkError for values that are not finite.
         """
         self.check_reading(token_ids, history, start)
-        ids = torch.tensor([token_ids], device=self.device)  # (1, L)
+        ids_1L = torch.tensor([token_ids], device=self.device)
         past = history.as_cache(self.dtype) if history is not None else DynamicCache()
-        self.run(ids, past, start)
+        self.run(ids_1L, past, start)
         return self.checked_present(from_cache(past, len(token_ids)), len(token_ids))
 
     def check_reading(self, token_ids: Sequence[int], history: Memory | None, start: int) -> None:
@@ -110,33 +110,38 @@ class LanguageModel:
                 f"{name}: holds token ids from {min(ids)} to {max(ids)}, {self.identity.id} knows {known}: {advice}"
             )
 
-    def run(self, ids: Tensor, past: DynamicCache, start: int) -> Tensor:
-        """Last hidden states (rows, S, width) of ids (rows, S) at positions `start` onward; `past` grows by S."""
+    def run(self, ids_RS: Tensor, past: DynamicCache, start: int) -> Tensor:
+        """Last hidden states (R, S, W) of `ids_RS` at positions `start` onward; `past` grows by S."""
         body: Any = self.network.base_model
         with self.lock:
-            return body(**self.inputs(ids, past, start)).last_hidden_state  # type: ignore[no-any-return]
+            return body(**self.inputs(ids_RS, past, start)).last_hidden_state  # type: ignore[no-any-return]
 
-    def inputs(self, ids: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
-        """What the network is given for a pass over ids (rows, S) after `past`."""
-        given: dict[str, Any] = {"input_ids": ids, "past_key_values": past, "use_cache": True}
+    def inputs(self, ids_RS: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
+        """What the network is given for a pass over `ids_RS` after `past`."""
+        arguments: dict[str, Any] = {"input_ids": ids_RS, "past_key_values": past, "use_cache": True}
         if self.takes_positions:
-            rows, width = ids.shape
-            given["position_ids"] = torch.arange(start, start + width, device=ids.device).expand(rows, -1)
-        return given
+            rows, width = ids_RS.shape
+            arguments["position_ids"] = torch.arange(start, start + width, device=ids_RS.device).expand(rows, -1)
+        return arguments
 
-    def log_probabilities(self, inputs: Mapping[str, Any], places: Tensor, asked: Tensor, tokens: Tensor) -> Tensor:
-        """Float32 log-probabilities (N,) of `tokens` (N,) as the next ones, in one pass of the network.
+    def log_probabilities(
+        self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
+    ) -> Tensor:
+        """Float32 log-probabilities (N,) of `tokens_N` as the next ones, in one pass of the network.
 
-        `places` (M,) are the tokens read, counted through the pass row by row; number n follows `places[asked[n]]`.
+        `places_M` are the tokens read, counted through the pass row by row; number n follows
+        `places_M[asked_N[n]]`.
         Arguments and result may be on any device: a network can be spread over several.
         """
         with self.lock:
             if self._head is None:
-                logits = _read_off(self.network(**inputs).logits, places).float()
-                asked, tokens = asked.to(logits.device), tokens.to(logits.device)
-                return logits[asked, tokens] - logits.logsumexp(-1)[asked]
+                logits_MV = _read_off(self.network(**inputs).logits, places_M).float()
+                asked_N, tokens_N = asked_N.to(logits_MV.device), tokens_N.to(logits_MV.device)
+                return logits_MV[asked_N, tokens_N] - logits_MV.logsumexp(-1)[asked_N]
             body: Any = self.network.base_model
-            return self._head.log_probabilities(_read_off(body(**inputs).last_hidden_state, places), asked, tokens)
+            return self._head.log_probabilities(
+                _read_off(body(**inputs).last_hidden_state, places_M), asked_N, tokens_N
+            )
 
     @property
     def has_float32_head(self) -> bool:
@@ -183,9 +188,9 @@ class LanguageModel:
         return "position_ids" in signature(self.network.base_model.forward).parameters
 
 
-def _read_off(made: Tensor, places: Tensor) -> Tensor:
-    """The rows (M, n) of a pass's output (rows, S, n) that belong to the tokens at `places` (M,)."""
-    return made.flatten(0, 1)[places.to(made.device)]
+def _read_off(out_RSn: Tensor, places_M: Tensor) -> Tensor:
+    """The rows (M, n) of a pass's output (R, S, n) that belong to the tokens at `places_M`."""
+    return out_RSn.flatten(0, 1)[places_M.to(out_RSn.device)]
 
 
 def _sizes(memory: Memory) -> list[tuple[int, int]]:

@@ -97,14 +97,14 @@ class PackedLayout:
         self.blocks = blocks(rows, model.dtype, device)
 
     @contextmanager
-    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
+    def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
         """The network attends to the past through `over_memory` until the block ends."""
         start = sum(memory.length for memory in past)
-        network, reaches = self.model.network, [Reach(past, self.blocks, places)]
+        network, reaches = self.model.network, [Reach(past, self.blocks, places_M)]
         with (
             over_memory(network, reaches),
             fused_activations(network.base_model),
-            last_feedforward_at(places, network.base_model),
+            last_feedforward_at(places_M, network.base_model),
         ):
             yield {"input_ids": self.ids_1T, "position_ids": self.depths_1T + start, "use_cache": False}
 
@@ -113,8 +113,8 @@ def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
     """The kept keys and values of each span, copied layer by layer, so that all layers never exist twice."""
     parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
     for layer in sorted(kept):
-        keys_HTD, values_HTD = kept.pop(layer)
+        keys_GTD, values_GTD = kept.pop(layer)
         for (start, stop), (keys, values) in zip(spans, parts, strict=True):
-            keys.append(keys_HTD[:, start:stop].contiguous())
-            values.append(values_HTD[:, start:stop].contiguous())
+            keys.append(keys_GTD[:, start:stop].contiguous())
+            values.append(values_GTD[:, start:stop].contiguous())
     return [Memory(tuple(keys), tuple(values)) for keys, values in parts]

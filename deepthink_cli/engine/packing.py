@@ -41,33 +41,33 @@ class PackedRow:
 class Block:
     """Neighbouring rows of one length: `rows` of them, `size` tokens each, from token `start` of the pass.
 
-    `mask` (rows, 1, size, size) is what to add to their attention scores; None where every row is a plain
+    `mask_R1SS` is what to add to their attention scores; None where every row is a plain
     sequence, whose causal order says it all.
     """
 
     start: int
     rows: int
     size: int
-    mask: Tensor | None
+    mask_R1SS: Tensor | None
 
     def of(self, tokens: Tensor) -> Tensor:
-        """The block's part of a pass: a view (rows, heads, size, ...) of (1, heads, T, ...)."""
-        part = tokens[0, :, self.start : self.start + self.rows * self.size]  # (heads, rows * size, ...)
-        return part.view(len(part), self.rows, self.size, *part.shape[2:]).transpose(0, 1)
+        """The block's part of a pass: a view of shape (R, H, S, ...) of (1, H, T, ...)."""
+        part_HT = tokens[0, :, self.start : self.start + self.rows * self.size]  # (H, R * S, ...)
+        return part_HT.view(len(part_HT), self.rows, self.size, *part_HT.shape[2:]).transpose(0, 1)
 
 
 @dataclass(frozen=True)
 class LogprobRequests:
-    """The answers of a pass: log-probabilities of `tokens` (N,) after the tokens at `places[asked]` (N,).
+    """The answers of a pass: log-probabilities of `tokens_N` after the tokens at `places_M[asked_N]`.
 
-    `places` (M,) are distinct; number n belongs to score `owners[n]` of the pass, whose (query,
-    candidate) is `scores[owners[n]]`. The owners stay with the processor, where sums are made.
+    Places are distinct; number n belongs to score `owners_N[n]` of the pass, whose (query, candidate) is
+    `scores[owners_N[n]]`. The owners stay with the processor, where sums are made.
     """
 
-    places: Tensor
-    asked: Tensor
-    tokens: Tensor
-    owners: Tensor
+    places_M: Tensor
+    asked_N: Tensor
+    tokens_N: Tensor
+    owners_N: Tensor
     scores: tuple[tuple[int, int], ...]
 
 
@@ -92,30 +92,30 @@ def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
         fed.setdefault(answer[:-1], []).append(candidate)
     for ids, candidates in fed.items():
         length = len(query.prefix) + len(ids)
-        asked = [(n, token, one) for one in candidates for n, token in enumerate(query.answers[one])]
+        asked = [(n, token, candidate) for candidate in candidates for n, token in enumerate(query.answers[candidate])]
         order = tuple(range(length))
         yield PackedRow(number, query.prefix + ids, order, (length,) * length, len(query.prefix) - 1, tuple(asked))
 
 
 def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
     """The blocks of rows that stand side by side without padding, in their order; masks are of `dtype`."""
-    found, start = [], 0
+    result, start = [], 0
     for size, group in groupby(rows, key=len):
         together = list(group)
-        found.append(Block(start, len(together), size, _mask(together, dtype, device)))
+        result.append(Block(start, len(together), size, _mask(together, dtype, device)))
         start += len(together) * size
-    return tuple(found)
+    return tuple(result)
 
 
 def _mask(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> Tensor | None:
     size = len(rows[0])
     if all(min(row.ends) == size for row in rows):
         return None
-    ends = torch.tensor([row.ends for row in rows], device=device)[:, None]  # (rows, 1, size asked)
-    asked = torch.arange(size, device=device)
-    asking = asked[:, None]
-    unseen = (asked > asking) | (asking >= ends)  # (rows, size asking, size asked)
-    return torch.zeros(unseen.shape, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)[:, None]
+    ends_R1S = torch.tensor([row.ends for row in rows], device=device)[:, None]
+    asked_S = torch.arange(size, device=device)
+    asking_S1 = asked_S[:, None]
+    unseen_RSS = (asked_S > asking_S1) | (asking_S1 >= ends_R1S)
+    return torch.zeros(unseen_RSS.shape, dtype=dtype, device=device).masked_fill_(unseen_RSS, -torch.inf)[:, None]
 
 
 def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
@@ -127,9 +127,9 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.dev
         for place, token, candidate in row.asked:
             asked = places.setdefault(start + row.first + place, len(places))
             table.append((asked, token, scores.setdefault((row.query, candidate), len(scores))))
-    asked, tokens, owners = torch.tensor(table).T  # (N,) each
+    asked_N, tokens_N, owners_N = torch.tensor(table).T
     return LogprobRequests(
-        torch.tensor(list(places), device=device), asked.to(device), tokens.to(device), owners, tuple(scores)
+        torch.tensor(list(places), device=device), asked_N.to(device), tokens_N.to(device), owners_N, tuple(scores)
     )
 
 

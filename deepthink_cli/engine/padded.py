@@ -69,7 +69,7 @@ class PaddedLayout:
         self.ids_RS = torch.tensor([row.ids + (0,) * (width - len(row)) for row in rows], device=model.device)
 
     @contextmanager
-    def after(self, past: Past, places: Tensor) -> Iterator[dict[str, Any]]:
+    def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
         """Every row gets a copy of the memory."""
         (memory,) = past
         yield self.model.inputs(self.ids_RS, memory.as_cache(self.model.dtype, rows=len(self.ids_RS)), memory.length)

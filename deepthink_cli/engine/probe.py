@@ -75,17 +75,20 @@ def _compared(model: LanguageModel, text: tuple[int, ...], queries: Sequence[Tok
         return Verdict(reason="only some of its layers use the attention interface of transformers")
     # Matrix products of another batch size round differently.
     other = padded.scores(of_query=0)
-    own = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
+    rounding = max(_rms(rounded_scores - padded_scores), _rms(other - padded_scores[: len(other)]))
     difference = _rms(packed_scores - padded_scores)
-    apart, own_apart = _rms(packed_reading - padded_reading), _rms(rounded_reading - padded_reading)
+    reading_difference = _rms(packed_reading - padded_reading)
+    reading_rounding = _rms(rounded_reading - padded_reading)
     eps = torch.finfo(torch.float32).eps  # the dtype of scores and memories
-    scores_agree = difference <= _TOLERANCE * own + 4 * eps * float(padded_scores.abs().max())
-    if scores_agree and apart <= _TOLERANCE * own_apart + 4 * eps * _rms(padded_reading):
-        return Verdict(difference=difference, rounding=own)
-    reason = f"packed and padded scores differ by {difference:.1e} nats, rounding alone by {own:.1e}"
+    scores_agree = difference <= _TOLERANCE * rounding + 4 * eps * float(padded_scores.abs().max())
+    if scores_agree and reading_difference <= _TOLERANCE * reading_rounding + 4 * eps * _rms(padded_reading):
+        return Verdict(difference=difference, rounding=rounding)
+    reason = f"packed and padded scores differ by {difference:.1e} nats, rounding alone by {rounding:.1e}"
     if scores_agree:
-        reason = f"packed and padded readings differ by {apart:.1e}, rounding alone by {own_apart:.1e}"
-    return Verdict(reason=reason, difference=difference, rounding=own)
+        reason = (
+            f"packed and padded readings differ by {reading_difference:.1e}, rounding alone by {reading_rounding:.1e}"
+        )
+    return Verdict(reason=reason, difference=difference, rounding=rounding)
 
 
 class _Trial:

@@ -99,10 +99,10 @@ def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[Pac
             row = next(unread)
             expected = [[0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
                         for place in range(len(row))]  # fmt: skip
-            if block.mask is None:
+            if block.mask_R1SS is None:
                 assert expected == torch.full((len(row),) * 2, -torch.inf).triu(1).tolist()
             else:
-                assert block.mask[number, 0].tolist() == expected
+                assert block.mask_R1SS[number, 0].tolist() == expected
 
 
 @given(ROWS)
@@ -121,10 +121,10 @@ def test_a_blocks_part_of_a_pass_is_its_rows_tokens(rows: list[PackedRow]) -> No
 def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> None:
     starts = [sum(len(row) for row in rows[:number]) for number in range(len(rows))]
     plan = requests(rows, starts, CPU)
-    places = plan.places.tolist()
+    places = plan.places_M.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])
-        for where, token, owner in zip(plan.asked.tolist(), plan.tokens.tolist(), plan.owners.tolist(), strict=True)
+        for where, token, owner in zip(plan.asked_N.tolist(), plan.tokens_N.tolist(), plan.owners_N.tolist(), strict=True)
     )
     expected = Counter(
         (start + row.first + place, token, (row.query, candidate))
