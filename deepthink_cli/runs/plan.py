@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -151,12 +150,11 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
 def _fitted(plan: RunPlan, spec: ModelSpec, job: str, given: DemonstrationSet) -> TokenizedDemonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
     limits, method = spec.limits, (plan.positions, plan.iterations)
-    far = limits.largest(*method, sys.maxsize)
-    tokens = cache(lambda number: count_tokens(spec.tokenizer, given.template, given.examples[-number:], far))
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, given.template, given.examples[-number:]))
     fit = most_held(limits, *method, tokens, len(given.examples), share=0.75)
     if not fit:
         raise InputError(
-            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {spec.id} holds "
+            f"{job}: none of its demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
             f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
         )
     read = tokenize_demonstrations(spec.tokenizer, replace(given, examples=given.examples[-fit:]))
