@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from importlib.metadata import version
+from logging import ERROR, getLogger
 from typing import Annotated
 
 import typer
@@ -76,6 +77,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # what goes wrong is raised, and told once
+    getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
     end_at_ctrl_c()
     code = run(sys.argv[1:])
     if code == ExitCode.INTERRUPTED or still_working():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from select import PIPE_BUF
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -22,6 +22,7 @@ from deepthink_cli.io.text import json_line
 if TYPE_CHECKING:
     from deepthink_cli.prediction import Prediction
 
+PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes at once; POSIX promises 512
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 Inputs = Annotated[
     str,

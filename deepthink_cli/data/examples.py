@@ -13,6 +13,7 @@ from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
 
 CANDIDATES = "candidates"
+MOST_TEXT = 2**20  # bytes of a text: more than any model reads, and a second of work for a tokenizer
 
 Text = str | Mapping[str, str]
 
@@ -108,7 +109,8 @@ def read_queries(
 def text_value(value: Any, where: str, field: str) -> str:
     """A field's value as text: strings stripped, numbers and true/false written as in JSON.
 
-    Raises InputError where it is missing, empty, not finite, a list or object, or holds a lone surrogate.
+    Raises InputError where it is missing, empty, not finite, a list or object, holds a lone surrogate, or has more
+    than `MOST_TEXT` bytes.
     """
     if isinstance(value, bool):
         return json.dumps(value)
@@ -120,14 +122,19 @@ def text_value(value: Any, where: str, field: str) -> str:
         raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
     if not isinstance(value, str):
         raise InputError(f"{where}: {field!r} is a {type(value).__name__}; use a string")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        found = ascii(value[error.start])
-        raise InputError(f"{where}: {field!r} holds the lone surrogate {found}; remove it") from error
-    if not value.strip():
+    text = value.strip()
+    if not text:
         raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
-    return value.strip()
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        surrogate = ascii(text[error.start])
+        raise InputError(f"{where}: {field!r} holds the lone surrogate {surrogate}; remove it") from error
+    if size > MOST_TEXT:
+        raise InputError(
+            f"{where}: {field!r} has {size:,} bytes, at most {MOST_TEXT:,} are read; shorten it or split the row"
+        )
+    return text
 
 
 def _template(row: Row, pattern: str | None, label_field: str | None, separator: str) -> Template:

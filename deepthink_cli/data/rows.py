@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 from deepthink_cli.errors import InputError, Problems
 
 STDIN = "-"
 _BOM = b"\xef\xbb\xbf"
+_csv_limit = Lock()
 
 
 @dataclass(frozen=True)
@@ -148,14 +150,13 @@ def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
 
 
 def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
-    csv.field_size_limit(sys.maxsize)
     with _opened(source) as stream:
         lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         table = csv.reader(lines, delimiter=delimiter, strict=True)
         header: list[str] | None = None
         first_line = 1
         try:
-            for cells in table:
+            for cells in _csv_rows(table):
                 where, first_line = f"{source}:{first_line}", table.line_num + 1
                 _check_decoded(cells, where)
                 if not cells:
@@ -170,6 +171,20 @@ def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
                 yield Row(dict(zip(header, cells, strict=True)), where)
         except csv.Error as error:
             raise InputError(f"{source}:{first_line}: not {'TSV' if delimiter != ',' else 'CSV'} ({error})") from error
+
+
+def _csv_rows(table: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a table with cells of any length; the limit of Python's reader belongs to the process and is put back."""
+    while True:
+        with _csv_limit:
+            before = csv.field_size_limit(sys.maxsize)
+            try:
+                cells = next(table, None)
+            finally:
+                csv.field_size_limit(before)
+        if cells is None:
+            return
+        yield cells
 
 
 def _check_decoded(cells: list[str], where: str) -> None:

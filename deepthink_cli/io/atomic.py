@@ -1,8 +1,7 @@
-"""Files that are either whole or not there: written beside their target, then moved over it."""
+"""Atomic writes: a file is written beside its target, then moved over it."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError
 
@@ -73,34 +74,34 @@ def _folder_beside(target: Path) -> Iterator[Path]:
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
                 held.enter_context(_locked(folder))
-            except (BlockingIOError, FileNotFoundError):
-                continue  # another process's sweep came between
+            except (Timeout, FileNotFoundError):
+                continue  # another process swept the folder before it was locked
             except OSError:
-                pass  # a disk without locks: no sweep can take the folder either
+                pass  # a disk without locks: no sweep can lock the folder either
             break
         yield folder
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel frees however a process dies.
+    """Hold the folder's lock, which the kernel frees however a process ends.
 
-    A process number would not do: numbers are used again, and containers that share a disk have their own.
-    Raises BlockingIOError where another process holds the lock, FileNotFoundError where the folder has gone,
-    and OSError where the disk has no locks.
+    A process number would not do: numbers are reused, and containers that share a disk have their own.
+    Raises Timeout where another process holds the lock, FileNotFoundError where the folder is gone, and OSError
+    where the disk has no locks or the path is not a folder.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+    before = os.lstat(folder)
+    if not stat.S_ISDIR(before.st_mode):
+        raise NotADirectoryError(folder)
+    # The name is longer than the target's, so the two differ.
+    with FileLock(folder / f"{folder.name}.lock", blocking=False, fallback_to_soft=False):
+        if not os.path.samestat(before, os.lstat(folder)):  # the library makes a missing folder again
             raise FileNotFoundError(folder)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(target: Path) -> None:
-    """Remove what dead processes left beside this target: the folders that nobody holds."""
+    """Remove the temporary folders beside this target that no process has locked."""
     for name in os.listdir(target.parent):
         if name.startswith(f".{target.name}{_MARK}"):
             folder = target.parent / name
@@ -118,7 +119,7 @@ def _mode(target: Path, folder: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows flushes only what is writable
     try:
         os.fsync(descriptor)
     finally:

@@ -1,108 +1,77 @@
-"""Threads on both sides of the work: one prepares what comes next, one puts away what is done."""
+"""Prefetch inputs and write outputs in background threads, in order and with bounded memory."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import Empty, Queue
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_PATIENCE = 0.3  # seconds that whoever stops early waits for a thread to end
-_NAME = "deepthink helper"
-
-
-@dataclass(frozen=True)
-class _End:
-    error: BaseException | None = None
+_END: Final = object()
+_PATIENCE = 0.3  # seconds that a caller who stops early waits for a thread to end
+_NAME = "deepthink prefetch"
 
 
 def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
     """Yield the items, in order, while a thread prepares the next ones; at most `most` wait to be taken.
 
-    What preparing raises is raised here, in its place. When the reader stops early, so does the thread,
-    after the item it is at.
+    An error raised while an item is prepared is raised here, in that item's place. When the caller stops early, so
+    does the thread, after the item it is preparing.
     """
-    waiting: Queue[T | _End] = Queue(most)
-    stopped = threading.Event()
-
-    def prepare() -> None:
-        end = _End()
-        try:
-            for item in items:
-                waiting.put(item)
-                if stopped.is_set():
-                    return
-        except BaseException as error:
-            end = _End(error)
-        waiting.put(end)
-
-    thread = _started(prepare)
+    executor = ThreadPoolExecutor(1, _NAME)
+    prepared: deque[Future[Any]] = deque(executor.submit(next, items, _END) for _ in range(most + 1))
     try:
-        while not isinstance(item := waiting.get(), _End):
+        while (item := prepared.popleft().result()) is not _END:
+            prepared.append(executor.submit(next, items, _END))
             yield item
-        if item.error is not None:
-            raise item.error
     finally:
-        stopped.set()
-        _empty(waiting)  # a thread that waits to hand over an item sees that it is to stop
-        thread.join(_PATIENCE)
+        _stop(executor, prepared)
 
 
 @contextmanager
 def behind(use: Callable[[T], None], most: int = 1) -> Iterator[Callable[[T], None]]:
     """Give a function that hands items to a thread, which uses them in order; at most `most` wait.
 
-    What using raises is raised here: when the next item is handed over, or at the end, which waits for
-    the last item. After an error here, what waits is dropped.
+    An error raised by `use` is raised here: when the next item is handed over, or at the end, which waits for the
+    last item. After an error, the items that wait are dropped.
     """
-    waiting: Queue[T | _End] = Queue(most)
-    failed: list[BaseException] = []
+    executor = ThreadPoolExecutor(1, _NAME)
+    handed: deque[Future[None]] = deque()
+    failed = threading.Event()
 
-    def work() -> None:
-        while not isinstance(item := waiting.get(), _End):
-            try:
-                if not failed:
-                    use(item)
-            except BaseException as error:
-                failed.append(error)
+    def use_unless_failed(item: T) -> None:
+        if failed.is_set():
+            return
+        try:
+            use(item)
+        except BaseException:
+            failed.set()
+            raise
 
     def hand_over(item: T) -> None:
-        if failed:
-            raise failed[0]
-        waiting.put(item)
+        while handed and (handed[0].done() or len(handed) > most):
+            handed.popleft().result()
+        handed.append(executor.submit(use_unless_failed, item))
 
-    thread = _started(work)
     try:
         yield hand_over
-        waiting.put(_End())
-        thread.join()
-    except BaseException:
-        _empty(waiting)
-        waiting.put(_End())
-        thread.join(_PATIENCE)
-        raise
-    if failed:
-        raise failed[0]
+        while handed:
+            handed.popleft().result()
+    finally:
+        _stop(executor, handed)
 
 
 def still_working() -> bool:
-    """Whether a thread that was stopped early is still at its last item."""
-    return any(thread.name == _NAME for thread in threading.enumerate())
+    """Whether a thread whose caller stopped early is still working on its last item; Python waits for it at exit."""
+    return any(thread.name.startswith(_NAME) for thread in threading.enumerate())
 
 
-def _started(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, name=_NAME, daemon=True)
-    thread.start()
-    return thread
-
-
-def _empty(waiting: Queue[T]) -> None:
-    try:
-        while True:
-            waiting.get_nowait()
-    except Empty:
-        pass
+def _stop(executor: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:
+    """Drop the items that wait, and give the item that is being worked on a moment to end."""
+    executor.shutdown(wait=False, cancel_futures=True)
+    if not wait([future for future in futures if not future.cancelled()], _PATIENCE).not_done:
+        executor.shutdown()

@@ -9,10 +9,10 @@ from functools import cache
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.data.examples import DemonstrationSet, Example
+from deepthink_cli.data.examples import MOST_TEXT, DemonstrationSet, Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.model.limits import Limits, check_demonstrations
-from deepthink_cli.model.tokens import LONG, demonstration_ids, fewest_tokens
+from deepthink_cli.model.tokens import demonstration_ids
 
 JOINED = 16  # tokens; joining one more demonstration to a text removes far fewer
 
@@ -27,22 +27,17 @@ def check_fit(
 ) -> None:
     """Raise InputError unless T readings of the demonstrations fit, with how many of the first ones would.
 
-    The number of tokens L is exact up to `LONG` characters, and a lower bound beyond.
+    The number of tokens L that the message names is exact up to `MOST_TEXT` characters, and a lower bound beyond.
     """
     count, bound, method = len(given.examples), "", (positions, iterations)
     lengths = [0] * count  # only which ones fit and the length of the last one matter
-    far = limits.largest(*method, sys.maxsize)
-    if far is not None:
-        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number], far))
-        text = _text(given.template, given.examples)
-        short = len(text) <= LONG
-        whole = short and limits.holds(tokens(count), *method)
-        fit = count if whole else most_held(limits, *method, tokens, count)
+    if limits.largest(*method, sys.maxsize) is not None:
+        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number]))
+        short = len(_text(given.template, given.examples)) <= MOST_TEXT
+        fit = count if short and limits.holds(tokens(count), *method) else most_held(limits, *method, tokens, count)
         if fit < count:
-            least = tokens(count) if short else max(tokens(fit + 1), fewest_tokens(tokenizer, text))
-            total = tokens(fit + 1) if limits.holds(least, *method) else least
-            lengths[fit:] = [total] * (count - fit)
-            bound = "" if short else "at least "
+            lengths[fit:] = [tokens(count if short else fit + 1)] * (count - fit)
+            bound = "" if short or fit + 1 == count else "at least "
     check_demonstrations(limits, lengths, iterations, positions, model, bound)
 
 
@@ -85,13 +80,9 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
     return fit
 
 
-def count_tokens(
-    tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example], largest: int | None
-) -> int:
-    """Tokens of demonstrations; for more than `LONG` characters a lower bound, if it is more than `largest`."""
-    text = _text(template, examples)
-    least = fewest_tokens(tokenizer, text) if len(text) > LONG else 0
-    return least if largest is not None and least > largest else len(demonstration_ids(tokenizer, text))
+def count_tokens(tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example]) -> int:
+    """Tokens of demonstrations, which are tokenised as one text."""
+    return len(demonstration_ids(tokenizer, _text(template, examples)))
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from logging import ERROR, getLogger
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.failures import load_failure
 from deepthink_cli.model.spec import ModelSpec
 
@@ -22,7 +22,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
     network: PreTrainedModel
     report: dict[str, Any]
     try:
-        with catch_warnings():
+        with catch_warnings(), quiet_libraries(options.offline):
             simplefilter("ignore")  # the format of a pickle is irrelevant to users
             network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
                 spec.source,
@@ -56,7 +56,6 @@ def _placement(spec: ModelSpec) -> dict[str, Any]:
     elif options.quantize is not None:
         placement["device_map"] = {"": spec.device}
     if options.quantize is not None:
-        getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
         placement["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_8bit=options.quantize == "8bit",
             load_in_4bit=options.quantize == "4bit",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.resources
 import importlib.util
-from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
@@ -26,19 +25,20 @@ def open_model(options: ModelOptions) -> ModelSpec:
     Raises InputError for a directory or hub id that cannot be opened, for an unsupported architecture and for a missing
     tokenizer; each names the way out.
     """
-    logging.set_verbosity(CRITICAL)  # what goes wrong is raised, and told once
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     _check_extras(options)
     choose_device(options.device)
     name, source = _located(options.model)
-    with library_errors(f"-m {name}", _way_out(options)):
-        config: PretrainedConfig = AutoConfig.from_pretrained(source, **_hub_options(options))
-        limits, digest = limits_of(config), config_sha256(config)
-        _refuse_custom_code(name, config, options)
-    tokenizer = _load_tokenizer(name, source, options)
-    revision = hub_commit(source, options.revision) or options.revision
-    weight_files(source, revision, config)  # refuses files that are not the model's own
-    return ModelSpec(options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer))
+    with quiet_libraries(options.offline):
+        with library_errors(f"-m {name}", _way_out(options)):
+            config: PretrainedConfig = AutoConfig.from_pretrained(source, **_hub_options(options))
+            limits, digest = limits_of(config), config_sha256(config)
+            _refuse_custom_code(name, config, options)
+        tokenizer = _load_tokenizer(name, source, options)
+        revision = hub_commit(source, options.revision) or options.revision
+        weight_files(source, revision, config)  # refuses files that are not the model's own
+        return ModelSpec(
+            options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer)
+        )
 
 
 def needs_download(options: ModelOptions) -> bool:

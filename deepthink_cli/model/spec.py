@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,6 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import check_known
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
-
-# Without this, a pickled checkpoint makes transformers ask the hub for a converted one in the background.
-os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
 
 @dataclass(frozen=True, eq=False)

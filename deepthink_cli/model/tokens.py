@@ -7,13 +7,10 @@ demonstrations is plain in-context learning over the same ids.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
-from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
@@ -28,10 +25,6 @@ _ORDINARY = (
     "town by the sea, and they still talked about it: the first act was slow, but the end was warm, clever and very "
     "funny. One of them wanted to see it again, and the other one had already bought the book."
 )
-LONG = 2**20  # characters that take seconds and gigabytes to tokenise with every candidate
-_KEEPING = {"ByteLevel", "Digits", "Metaspace", "Prepend", "Replace", "Split"}  # steps of tokenizers
-_BYTES = set(ByteLevel.alphabet()) - set(map(chr, (0xC0, 0xC1, *range(0xF5, 0x100))))  # those that UTF-8 has
-_SHORTENING = {"Lowercase", "NFC"}  # to a quarter of the bytes at most
 
 
 @dataclass(frozen=True)
@@ -128,36 +121,6 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
     """`count` token ids below `known` from an ordinary text, repeated if it is too short."""
     ids = [token for token in encode(tokenizer, [_ORDINARY], special=True)[0] if token < known] or [0]
     return (ids * (count // len(ids) + 1))[:count]
-
-
-def fewest_tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """How many tokens a text has at least, told from its bytes; 0 where a tokenizer may drop or join any number of them.
-
-    Certain for a BPE with a token for every byte, whose other steps keep what they read: no token then
-    stands for more bytes than the longest has, or for four times as many where characters become shorter ones.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    rules: Any = json.loads(backend.to_str()) if backend is not None else {"model": {"type": None}}
-    vocabulary, steps = tokenizer.get_vocab(), _steps(rules.get("normalizer")) | _steps(rules.get("pre_tokenizer"))
-    bytewise = "ByteLevel" in steps and vocabulary.keys() >= _BYTES
-    fallback = rules["model"].get("byte_fallback") and all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
-    joining = any(token["lstrip"] or token["rstrip"] for token in rules.get("added_tokens", []))
-    if rules["model"]["type"] != "BPE" or not (bytewise or fallback) or joining or not steps <= _KEEPING | _SHORTENING:
-        return 0
-    longest = max(len(token.encode()) for token in vocabulary)
-    return len(text.encode()) // (4 * longest if steps & _SHORTENING else longest)
-
-
-def _steps(rule: Any) -> set[str]:
-    """The kinds of the steps of a normalizer or a pre-tokenizer, marked where a step takes text away."""
-    if not rule:
-        return set()
-    if rule["type"] == "Sequence":
-        return {kind for one in rule.get("normalizers", []) + rule.get("pretokenizers", []) for kind in _steps(one)}
-    shorter = rule["type"] == "Replace" and len(rule["content"]) < len(
-        rule["pattern"].get("String", rule["content"] + "?")
-    )
-    return {rule["type"] + (" away" if shorter or rule.get("behavior") == "Removed" else "")}
 
 
 def _texts(start: str, query: Query) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.runs.results import FILE, Result, Setting, read_results
 
 LOCK = ".lock"
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class RunFolder:
@@ -48,9 +50,9 @@ def open_run_folder(folder: Path) -> Iterator[RunFolder]:
     the disk refuses.
     """
     _make(folder)
-    with open(folder / LOCK, "r+b", buffering=0) as lock:
-        with _refusals(folder):
-            _claim(lock, folder)
+    with _refusals(folder):
+        lock = _acquired(folder)
+    with lock:
         run_folder = RunFolder(folder)  # refuses a file that is not a run's before truncating it
         with _refusals(folder):
             _cut_torn_row(folder / FILE)
@@ -93,21 +95,30 @@ def _make(folder: Path) -> None:
         (folder / LOCK).touch()
 
 
-def _claim(lock: BinaryIO, folder: Path) -> None:
-    """Take the lock, which the kernel frees however a process dies, and leave this process's number in it."""
+def _acquired(folder: Path) -> AbstractContextManager[object]:
+    """The run's lock, taken: the kernel frees it however a process ends, and the file names the process that holds it."""
+    holder = ""
+    with suppress(OSError, UnicodeDecodeError):  # Windows does not let others read a locked file
+        holder = (folder / LOCK).read_text(encoding="utf-8")
+    lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False, on_acquired=_write_process_number)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        return lock.acquire()
+    except Timeout as error:
         raise InputError(
-            f"--out {folder}: another deepthink run (process {lock.read().decode() or 'unknown'}) writes there; "
+            f"--out {folder}: another deepthink run (process {holder or 'unknown'}) writes there; "
             "wait for it, or name another folder"
         ) from error
     except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
         raise DeepThinkError(
             f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder on another"
         ) from error
-    lock.truncate()
-    lock.write(str(os.getpid()).encode())
+
+
+def _write_process_number(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
 
 
 def _cut_torn_row(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -166,13 +165,12 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
 def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
     """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
     limits, method = spec.limits, (plan.positions, plan.iterations)
-    largest, examples = limits.largest(*method, sys.maxsize), demonstrations.examples
-    template = demonstrations.template
-    tokens = cache(lambda number: count_tokens(spec.tokenizer, template, examples[-number:], largest))
+    template, examples = demonstrations.template, demonstrations.examples
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, template, examples[-number:]))
     fit = most_held(limits, *method, tokens, len(examples), share=0.75)
     if not fit:
         raise InputError(
-            f"{job}: none of its demonstrations fits: the last has at least {tokens(1)} tokens, {spec.id} holds "
+            f"{job}: none of its demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
             f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
         )
     fitted = tokenize_demonstrations(spec.tokenizer, replace(demonstrations, examples=examples[-fit:]))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepthink_cli.data.rows import Row, read_rows
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.tasks.format import Split, Task
 
 SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
@@ -51,14 +51,15 @@ def _file(task: Task, split: str, data_dir: Path) -> Path:
 
 
 def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
-    if source.offline:
-        os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
     says = task.splits.get(split, Split())
     if task.hub is None and says.url is None:
         raise InputError(f"task {task.name}: its file names no hub data set; give --data-dir")
     origin = _origin(task, split)
     try:
-        rows = _loaded(task, split, says)
+        import datasets  # before its settings are changed
+
+        with quiet_libraries(source.offline):
+            rows = _loaded(datasets.load_dataset, task, split, says)
     except Exception as error:  # the library raises many kinds, and the reason is in their text
         reason = " ".join(str(error).split())[:200]
         way = "connect once without --offline" if source.offline else "check the connection"
@@ -70,18 +71,15 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         yield Row(fields, f"{origin}:{number}")
 
 
-def _loaded(task: Task, split: str, says: Split) -> Any:
-    import datasets
-
-    datasets.disable_progress_bars()
+def _loaded(load_dataset: Callable[..., Any], task: Task, split: str, says: Split) -> Any:
     if says.url is not None and says.pattern is not None:
-        texts = datasets.load_dataset("text", data_files={split: says.url}, split=split, sample_by="document")
+        texts = load_dataset("text", data_files={split: says.url}, split=split, sample_by="document")
         return matches(says.pattern, "\n".join(texts["text"]))
     if says.url is not None:
-        return datasets.load_dataset("json", data_files={split: says.url}, split=split, field=says.field)
+        return load_dataset("json", data_files={split: says.url}, split=split, field=says.field)
     assert task.hub is not None
     config = says.config or task.hub.config
-    return datasets.load_dataset(task.hub.path, config, split=says.split or split, revision=task.hub.revision)
+    return load_dataset(task.hub.path, config, split=says.split or split, revision=task.hub.revision)
 
 
 def matches(pattern: str, text: str) -> list[dict[str, str]]:

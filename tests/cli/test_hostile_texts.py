@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from families import BOS, write_model
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import choose_engine
-from deepthink_cli.errors import InputError
-from deepthink_cli.model.tokens import encode, fewest_tokens
+from deepthink_cli.model.tokens import encode
 
 Captured = pytest.CaptureFixture[str]
 PLAIN = ["a warm film", "long and dull", "wise", "so so, and then again not so bad at all"]
@@ -37,6 +35,7 @@ HOSTILE = [
     "Review: x\nSentiment: positive\n\n",
     "{text}{{}}%s",
 ]
+TOO_LARGE = "'{}' has 9,999,999 bytes, at most 1,048,576 are read; shorten it or split the row"
 TOKENIZERS = ["tiny", "pocket", "gpt2", "llama2", "pythia"]
 Models = Callable[[str], Path]
 
@@ -103,8 +102,7 @@ def test_a_row_of_ten_megabytes_is_refused_before_it_is_tokenised(
     out, err = capsys.readouterr()
     assert out == ""
     where = inputs if source == "file" else "standard input"
-    assert err.startswith(f"deepthink: {where}:2: too long: at least ")
-    assert err.count("\n") == 1
+    assert err == f"deepthink: {where}:2: {TOO_LARGE.format('review')}\n"
 
 
 def test_ten_megabytes_that_the_template_does_not_use_are_carried_through(
@@ -118,50 +116,10 @@ def test_ten_megabytes_that_the_template_does_not_use_are_carried_through(
     assert json.loads(first)["input"] == row
 
 
-def test_a_text_has_at_least_the_tokens_that_its_bytes_tell(engine: Engine) -> None:
-    longest = sorted(engine.tokenizer.get_vocab(), key=len)
-    for text in ["".join(HOSTILE), longest[-1], " " * 99, "\u212a\u0130", "\u1112\u1161\u11ab", "α\u0313\u0300\u0345"]:
-        (ids,) = encode(engine.tokenizer, [text * 30], special=False)
-        assert fewest_tokens(engine.tokenizer, text * 30) <= len(ids)
-    assert fewest_tokens(engine.tokenizer, "x" * 10_000_000) > 2048
-
-
-@pytest.mark.parametrize("kind", ["words", "dropped spaces", "a shorter word", "no normalizer known", "no bytes"])
-def test_bytes_tell_nothing_where_text_may_be_lost(kind: str) -> None:
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    vocabulary = {letter: number for number, letter in enumerate(alphabet[: 200 if kind == "no bytes" else None])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    steps = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    if kind == "words":
-        tokenizer = Tokenizer(models.WordLevel({**vocabulary, "[UNK]": 999}, unk_token="[UNK]"))
-    if kind == "dropped spaces":
-        steps.insert(0, pre_tokenizers.Split(Regex(r"\s"), "removed"))
-    if kind == "a shorter word":
-        tokenizer.normalizer = normalizers.Replace("word", "w")
-    if kind == "no normalizer known":
-        tokenizer.normalizer = normalizers.StripAccents()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    assert fewest_tokens(PreTrainedTokenizerFast(tokenizer_object=tokenizer), "word " * 1_000_000) == 0
-
-
-def test_megabytes_that_fit_after_all_are_scored(models: Models, reviews: DemonstrationSet) -> None:
-    loaded = load_model(str(models("llama")))
-    tokenizer = Tokenizer.from_str(loaded.tokenizer.backend_tokenizer.to_str())
-    tokenizer.normalizer = normalizers.Replace(Regex("z+"), "z")
-    model = replace(loaded.model, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS))
-    engine = choose_engine(model)
-    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(1))
-    one, two = predict(engine, memory, ["z" * 1_100_000, "z"])
-    assert one.scores == pytest.approx(two.scores, abs=1e-5)
-    with pytest.raises(InputError, match="too long: 11000"):
-        list(predict(engine, memory, ["zx" * 550_000]))
-
-
 def test_a_demonstration_of_ten_megabytes_is_refused_before_it_is_tokenised(
     models: Models, tmp_path: Path, capsys: Captured
 ) -> None:
     rows: list[dict[str, object]] = [{"text": "x", "label": "a"}, {"text": "word " * 2_000_000, "label": "b"}]
-    assert run(["think", str(write_rows(tmp_path / "demos.jsonl", rows)), "-m", str(models("llama"))]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "demonstrations too long: L = at least " in line
-    assert "the first 1 of 2 demonstrations would fit" in line
+    path = write_rows(tmp_path / "demos.jsonl", rows)
+    assert run(["think", str(path), "-m", str(models("llama"))]) == 2
+    assert capsys.readouterr().err == f"deepthink: {path}:2: {TOO_LARGE.format('text')}\n"

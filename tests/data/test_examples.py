@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from deepthink_cli.data.examples import DemonstrationSet, Example, read_demonstrations, read_queries, text_value
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries, text_value
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems
 
@@ -241,3 +241,16 @@ def test_csv_and_json_lines_make_the_same_demonstrations(path: Path, tmp_path: P
     table = tmp_path / "rows.csv"
     table.write_text('text,label\n"one\ntwo",yes\nthree,no\n')
     assert read_demonstrations(str(table)) == demonstrations(path, row("one\ntwo", "yes"), row("three", "no"))
+
+
+@pytest.mark.parametrize("field", ["text", "candidates"])
+def test_a_text_may_have_a_mebibyte_and_no_more(path: Path, field: str) -> None:
+    def queries(text: str) -> list[Query]:
+        row = {"text": "x", "candidates": ["a", "b"], "unused": text, "label": "a"}
+        row[field] = text if field == "text" else ["a", text]
+        path.write_text(json.dumps(row))
+        return list(read_queries(str(path), Template("{text}: {label}"), (), labelled=True))
+
+    assert len(queries(" " + "é" * 2**19)) == 1
+    with pytest.raises(InputError, match=rf"rows.jsonl:1: '{field}' has 1,048,577 bytes, at most 1,048,576 are read; "):
+        queries("é" * 2**19 + "x")

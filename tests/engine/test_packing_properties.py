@@ -124,7 +124,9 @@ def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> 
     places = plan.places_M.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])
-        for where, token, owner in zip(plan.asked_N.tolist(), plan.tokens_N.tolist(), plan.owners_N.tolist(), strict=True)
+        for where, token, owner in zip(
+            plan.asked_N.tolist(), plan.tokens_N.tolist(), plan.owners_N.tolist(), strict=True
+        )
     )
     expected = Counter(
         (start + row.first + place, token, (row.query, candidate))

@@ -223,6 +223,15 @@ def test_what_belongs_to_other_targets_is_left(target: Path) -> None:
     assert {path.name for path in target.parent.iterdir()} == names | {"out.txt"}
 
 
+def test_a_link_with_a_temporary_folders_name_is_not_followed(target: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (target.parent / ".out.txt.deepthink-link").symlink_to(elsewhere)
+    with writing(target) as file:
+        file.write("new")
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_a_folder_that_is_written_to_is_not_swept(target: Path) -> None:
     with writing(target) as first:
         with writing(target) as second:

@@ -55,7 +55,7 @@ def test_as_many_fit_as_counting_one_by_one_finds(
     for number in range(1, len(examples) + 1):
         chosen = examples[-number:] if last else examples[:number]
         lengths[number] = len(tokenize_demonstrations(tokenizer, DemonstrationSet.of(chosen, template)).token_ids)
-        assert count_tokens(tokenizer, template, chosen, largest) == lengths[number]
+        assert count_tokens(tokenizer, template, chosen) == lengths[number]
     found = most_that_fit(lengths.__getitem__, len(examples), largest)
     assert found == max((number for number, length in lengths.items() if length <= largest), default=0)
 
@@ -89,6 +89,22 @@ def test_megabytes_of_demonstrations_are_never_tokenised_whole(
     assert run(["think", str(rows), "-m", str(models("llama")), "-T", "1"]) == 2
     assert "demonstrations too long: L = at least " in capsys.readouterr().err
     assert sum(tokenised) < 50_000
+
+
+def test_a_long_demonstration_that_does_not_fit_is_named_with_its_tokens(
+    models: Models, tokenised: list[int], tmp_path: Path, capsys: Captured
+) -> None:
+    rows = [
+        {"text": "x", "label": "a"},
+        {"text": "word " * 200_000, "label": "b"},
+        {"text": "y " * 100_000, "label": "b"},
+    ]
+    path = write_rows(tmp_path / "demos.jsonl", rows)
+    assert run(["think", str(path), "-m", str(models("llama"))]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "demonstrations too long: L = at least " in line
+    assert "the first 1 of 3 demonstrations would fit" in line
+    assert max(tokenised) < 1_000_100
 
 
 def test_a_run_that_drops_demonstrations_does_not_tokenise_all_that_it_drops(

@@ -18,6 +18,7 @@ from conftest import write_reviews, write_rows
 from forks import Forks
 from safetensors.torch import load_file, save_file
 from tiny import tiny_task
+from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
@@ -138,8 +139,17 @@ def test_an_adapters_pickle_runs_nothing_either(model: Path, ran: Path, demos: P
     assert not ran.exists()
 
 
-def test_no_thread_converts_pickled_weights_behind_ones_back() -> None:
-    assert os.environ["DISABLE_SAFETENSORS_CONVERSION"] == "1"
+def test_no_thread_converts_pickled_weights_behind_ones_back(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISABLE_SAFETENSORS_CONVERSION", raising=False)
+    load, values = AutoModelForCausalLM.from_pretrained, []
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        values.append(os.environ["DISABLE_SAFETENSORS_CONVERSION"])
+        return load(*arguments, **named)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", noted)
+    load_model(str(pickled(model)))
+    assert values == ["1"]
 
 
 @pytest.mark.parametrize("weights", ["pytorch_model.bin", "model.safetensors"])

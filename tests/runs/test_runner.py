@@ -22,11 +22,11 @@ from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, t
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, scoring_chunks
 from deepthink_cli.prediction import predict
 from deepthink_cli.runs import runner
-from deepthink_cli.runs.folder import RunFolder, open_run_folder
+from deepthink_cli.runs.folder import LOCK, RunFolder, open_run_folder
 from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.runs.results import FILE, read_results
 
@@ -87,6 +87,20 @@ def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch:
         pytest.raises(DeepThinkError, match=r"the disk has no locks \(No locks available\)"),
         open_run_folder(tmp_path / "out"),
     ):
+        pass
+
+
+def test_a_run_that_is_open_is_refused_by_its_process_number_and_its_lock_file_stays(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / LOCK).parent.mkdir()
+    (out / LOCK).write_text("1234567890")  # of a process that has ended
+    with open_run_folder(out):
+        refused = rf"another deepthink run \(process {os.getpid()}\) writes there; wait for it"
+        for _ in range(2):
+            with pytest.raises(InputError, match=refused), open_run_folder(out):
+                pass
+    assert (out / LOCK).read_text() == str(os.getpid())
+    with open_run_folder(out):
         pass
 
 

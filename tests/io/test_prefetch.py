@@ -65,6 +65,49 @@ def test_what_is_done_is_put_away_in_order_by_another_thread() -> None:
     assert threading.get_ident() not in {thread for _, thread in used}
 
 
+def test_the_thread_ends_with_the_last_item() -> None:
+    assert list(ahead(iter(range(3)))) == [0, 1, 2]
+    with behind(lambda item: None) as put_away:
+        put_away(1)
+    assert not still_working()
+
+
+def test_nothing_is_put_away_after_an_error() -> None:
+    used: list[int] = []
+    handed = threading.Event()
+
+    def broken(item: int) -> None:
+        handed.wait()
+        used.append(item)
+        raise OSError("the first")
+
+    def two_handed_over() -> None:
+        with behind(broken) as put_away:
+            put_away(1)
+            put_away(2)
+            handed.set()
+
+    with pytest.raises(OSError, match="the first"):
+        two_handed_over()
+    assert used == [1]
+
+
+def test_handing_over_waits_where_too_much_waits() -> None:
+    release, used = threading.Event(), list[int]()
+
+    def slow(item: int) -> None:
+        release.wait()
+        used.append(item)
+
+    with behind(slow) as put_away:
+        put_away(1)
+        put_away(2)
+        threading.Timer(0.1, release.set).start()
+        put_away(3)
+        assert used[:1] == [1]
+    assert used == [1, 2, 3]
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_an_error_in_putting_away_is_raised_to_who_hands_over(count: int) -> None:
     def broken(item: int) -> None:
@@ -103,17 +146,21 @@ def test_after_an_error_what_waits_is_dropped() -> None:
 
 
 def test_a_thread_that_cannot_stop_is_not_waited_for() -> None:
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
     def slow() -> Iterator[int]:
         yield 1
+        begun.set()
         release.wait()
         yield 2
 
     items = ahead(slow())
     next(items)
+    begun.wait()
     started = time.monotonic()
     items.close()
     assert time.monotonic() - started < 2
     assert still_working()
     release.set()
+    while still_working():
+        time.sleep(0.01)
