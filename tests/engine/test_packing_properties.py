@@ -97,8 +97,10 @@ def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[Pac
     for block in found:
         for number in range(block.rows):
             row = next(unread)
-            expected = [[0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
-                        for place in range(len(row))]  # fmt: skip
+            expected = [
+                [0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
+                for place in range(len(row))
+            ]
             if block.mask_R1SS is None:
                 assert expected == torch.full((len(row),) * 2, -torch.inf).triu(1).tolist()
             else:
@@ -124,7 +126,9 @@ def test_what_is_read_off_a_pass_is_what_its_rows_ask(rows: list[PackedRow]) -> 
     places = plan.places_M.tolist()
     asked = Counter(
         (places[where], token, plan.scores[owner])
-        for where, token, owner in zip(plan.asked_N.tolist(), plan.tokens_N.tolist(), plan.owners_N.tolist(), strict=True)
+        for where, token, owner in zip(
+            plan.asked_N.tolist(), plan.tokens_N.tolist(), plan.owners_N.tolist(), strict=True
+        )
     )
     expected = Counter(
         (start + row.first + place, token, (row.query, candidate))
