@@ -21,16 +21,36 @@ from deepthink_cli.errors import InputError
 METADATA: dict[str, Any] = {
     "format_version": 1,
     "model": {
-        "id": "tiny", "revision": None, "architecture": "TinyForCausalLM", "config_sha256": "c", "weights_sha256": "w",
-        "tokenizer_sha256": "t", "dtype": "float32", "quantize": None,
+        "id": "tiny",
+        "revision": None,
+        "architecture": "TinyForCausalLM",
+        "config_sha256": "c",
+        "weights_sha256": "w",
+        "tokenizer_sha256": "t",
+        "dtype": "float32",
+        "quantize": None,
     },
-    "demonstrations": {"token_ids": [5, 6, 7], "texts": ["héllo", {"a": "x", "b": "y"}], "labels": ["p", "q"], "sha256": "d"},
+    "demonstrations": {
+        "token_ids": [5, 6, 7],
+        "texts": ["héllo", {"a": "x", "b": "y"}],
+        "labels": ["p", "q"],
+        "sha256": "d",
+    },
     "template": {"pattern": "{text} {label}", "separator": "\n"},
-    "labels": ["p", "q"], "iterations": 3, "eta": 0.01, "momentum": 0.0, "positions": "continued", "kept": [1, 3],
-    "dtypes": {"memory": "float32", "model": "float32"}, "task": None, "seed": 4, "shots": 2, "versions": {"torch": "2"},
+    "labels": ["p", "q"],
+    "iterations": 3,
+    "eta": 0.01,
+    "momentum": 0.0,
+    "positions": "continued",
+    "kept": [1, 3],
+    "dtypes": {"memory": "float32", "model": "float32"},
+    "task": None,
+    "seed": 4,
+    "shots": 2,
+    "versions": {"torch": "2"},
     "drift": {"2": {"keys": [0.25, 0.5], "values": [0.125, 0.0]}, "3": {"keys": [0.5, 0.5], "values": [1.0, 2.0]}},
     "sha256": "",
-}  # fmt: skip
+}
 NAMES = [f"iteration.{t}.layer.{layer}.{part}" for t in (1, 3) for layer in (0, 1) for part in ("keys", "values")]
 SHAPE = [2, 3, 4]
 SIZE = 4 * 2 * 3 * 4

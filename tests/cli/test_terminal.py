@@ -1,4 +1,4 @@
-"""Nothing that people read can steer their terminal, whoever wrote the names and texts in it; the data stay the same."""
+"""Nothing that people read can steer their terminal, whoever wrote the names and texts in it; data stay as they are."""
 
 from __future__ import annotations
 

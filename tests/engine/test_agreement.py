@@ -19,9 +19,15 @@ from deepthink_cli.errors import InputError
 
 TEXT, QUERY = (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60)
 WIDE: dict[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 512, "vocab_size": 320, "embedding_size": 32, "pad_token_id": 1,
-}  # fmt: skip
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+    "vocab_size": 320,
+    "embedding_size": 32,
+    "pad_token_id": 1,
+}
 
 
 def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -> LanguageModel:

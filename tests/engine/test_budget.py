@@ -45,8 +45,11 @@ def test_a_wide_head_and_attention_by_products_leave_room_for_fewer_tokens(model
     memory = read(llama, DEMOS)
     long = Memory(*(tuple(torch.zeros(2, 2**16, 8) for _ in range(2)) for _ in range(2)))
     cases = {
-        "llama": (llama, memory), "head": (wide, memory), "products": (capped, long), "kernel": (llama, long),
-    }  # fmt: skip
+        "llama": (llama, memory),
+        "head": (wide, memory),
+        "products": (capped, long),
+        "kernel": (llama, long),
+    }
     most = {name: tokens_over(engine, memory) for name, (engine, memory) in cases.items()}
     assert most["head"] < most["llama"] == most["kernel"] > most["products"]
 

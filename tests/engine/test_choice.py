@@ -29,8 +29,12 @@ from deepthink_cli.options import EngineName, ModelOptions
 Models = Callable[[str], Path]
 QUERY = QUERIES[0]
 SINKS: dict[str, Any] = {
-    **FAMILIES["llama"], "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 128,
-}  # fmt: skip
+    **FAMILIES["llama"],
+    "head_dim": 8,
+    "num_local_experts": 2,
+    "num_experts_per_tok": 1,
+    "sliding_window": 128,
+}
 ERRORS = [
     TypeError("flash_attention() got an unexpected keyword argument 'scale'"),
     NotImplementedError('"flash" not implemented for BFloat16'),
@@ -186,8 +190,13 @@ class OneByOne(PaddedEngine):
 
 @pytest.mark.parametrize(
     ("family", "more", "told"),
-    [("llama", ["-v"], "packed engine, "), ("bloom", [], "padded engine: its attention"), ("llama", [], ""), ("bloom", ["-q"], "")],
-)  # fmt: skip
+    [
+        ("llama", ["-v"], "packed engine, "),
+        ("bloom", [], "padded engine: its attention"),
+        ("llama", [], ""),
+        ("bloom", ["-q"], ""),
+    ],
+)
 def test_predict_says_which_engine_scores_and_why_rows_are_padded(
     family: str,
     more: list[str],

@@ -49,7 +49,9 @@ def test_masked_vocabulary_rows_change_no_other_tokens_probability(
 
 @pytest.mark.parametrize("value", [-1e9, -torch.inf, 1e9, torch.inf])
 def test_a_soft_cap_bounds_masked_rows_as_the_model_does(value: float) -> None:
-    head, logits = head_of(torch.zeros(VOCABULARY).index_fill(0, torch.tensor([0, SLICE]), value), final_logit_softcapping=30.0)  # fmt: skip
+    head, logits = head_of(
+        torch.zeros(VOCABULARY).index_fill(0, torch.tensor([0, SLICE]), value), final_logit_softcapping=30.0
+    )
     with torch.inference_mode():
         found = head.log_probabilities(hidden_states(), ASKED, TOKENS)
     assert (found - logits.log_softmax(-1)[ASKED, TOKENS]).abs().max() < 1e-4

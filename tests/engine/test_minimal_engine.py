@@ -85,7 +85,9 @@ def test_it_scores_and_predicts(engine: Similarity, memories: list[Memory]) -> N
     assert scores.means == (scores.sums[0], scores.sums[1] / 2)
     predictions = list(predict(engine, memories, ["fine", "a dull film"]))
     assert [prediction.iteration for prediction in predictions] == [1, 2, 3] * 2
-    assert all(prediction.label == max(prediction.scores, key=prediction.scores.__getitem__) for prediction in predictions)  # fmt: skip
+    assert all(
+        prediction.label == max(prediction.scores, key=prediction.scores.__getitem__) for prediction in predictions
+    )
 
 
 def test_a_run_makes_its_rows_with_it(

@@ -97,8 +97,10 @@ def test_blocks_cover_the_rows_and_mask_what_a_token_does_not_see(rows: list[Pac
     for block in found:
         for number in range(block.rows):
             row = next(unread)
-            expected = [[0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
-                        for place in range(len(row))]  # fmt: skip
+            expected = [
+                [0.0 if other in seen(row, place) else -torch.inf for other in range(len(row))]
+                for place in range(len(row))
+            ]
             if block.mask_R1SS is None:
                 assert expected == torch.full((len(row),) * 2, -torch.inf).triu(1).tolist()
             else:

@@ -284,10 +284,13 @@ def test_a_row_of_an_older_version_is_the_one_that_is_written_now() -> None:
         ([row(60, model="other", rows_sha256="s")], "other evaluated rows"),
         ([row(60, iteration=2, demonstrations_sha256="e")], "other demonstrations"),
         ([row(60, eta=0.1, demonstrations_sha256="e")], "other demonstrations"),
-        ([row(60, {"demonstrations_sha256": "e"}, iteration=2, demonstrations_sha256=None, rows_sha256=None)], "other dem"),
+        (
+            [row(60, {"demonstrations_sha256": "e"}, iteration=2, demonstrations_sha256=None, rows_sha256=None)],
+            "other dem",
+        ),
         ([*dev([50], 0, 0.01), *curve([50], eta=0.1, part="dev", split="train", rows_sha256="s")], "seed 0, dev: .*:2"),
     ],
-)  # fmt: skip
+)
 def test_a_report_refuses_results_of_different_data(rows: list[Result], message: str, tmp_path: Path) -> None:
     runs = [write(tmp_path / "a", curve([50])), write(tmp_path / "b", rows)]
     with pytest.raises(InputError, match=message):
@@ -295,6 +298,11 @@ def test_a_report_refuses_results_of_different_data(rows: list[Result], message:
 
 
 def test_dev_rows_and_demonstrations_may_differ_by_seed() -> None:
-    seeds = [[*curve([50], seed=n, demonstrations_sha256=f"d{n}"),
-              *curve([50], seed=n, demonstrations_sha256=f"d{n}", part="dev", rows_sha256=f"r{n}")] for n in (0, 1)]  # fmt: skip
+    seeds = [
+        [
+            *curve([50], seed=n, demonstrations_sha256=f"d{n}"),
+            *curve([50], seed=n, demonstrations_sha256=f"d{n}", part="dev", rows_sha256=f"r{n}"),
+        ]
+        for n in (0, 1)
+    ]
     assert len(jobs_of([*seeds[0], *seeds[1]])) == 2
