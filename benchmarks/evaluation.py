@@ -31,7 +31,8 @@ def main() -> None:
             [sys.executable, "-m", "deepthink_cli", "think", *task, "-T", "5", "-q", "-o", memory], check=True
         )
         print(
-            "| rows | wall s | evaluating s | in passes s | share of evaluating | share of wall | inputs x iterations /s | peak MiB |"
+            "| rows | wall s | evaluating s | in passes s | share of evaluating | share of wall | inputs x iterations "
+            "/s | peak MiB |"
         )
         print("|--:|--:|--:|--:|--:|--:|--:|--:|")
         for rows in args.rows:
@@ -39,7 +40,8 @@ def main() -> None:
             found = json.loads(printed)
             scored = found["n"] * len(found["results"])
             print(
-                f"| {found['n']:,} | {cost.wall:.1f} | {found['seconds']:.1f} | {cost.passes:.1f} | {cost.passes / found['seconds']:.0%} "
+                f"| {found['n']:,} | {cost.wall:.1f} | {found['seconds']:.1f} | {cost.passes:.1f} | "
+                f"{cost.passes / found['seconds']:.0%} "
                 f"| {cost.passes / cost.wall:.0%} | {scored / found['seconds']:.0f} | {cost.peak / 2**20:.0f} |",
                 flush=True,
             )

@@ -64,7 +64,8 @@ def run_stage(stage: str, shape: str, length: int, inputs: int, dtype: str, thre
 def peak_table(rows: list[dict[str, Any]]) -> str:
     """The measurements as Markdown."""
     lines = [
-        "| shape | L | engine | weights MiB | memory MiB | loaded | scored without memory | scored with memory | with - without, in memories |",
+        "| shape | L | engine | weights MiB | memory MiB | loaded | scored without memory | scored with memory | with "
+        "- without, in memories |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:

@@ -99,7 +99,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs=2, default=[7600, 256], metavar=("POCKET", "OTHERS"))
     args = parser.parse_args()
     print(
-        "| model | engine | rows | wall s | after loading s | in passes s | share | inputs/s after loading | floor, inputs/s "
+        "| model | engine | rows | wall s | after loading s | in passes s | share | inputs/s after loading | floor, "
+        "inputs/s "
         "| peak MiB |"
     )
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")

@@ -52,7 +52,8 @@ def markdown(content: dict[str, Any]) -> str:
     if content["peak"]:
         parts += [
             "## Peak memory",
-            "MiB in a fresh process each, counted after the model is loaded, so that the peak does not include loading.",
+            "MiB in a fresh process each, counted after the model is loaded, so that the peak does not include "
+            "loading.",
             peak_table(content["peak"]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -96,7 +97,8 @@ def _table(cells: list[Cell]) -> str:
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    return f"{machine['processor']}, {machine['cores']} cores; torch {machine['torch']}, transformers {machine['transformers']}."
+    versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
+    return f"{machine['processor']}, {machine['cores']} cores; {versions}."
 
 
 def _caption(cells: list[Cell]) -> str:
@@ -105,14 +107,21 @@ def _caption(cells: list[Cell]) -> str:
         f"The harness scores the first {given} of the inputs and its time is scaled to all of them. " if given else ""
     )
     return (
-        f"Seconds to score {inputs} inputs ({dtypes}, {_each(cells, 'threads')} threads): queries of 16 to 48 tokens with 4 "
-        f"candidates of c tokens each, after a memory of L tokens; random ids and random weights{_exceptions(cells)}. The best of "
-        f"{_runs(cells, DEEPTHINK)} rounds (official and padded {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems "
-        "in turns; the first round of the official way and of the harness tries every batch size, later ones the fastest. "
-        f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last column. "
+        f"Seconds to score {inputs} inputs ({dtypes}, {_each(cells, 'threads')} threads): queries of 16 to 48 tokens "
+        "with 4 "
+        f"candidates of c tokens each, after a memory of L tokens; random ids and random weights{_exceptions(cells)}. "
+        "The best of "
+        f"{_runs(cells, DEEPTHINK)} rounds (official and padded {_runs(cells, OFFICIAL)}, harness "
+        f"{_runs(cells, HARNESS)}), the systems "
+        "in turns; the first round of the official way and of the harness tries every batch size, later ones the "
+        "fastest. "
+        f"{scaled}Building the model and reading the demonstrations are not counted; reading stands in the last "
+        "column. "
         "Padded: deepthink with one sequence a row, each with its own copy of the memory; the engine is the one that "
-        "deepthink chose. Products alone: the matrix products of the tokens that deepthink runs, and nothing else. Max difference: "
-        "of a candidate's score, in nats, from the harness, the official way and padded; same argmax: on every input that both scored."
+        "deepthink chose. Products alone: the matrix products of the tokens that deepthink runs, and nothing else. "
+        "Max difference: "
+        "of a candidate's score, in nats, from the harness, the official way and padded; same argmax: on every input "
+        "that both scored."
     )
 
 
@@ -125,18 +134,24 @@ def _exceptions(cells: list[Cell]) -> str:
 
 def _trec_caption(cells: list[Cell]) -> str:
     return (
-        f"{_each(cells, 'inputs')} questions ({_each(cells, 'text')}) with all six labels of the task TREC, of up to c tokens, after "
-        f"{_each(cells, 'shots')} solved ones; the models' own weights and tokenizers. The best of {_runs(cells, DEEPTHINK)} rounds "
-        f"(official and padded {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems in turns. The harness scores "
-        f"{_each(cells, 'harness_inputs') or 'none'} of the questions, with the batch size that is fastest for a few of them."
+        f"{_each(cells, 'inputs')} questions ({_each(cells, 'text')}) with all six labels of the task TREC, of up to "
+        "c tokens, after "
+        f"{_each(cells, 'shots')} solved ones; the models' own weights and tokenizers. The best of "
+        f"{_runs(cells, DEEPTHINK)} rounds "
+        f"(official and padded {_runs(cells, OFFICIAL)}, harness {_runs(cells, HARNESS)}), the systems in turns. The "
+        "harness scores "
+        f"{_each(cells, 'harness_inputs') or 'none'} of the questions, with the batch size that is fastest for a few "
+        "of them."
     )
 
 
 def _agnews_caption(cells: list[Cell]) -> str:
     one = cells[0]
     return (
-        f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels; the shape gpt2 has random weights. "
-        f"The official way pads every row to the longest of all {one['rows']:,}, which is {_each(cells, 'width')} tokens with its label; each batch size ran once."
+        f"The first {_each(cells, 'inputs')} of {one['rows']:,} test inputs with the task's template and labels; the "
+        "shape gpt2 has random weights. "
+        f"The official way pads every row to the longest of all {one['rows']:,}, which is {_each(cells, 'width')} "
+        "tokens with its label; each batch size ran once."
     )
 
 

@@ -35,19 +35,29 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "pythia-160m": (
         "gpt_neox",
         {
-            "vocab_size": 50304, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-            "intermediate_size": 3072, "max_position_embeddings": 2048, "rotary_pct": 0.25,
+            "vocab_size": 50304,
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "intermediate_size": 3072,
+            "max_position_embeddings": 2048,
+            "rotary_pct": 0.25,
         },
     ),
     "smollm-135m": (
         "llama",
         {
-            "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
-            "num_key_value_heads": 3, "intermediate_size": 1536, "max_position_embeddings": 2048,
+            "vocab_size": 49152,
+            "hidden_size": 576,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "intermediate_size": 1536,
+            "max_position_embeddings": 2048,
             "tie_word_embeddings": True,
         },
     ),
-}  # fmt: skip
+}
 NAMES = (*SHAPES, REAL)
 SEED = 0
 CANDIDATES = 4

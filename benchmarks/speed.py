@@ -83,9 +83,19 @@ def _speed(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
             memory, reading = read_work(engine, ids)
             for tokens in args.candidate_tokens:
                 work = Work(engine, ids, memory, workload(words, args.inputs, tokens))
-                _cell(args, rounds, record, work, _systems(args.systems, length, tokens), {
-                    "shape": shape, "candidate_tokens": tokens, "reading_seconds": reading, "text": _text(args, shape),
-                })  # fmt: skip
+                _cell(
+                    args,
+                    rounds,
+                    record,
+                    work,
+                    _systems(args.systems, length, tokens),
+                    {
+                        "shape": shape,
+                        "candidate_tokens": tokens,
+                        "reading_seconds": reading,
+                        "text": _text(args, shape),
+                    },
+                )
 
 
 def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
@@ -95,10 +105,21 @@ def _trec(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
         engine = build_engine(shape, getattr(torch, args.dtype))
         given = read_trec(engine.tokenizer, args.data_dir, args.trec_inputs, args.trec_tokens)
         memory, reading = read_work(engine, given.ids)
-        _cell(args, given_rounds, record, Work(engine, given.ids, memory, given.queries), args.systems, {
-            "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
-            "text": _text(args, shape), "shots": given.shots,
-        }, part="trec")  # fmt: skip
+        _cell(
+            args,
+            given_rounds,
+            record,
+            Work(engine, given.ids, memory, given.queries),
+            args.systems,
+            {
+                "shape": shape,
+                "candidate_tokens": _longest(given.queries),
+                "reading_seconds": reading,
+                "text": _text(args, shape),
+                "shots": given.shots,
+            },
+            part="trec",
+        )
 
 
 def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
@@ -113,16 +134,32 @@ def _agnews(args: argparse.Namespace, rounds: Rounds, record: Record) -> None:
         tokenizer = engine.tokenizer if weights_of(shape) else AutoTokenizer.from_pretrained(args.tokenizer)
         given = read_agnews(args.data_dir, tokenizer, args.inputs)
         memory, reading = read_work(engine, given.ids)
-        _cell(args, once, record, Work(engine, given.ids, memory, given.queries, given.width), systems, {
-            "shape": shape, "candidate_tokens": _longest(given.queries), "reading_seconds": reading,
-            "width": given.width, "rows": given.rows,
-        }, part="agnews")  # fmt: skip
+        _cell(
+            args,
+            once,
+            record,
+            Work(engine, given.ids, memory, given.queries, given.width),
+            systems,
+            {
+                "shape": shape,
+                "candidate_tokens": _longest(given.queries),
+                "reading_seconds": reading,
+                "width": given.width,
+                "rows": given.rows,
+            },
+            part="agnews",
+        )
 
 
 def _cell(
-    args: argparse.Namespace, rounds: Rounds, record: Record, work: Work, systems: list[str],
-    about: dict[str, object], part: str = "cells",
-) -> None:  # fmt: skip
+    args: argparse.Namespace,
+    rounds: Rounds,
+    record: Record,
+    work: Work,
+    systems: list[str],
+    about: dict[str, object],
+    part: str = "cells",
+) -> None:
     """Measure, record and say it."""
     started = time.perf_counter()
     _say(f"{about['shape']}, L = {len(work.ids)}, c = {about['candidate_tokens']}: {', '.join(systems)}")
@@ -131,8 +168,10 @@ def _cell(
     record.add(part, found)
     seconds = ", ".join(f"{name} {value:.3g} s" for name, value in found["seconds"].items())
     engine = "packed" if found["packed"] else "padded"
-    _say(f"{found['shape']}, L = {found['length']}, c = {found['candidate_tokens']}, {engine}: {seconds} "
-         f"({time.perf_counter() - started:.0f} s)")  # fmt: skip
+    _say(
+        f"{found['shape']}, L = {found['length']}, c = {found['candidate_tokens']}, {engine}: {seconds} "
+        f"({time.perf_counter() - started:.0f} s)"
+    )
 
 
 def _peak(args: argparse.Namespace, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Every subtask of MMLU and BBH, by texts and by letters, on random weights with real tokenizers and on the built-in model.
+"""Every subtask of MMLU and BBH, by texts and by letters: random weights with real tokenizers, and the built-in model.
 
     python benchmarks/subtasks.py --data-dir DIR --gpt2 TOKENIZER --llama TOKENIZER
 
@@ -23,9 +23,14 @@ from deepthink_cli.runs.results import read_results
 
 SMALL: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 1024},
-    "llama": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-              "max_position_embeddings": 4096},
-}  # fmt: skip
+    "llama": {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 4096,
+    },
+}
 GROUPS = ("mmlu", "bbh", "mmlu-letters", "bbh-letters")
 
 
@@ -56,8 +61,23 @@ def main() -> None:
             models[f"{family}, random weights"] = str(write_model(folder, family, getattr(args, family)))
         for title, model in models.items():
             out = folder / "runs" / title.split(",")[0]
-            command = [sys.executable, "-m", "deepthink_cli", "run", "-m", model, "--data-dir", args.data_dir,
-                       "-T", "2", "--limit", args.limit, "--out", str(out), "-q"]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "deepthink_cli",
+                "run",
+                "-m",
+                model,
+                "--data-dir",
+                args.data_dir,
+                "-T",
+                "2",
+                "--limit",
+                args.limit,
+                "--out",
+                str(out),
+                "-q",
+            ]
             started = time.perf_counter()
             subprocess.run([*command, *(word for group in GROUPS for word in ("--task", group))], check=True)
             rows = read_results(out)
@@ -65,7 +85,8 @@ def main() -> None:
             skipped = sum(sum(row.skipped.values()) for row in rows if row.setting.iteration == 1)
             tasks = {row.setting.task for row in rows}
             print(
-                f"| {title} | {len(tasks)} | {len(rows)} | {len(fewer)} | {skipped} | {time.perf_counter() - started:.0f} |",
+                f"| {title} | {len(tasks)} | {len(rows)} | {len(fewer)} | {skipped} | "
+                f"{time.perf_counter() - started:.0f} |",
                 flush=True,
             )
 

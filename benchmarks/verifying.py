@@ -3,7 +3,7 @@
     python benchmarks/verifying.py
 
 Writes memories of Pythia-160M's shape with random numbers into a temporary folder and reads them as `predict` does.
-Prints a Markdown table: seconds for reading and hashing, for all of loading (with the look for NaN and infinity), and of
+Prints a Markdown table: seconds for reading and hashing, for all of loading (with a check for NaN and infinity), of
 both for each GiB.
 """
 
@@ -69,7 +69,8 @@ def main() -> None:
                 lambda path=path, last=iterations: memories_of(read_artifact(read_header(path), [last])), args.rounds
             )
         print(
-            f"| {iterations} | {size * 1024:.0f} | {verify:.2f} | {load:.2f} | {verify / size:.2f} | {load / size:.2f} |",
+            f"| {iterations} | {size * 1024:.0f} | {verify:.2f} | {load:.2f} | {verify / size:.2f} | "
+            f"{load / size:.2f} |",
             flush=True,
         )
 

@@ -83,7 +83,7 @@ def read_memories(header: Header, iterations: Sequence[int] | None = None) -> li
 
 
 def memories_of(artifact: Artifact) -> list[Memory]:
-    """The memories of a verified artifact, made of the bytes that were verified; raises InputError for NaN or infinity."""
+    """The memories of a verified artifact, made of the verified bytes; raises InputError for NaN or infinity."""
     memories = [_memory(artifact, iteration) for iteration in artifact.iterations]
     for memory in memories:
         if place := memory.not_finite():

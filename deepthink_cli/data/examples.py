@@ -84,7 +84,8 @@ def read_demonstrations(
         return DemonstrationSet(tuple(examples), template, ())
     if len(allowed or seen) < 2:
         raise InputError(
-            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all with --labels"
+            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all with "
+            "--labels"
         )
     return DemonstrationSet(tuple(examples), template, allowed or seen)
 
@@ -142,7 +143,8 @@ def _template(row: Row, pattern: str | None, label_field: str | None, separator:
         template = Template(pattern, separator)
         if label_field is not None and label_field != template.label_field:
             raise InputError(
-                f"--label-field {label_field}: the template ends with {{{template.label_field}}}; end it with {{{label_field}}}"
+                f"--label-field {label_field}: the template ends with {{{template.label_field}}}; end it with "
+                f"{{{label_field}}}"
             )
         return template
     names = [name for name in row.fields if name != CANDIDATES]

@@ -174,7 +174,7 @@ def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
 
 
 def _csv_rows(table: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The rows of a table with cells of any length; the limit of Python's reader belongs to the process and is put back."""
+    """The rows of a table with cells of any length; the process-wide limit of Python's reader is restored."""
     while True:
         with _csv_limit:
             before = csv.field_size_limit(sys.maxsize)

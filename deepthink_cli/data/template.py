@@ -29,7 +29,8 @@ class Template:
         names = [name for _, name in self._pieces() if name is not None]
         if len(names) < 2:
             raise InputError(
-                f"template {self.pattern!r}: needs a text field and a label field, as in 'Review: {{text}}\\nSentiment: {{label}}'"
+                f"template {self.pattern!r}: needs a text field and a label field, as in 'Review: "
+                f"{{text}}\\nSentiment: {{label}}'"
             )
         if len(set(names)) != len(names):
             raise InputError(f"template {self.pattern!r}: a field stands twice; use each once")
@@ -60,7 +61,7 @@ class Template:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What stands before every field, and the separator: what a model reads of a template, whatever it is filled with."""
+        """The text before every field, and the separator: the part of every prompt that comes from the template."""
         return (*(literal for literal, _ in self._pieces()), self.separator)
 
     def query(self, text: str | Mapping[str, str]) -> str:

@@ -40,7 +40,8 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     ):  # scoring reports NaN
         raise InputError(
             f"{name} scores a query after a memory differently than after the same text, by up to "
-            f"{float((actual_SN - expected_SN).abs().max()):.2g} nats: T = 1 would not be in-context learning; {way_out}"
+            f"{float((actual_SN - expected_SN).abs().max()):.2g} nats: T = 1 would not be in-context learning; "
+            f"{way_out}"
         )
 
 

@@ -133,8 +133,10 @@ class BatchedEngine(Engine):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it, in nats."""
         sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
-        if not plan.rows:
+        if not plan.queries:
             return sums
+        if not plan.rows:  # a plan that another engine made
+            plan = self.plan(plan.queries)
         pasts = [self._past(memory, plan.shared) for memory in memories]
         bounds = [self.bounds(memory, len(plan.rows[0])) for memory in memories]
         fed, start = list(accumulate(map(len, plan.rows))), 0

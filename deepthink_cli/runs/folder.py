@@ -60,7 +60,7 @@ def open_run_folder(folder: Path) -> Iterator[RunFolder]:
 
 
 def found_in(folder: Path) -> list[Result]:
-    """The rows of a run in a folder, if there is one, without locking or changing it; raises as `open_run_folder` does."""
+    """The rows of a run in a folder, if there is one, without locking it; raises as `open_run_folder` does."""
     with _refusals(folder):
         return read_results(folder) if (folder / FILE).is_file() else []
 
@@ -96,7 +96,7 @@ def _make(folder: Path) -> None:
 
 
 def _acquired(folder: Path) -> AbstractContextManager[object]:
-    """The run's lock, taken: the kernel frees it however a process ends, and the file names the process that holds it."""
+    """Hold the run's lock, which the kernel frees however a process ends; its file names the process that holds it."""
     holder = ""
     with suppress(OSError, UnicodeDecodeError):  # Windows does not let others read a locked file
         holder = (folder / LOCK).read_text(encoding="utf-8")
@@ -112,7 +112,8 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
         if error.errno not in _NO_LOCKS:
             raise
         raise DeepThinkError(
-            f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder on another"
+            f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder "
+            "on another"
         ) from error
 
 

@@ -17,9 +17,17 @@ from corpus import Corpus
 from vocabulary import class_names
 
 FORMATS = (
-    ("Review", "Sentiment"), ("Text", "Label"), ("Input", "Output"), ("Question", "Type"), ("Article", "Category"),
-    ("Sentence", "Class"), ("Q", "A"), ("Comment", "Rating"), ("Message", "Topic"), ("X", "Y"),
-)  # fmt: skip
+    ("Review", "Sentiment"),
+    ("Text", "Label"),
+    ("Input", "Output"),
+    ("Question", "Type"),
+    ("Article", "Category"),
+    ("Sentence", "Class"),
+    ("Q", "A"),
+    ("Comment", "Rating"),
+    ("Message", "Topic"),
+    ("X", "Y"),
+)
 WORDS = "words"  # the artificial task: every class is a single word, so there is nothing to read
 PRACTICE = "practice"  # sentences of SST-2 that were never read for their class
 MOST_CLASSES = 6

@@ -1,8 +1,8 @@
 """Measure what pocket learns in context, with deepthink itself; prints the tables of docs/pocket.md.
 
-Sixteen demonstrations, eight a class, come from SST-2's training split, once from what pocket was
-trained on and once from sentences kept out of its training; queries are the validation split. Words: (a) the task's own, (b) those words swapped between the classes, (c) two words
-drawn anew per seed from words that were never labels in training.
+Sixteen demonstrations, eight a class, come from SST-2's training split, once from what pocket was trained on and once
+from sentences kept out of its training; queries are the validation split. Words: (a) the task's own, (b) those words
+swapped between the classes, (c) two words drawn anew per seed from words that were never labels in training.
 """
 
 from __future__ import annotations

@@ -18,10 +18,18 @@ READING_LAYERS, LAYERS = 3, 7  # the first look at one text; those above bind it
 def build_network(vocabulary: int, bos: int, layers: int) -> LlamaForCausalLM:
     """A random Llama of a given depth, its attention near the identity."""
     config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=128, num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=4,
-        intermediate_size=384, max_position_embeddings=CONTEXT, tie_word_embeddings=True,
-        bos_token_id=bos, eos_token_id=bos, initializer_range=0.04,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=128,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        intermediate_size=384,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=bos,
+        eos_token_id=bos,
+        initializer_range=0.04,
+    )
     network = LlamaForCausalLM(config)
     start_near_identity(network, 0.5)
     return network

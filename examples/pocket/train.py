@@ -53,19 +53,35 @@ class Stage:
 
 
 READING = Stage(
-    "reading", reading_loss, steps=3000, rate=1.5e-3, dropout=0.3, first=300,
+    "reading",
+    reading_loss,
+    steps=3000,
+    rate=1.5e-3,
+    dropout=0.3,
+    first=300,
     short=Mixture(128, {"sst2": 0.7, "trec": 0.15, WORDS: 0.15}, drop=0.3),
     long=Mixture(384, {"sst2": 0.7, "trec": 0.1, "ag_news": 0.08, WORDS: 0.12}, drop=0.3),
-)  # fmt: skip
+)
 BINDING = Stage(
-    "binding", binding_loss, steps=3000, rate=2e-3, dropout=0.05, first=900,
+    "binding",
+    binding_loss,
+    steps=3000,
+    rate=2e-3,
+    dropout=0.05,
+    first=900,
     short=Mixture(128, {PRACTICE: 0.3, "sst2": 0.2, WORDS: 0.5}, drop=0.1),
     long=Mixture(384, {PRACTICE: 0.45, "sst2": 0.25, "trec": 0.1, "ag_news": 0.08, WORDS: 0.12}, drop=0.25),
-)  # fmt: skip
+)
 SETTLING = Stage(
-    "settling", binding_loss, steps=300, rate=6e-4, dropout=0.05, first=0, short=BINDING.short,
+    "settling",
+    binding_loss,
+    steps=300,
+    rate=6e-4,
+    dropout=0.05,
+    first=0,
+    short=BINDING.short,
     long=Mixture(384, {PRACTICE: 0.5, "sst2": 0.3, "trec": 0.05, "ag_news": 0.05, WORDS: 0.1}, drop=0.25, own=0.4),
-)  # fmt: skip
+)
 
 
 def main() -> None:

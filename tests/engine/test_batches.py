@@ -24,7 +24,7 @@ from queries import (
 )
 
 from deepthink_cli import Memory, load_model, score
-from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.base import Reading, ScoringPlan
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -83,6 +83,11 @@ def test_ten_thousand_queries_score_as_one_does(family: str, models: Models) -> 
     assert [len(scores.sums) for scores in together] == [len(query.answers) for query in queries]
     for number in range(0, 10_000, 997):
         assert together[number].sums == pytest.approx(plain_scores(engine, DEMOS, queries[number]), abs=1e-4)
+
+
+def test_a_plan_without_rows_is_scored_from_its_queries(llama: BatchedEngine) -> None:
+    memory = llama.model.read(DEMOS)
+    assert llama.score([memory], ScoringPlan(tuple(QUERIES))) == llama.score([memory], llama.plan(QUERIES))
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "bloom"])
