@@ -1,4 +1,4 @@
-"""What can go wrong, and how the program ends when it does."""
+"""Errors, their exit codes, and how several are collected into one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeepThinkError(Exception):
 
 
 class InputError(DeepThinkError):
-    """Something the caller gave is wrong: each message names the value, where it stands, and the way out."""
+    """Invalid input from the caller: each message names the value, its place, and the way out."""
 
     exit_code = ExitCode.USAGE
 

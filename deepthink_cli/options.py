@@ -150,6 +150,6 @@ _WAYS_OUT = {
 
 def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
-    reason = _WAYS_OUT.get(name) or error["msg"]
+    reason = _WAYS_OUT.get(name) or error["msg"].removeprefix("Value error, ")
     option = {"etas": "eta", "momentums": "momentum"}.get(name, name.replace("_", "-"))
     return f"--{option} {error['input']}: {reason}"

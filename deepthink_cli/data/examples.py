@@ -1,4 +1,4 @@
-"""From rows to what the method knows: demonstrations with labels, and queries with candidates."""
+"""Demonstrations with labels, and queries with candidates, from rows."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class DemonstrationSet:
 
     @classmethod
     def of(cls, examples: Iterable[Example], template: str | Template, labels: Sequence[str] = ()) -> DemonstrationSet:
-        """Examples under a template; the label words are those seen unless they are given."""
-        known = tuple(examples)
+        """Examples under a template; without `labels`, the label words are those of the examples, in order."""
+        solved = tuple(examples)
         pattern = template if isinstance(template, Template) else Template(template)
-        return cls(known, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in known)))
+        return cls(solved, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in solved)))
 
 
 def read_demonstrations(
@@ -65,7 +65,7 @@ def read_demonstrations(
 ) -> DemonstrationSet:
     """Read the demonstrations from `source` (see `read_rows`).
 
-    Without `pattern` the first row's own field names make the template, and its last field is the label
+    Without `pattern` the first row's field names make the template, and its last field is the label
     unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
@@ -93,10 +93,10 @@ def read_demonstrations(
 def read_queries(
     source: str, template: Template, labels: Sequence[str], labelled: bool = False, problems: Problems | None = None
 ) -> Iterator[Query]:
-    """Yield the queries in `source` one at a time; a row's own `candidates` go before `labels`.
+    """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
     With `labelled`, every row must hold the template's label field, with one of its candidates.
-    Raises InputError at the first bad row; with `problems` given, collects them and goes on.
+    Raises InputError at the first bad row; with `problems`, collects them and continues.
     """
     for row in read_rows(source, problems):
         try:
@@ -120,12 +120,12 @@ def text_value(value: Any, where: str, field: str) -> str:
     if isinstance(value, int | float):
         return str(value)
     if value is None:
-        raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
+        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
     if not isinstance(value, str):
         raise InputError(f"{where}: {field!r} is a {type(value).__name__}; use a string")
     text = value.strip()
     if not text:
-        raise InputError(f"{where}: {field!r} is empty; fill it or leave the row out")
+        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -182,9 +182,7 @@ def _query(row: Row, template: Template, labels: tuple[str, ...], labelled: bool
     with problems.collected():
         candidates = _candidates(row) or labels
         if not candidates:
-            raise InputError(
-                f'{row.where}: no candidates; this memory has no label words of its own, add "candidates": [...]'
-            )
+            raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
         gold = None
         if labelled:
             gold = text_value(_field(row, template.label_field), row.where, template.label_field)
@@ -222,5 +220,5 @@ def _candidates(row: Row) -> tuple[str, ...] | None:
 def _distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
     for value in values:
         if values.count(value) > 1:
-            raise InputError(f"{where}: {value!r} stands twice; keep one")
+            raise InputError(f"{where}: {value!r} is duplicated; keep one")
     return tuple(values)

@@ -1,6 +1,6 @@
 """Rows of a table, read one at a time from JSON Lines, CSV, TSV, Parquet or standard input.
 
-Knows files and fields; does not know which field is the label.
+Handles files and fields; does not know which field is the label.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _csv_limit = Lock()
 
 @dataclass(frozen=True)
 class Row:
-    """One row: its fields in the file's order, and where it stands (`demos.jsonl:3`)."""
+    """One row: its fields in the file's order, and its file and line (`demos.jsonl:3`)."""
 
     fields: dict[str, Any]
     where: str
@@ -38,7 +38,7 @@ def read_rows(source: str, problems: Problems | None = None) -> Iterator[Row]:
 
     The format follows the suffix: .jsonl, .ndjson or .json (one object a line), .csv, .tsv, .parquet;
     a path without a suffix is read as JSON Lines. Raises InputError with `file:line` at the first
-    row that cannot be read (with `problems` given, collects it there and goes on), and for a source
+    row that cannot be read (with `problems`, collects it there and continues), and for a source
     that is missing or holds no row.
     """
     empty = True
@@ -55,7 +55,7 @@ def read_rows(source: str, problems: Problems | None = None) -> Iterator[Row]:
 
 
 def name_of(source: str) -> str:
-    """What messages call a source."""
+    """The name of a source in messages."""
     return "standard input" if source == STDIN else source
 
 
@@ -79,7 +79,7 @@ def _reader(source: str) -> Callable[[str], Iterator[Row | InputError]]:
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
     if source == STDIN:
-        # A reader of its own: at exit Python would wait for one that a thread still reads from.
+        # Not sys.stdin: at exit Python would wait for a thread that still reads from it.
         with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
             yield stream
         return
@@ -122,8 +122,8 @@ def _parsed_object(text: str, where: str) -> dict[str, Any]:
         fields = dict(pairs)
         if len(fields) != len(pairs):
             names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"{where}: field {twice!r} stands twice; keep one")
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}: field {duplicate!r} is duplicated; keep one")
         return fields
 
     try:
@@ -145,8 +145,8 @@ def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
         try:
             json.dumps([name, value], ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
-            found = ascii(error.object[error.start])
-            raise InputError(f"{where}: {name!r} holds the lone surrogate {found}; remove it") from error
+            surrogate = ascii(error.object[error.start])
+            raise InputError(f"{where}: {name!r} holds the lone surrogate {surrogate}; remove it") from error
 
 
 def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
@@ -165,8 +165,8 @@ def _csv(source: str, delimiter: str = ",") -> Iterator[Row | InputError]:
                     header = _header(cells, where)
                     continue
                 if len(cells) != len(header):
-                    found = f"{len(cells)} cells under {len(header)} columns"
-                    yield InputError(f"{where}: {found}; quote cells that hold {delimiter!r}")
+                    counts = f"{len(cells)} cells under {len(header)} columns"
+                    yield InputError(f"{where}: {counts}; quote cells that hold {delimiter!r}")
                     continue
                 yield Row(dict(zip(header, cells, strict=True)), where)
         except csv.Error as error:
@@ -188,7 +188,7 @@ def _csv_rows(table: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def _check_decoded(cells: list[str], where: str) -> None:
-    # The text is decoded ahead of the row, so a wrong byte comes as a surrogate, for its row to be named.
+    # The text is decoded ahead of the row, so a wrong byte arrives as a surrogate, and the error can name its row.
     try:
         "".join(cells).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -227,7 +227,7 @@ def _parquet(source: str) -> Iterator[Row | InputError]:
 
 
 def _parquet_rows(batch: Any, source: str, first: int) -> Iterator[Row | InputError]:
-    """The rows of a batch; where one cannot be read, each of them alone."""
+    """The rows of a batch; where one cannot be read, each row by itself."""
     try:
         rows = batch.to_pylist()
     except (ValueError, OverflowError) as error:

@@ -18,7 +18,7 @@ SEPARATOR = "\n\n"
 class Template:
     r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
 
-    `separator` stands between demonstrations and after the last one. `{{` and `}}` are literal braces.
+    `separator` is written between demonstrations and after the last one. `{{` and `}}` are literal braces.
     Raises InputError where the pattern cannot be filled or does not end with its label field.
     """
 
@@ -29,24 +29,24 @@ class Template:
         names = [name for _, name in self._pieces() if name is not None]
         if len(names) < 2:
             raise InputError(
-                f"template {self.pattern!r}: needs a text field and a label field, as in 'Review: "
-                f"{{text}}\\nSentiment: {{label}}'"
+                f"template {self.pattern!r}: needs a text field and a label field, "
+                "as in 'Review: {text}\\nSentiment: {label}'"
             )
         if len(set(names)) != len(names):
-            raise InputError(f"template {self.pattern!r}: a field stands twice; use each once")
+            raise InputError(f"template {self.pattern!r}: a field is duplicated; use each once")
         if self._pieces()[-1][1] is None:
             raise InputError(f"template {self.pattern!r}: must end with its label field, nothing may follow it")
 
     @classmethod
     def of_fields(cls, names: Iterable[str], label_field: str, separator: str = SEPARATOR) -> Template:
-        """The template that a row's own field names make: `Article: ...` lines, the label last."""
+        """The template made of a row's field names: `Article: ...` lines, the label last."""
         texts = [name for name in names if name != label_field]
         lines = [f"{_title(name)}: {{{name}}}" for name in (*texts, label_field)]
         return cls("\n".join(lines), separator)
 
     @property
     def label_field(self) -> str:
-        """Name of the field the model is asked for: the last one."""
+        """Name of the field that the model predicts: the last one."""
         return self.fields[-1]
 
     @property
@@ -61,7 +61,7 @@ class Template:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The text before every field, and the separator: the part of every prompt that comes from the template."""
+        """The text before every field, and the separator: the parts of a prompt that come from the template."""
         return (*(literal for literal, _ in self._pieces()), self.separator)
 
     def query(self, text: str | Mapping[str, str]) -> str:
@@ -74,7 +74,7 @@ class Template:
         return "".join(self.query(text) + label + self.separator for text, label in examples)
 
     def values(self, text: str | Mapping[str, str]) -> dict[str, str]:
-        """The text fields' values, stripped; a plain string stands for a template with one text field."""
+        """The text fields' values, stripped; a plain string is the value of a single text field."""
         if isinstance(text, str):
             if len(self.text_fields) > 1:
                 raise InputError(f"template needs the fields {', '.join(self.text_fields)}; a single string was given")

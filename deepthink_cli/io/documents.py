@@ -1,4 +1,4 @@
-"""A YAML or TOML file as values, and the line on which each of them stands.
+"""A YAML or TOML file as values, with the line of each value.
 
 Knows the two formats; does not know what the fields mean.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from deepthink_cli.errors import InputError
 
-# What no person writes: more is an alias of aliases, and would take for ever to walk.
+# More than anyone writes by hand: aliases of aliases can expand to more values than memory holds.
 _MOST_VALUES = 100_000
 _DEEPEST = 50
 
@@ -26,7 +26,7 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds: its values, and the lines of their keys."""
+    """The values of a file, and the lines of their keys."""
 
     path: str
     values: Any
@@ -47,8 +47,8 @@ class Document:
 def read_document(path: Path) -> Document:
     """Read a .toml, .yaml or .yml file.
 
-    A YAML alias is as good as the value written again. Raises InputError with `file:line` for text that is
-    not UTF-8 or not of the format, a key that stands twice, a tag, NUL, and what is nested without end.
+    A YAML alias is read as a copy of its value. Raises InputError with `file:line` for text that is not UTF-8 or
+    not of the format, a duplicated key, a tag, a NUL character, and values nested too deeply.
     """
     try:
         data = path.read_bytes()
@@ -86,11 +86,11 @@ def _yaml(path: str, text: str) -> Document:
 
 
 class _Builder:
-    """Makes values of a YAML file's nodes, and notes their lines."""
+    """Builds values from a YAML file's nodes, and records their lines."""
 
     def __init__(self, path: str, text: str, loader: Any) -> None:
         self.path, self.loader = path, loader
-        self.breaks = [found.start() for found in re.finditer("\n", text)]
+        self.breaks = [match.start() for match in re.finditer("\n", text)]
         self.lines: dict[Keys, int] = {}
         self.count = self.depth = 0
 
@@ -106,14 +106,14 @@ class _Builder:
         if node.id == "mapping" and node.tag == _YAML + "map":
             value = self.mapping(node, keys)
         elif node.id == "sequence" and node.tag == _YAML + "seq":
-            value = [self.value(one, (*keys, str(place))) for place, one in enumerate(node.value)]
+            value = [self.value(item, (*keys, str(place))) for place, item in enumerate(node.value)]
         else:
             value = self.scalar(node)
         self.depth -= 1
         return value
 
     def mapping(self, node: Any, keys: Keys) -> dict[Any, Any]:
-        own: dict[Any, Any] = {}
+        written: dict[Any, Any] = {}
         merged: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _YAML + "merge":
@@ -122,30 +122,32 @@ class _Builder:
             if key_node.id != "scalar":
                 raise self.mistake(key_node, "a key must be a word")
             key = self.scalar(key_node)
-            if key in own:
-                raise self.mistake(key_node, f"{key!r} stands twice; keep one")
+            if key in written:
+                raise self.mistake(key_node, f"{key!r} is duplicated; keep one")
             self.lines[*keys, str(key)] = self.line(key_node)
-            own[key] = self.value(value_node, (*keys, str(key)))
-        return {**merged, **own}
+            written[key] = self.value(value_node, (*keys, str(key)))
+        return {**merged, **written}
 
     def merged(self, node: Any, keys: Keys) -> dict[Any, Any]:
-        """What `<<` stands for: a mapping, or several, of which the first goes before the others."""
-        found: dict[Any, Any] = {}
-        for one in node.value if node.id == "sequence" else [node]:
-            value = self.value(one, keys)
+        """The fields that `<<` adds: a mapping, or several, of which the first takes precedence."""
+        fields: dict[Any, Any] = {}
+        for mapping in node.value if node.id == "sequence" else [node]:
+            value = self.value(mapping, keys)
             if not isinstance(value, dict):
-                raise self.mistake(one, "<< must be the alias of a mapping")
-            found = {**value, **found}
-        return found
+                raise self.mistake(mapping, "<< must be the alias of a mapping")
+            fields = {**value, **fields}
+        return fields
 
     def scalar(self, node: Any) -> Any:
         if node.id != "scalar" or node.tag not in _SCALARS:
-            raise self.mistake(node, f"the tag {node.tag} is not read; write a text in quotation marks")
+            raise self.mistake(node, f"the tag {node.tag} is not supported; write a string in quotation marks")
         try:
             value = self.loader.construct_object(node)
         except (ValueError, OverflowError, LookupError, AttributeError) as error:  # each type fails in its own way
             kind = node.tag.removeprefix(_YAML)
-            raise self.mistake(node, f"no {kind}: {node.value[:40]!r}; write a text in quotation marks") from error
+            raise self.mistake(
+                node, f"not a valid {kind}: {node.value[:40]!r}; write a string in quotation marks"
+            ) from error
         if isinstance(value, str) and (reason := _unfit(value)):
             raise self.mistake(node, reason)
         return value
@@ -158,12 +160,12 @@ class _Builder:
 
 
 def _line(text: str, place: int) -> int:
-    # The library's own count goes on at U+2028 and U+0085, where no editor's does.
+    # The library also counts U+2028 and U+0085 as line breaks, which editors do not.
     return text.count("\n", 0, place) + 1
 
 
 def _unfit(text: str) -> str | None:
-    """Why a text cannot be a name or a word, from an escape that only a file can hold."""
+    """Why a string, which may come from an escape, cannot be a name or a word."""
     if "\0" in text:
         return "holds a NUL character; remove it"
     try:
@@ -178,8 +180,8 @@ def _toml(path: str, text: str) -> Document:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason, _, place = str(error).partition(" (at ")
-        if found := re.match(r"line (\d+)", place):
-            line = int(found[1])
+        if match := re.match(r"line (\d+)", place):
+            line = int(match[1])
         elif place:  # the end of the document
             line = _line(text.rstrip(), len(text))
         else:
@@ -188,14 +190,14 @@ def _toml(path: str, text: str) -> Document:
         raise InputError(f"{path}:{line}: not TOML: {reason}") from error
     document = Document(path, values, _toml_lines(text))
     for key, value in values.items():
-        for one in (key, *(value if isinstance(value, list) else [value])):
-            if isinstance(one, str) and (wrong := _unfit(one)):
-                raise InputError(f"{document.where(key)}: {wrong}")
+        for item in (key, *(value if isinstance(value, list) else [value])):
+            if isinstance(item, str) and (flaw := _unfit(item)):
+                raise InputError(f"{document.where(key)}: {flaw}")
     return document
 
 
 def _line_of(kind: type[Exception], text: str) -> int:
-    """The line in which an error arises that does not say: the last of the shortest start that has it."""
+    """The line of an error that does not name it: the last line of the shortest beginning of the text that raises it."""
     lines = text.split("\n")
 
     def raises(count: int) -> bool:
@@ -209,16 +211,16 @@ def _line_of(kind: type[Exception], text: str) -> int:
 
 
 def _toml_lines(text: str) -> dict[Keys, int]:
-    """The lines of the keys that stand outside of tables, and of the tables."""
+    """The lines of top-level keys and of tables; the standard library does not tell them."""
     lines: dict[Keys, int] = {(): 1}
     first, statement = 1, ""
     for number, line in enumerate(text.split("\n"), start=1):
         statement += line + "\n"
         try:
-            found = tomllib.loads(statement)
-        except ValueError:  # a value that goes on in the next line
+            fields = tomllib.loads(statement)
+        except ValueError:  # a value that continues on the next line
             continue
-        for key in found:
+        for key in fields:
             lines.setdefault((key,), first)
         first, statement = number + 1, ""
     return lines

@@ -37,7 +37,7 @@ BAD_OPTIONS = {
     "momentum of one": (["--momentum", "1"], "--momentum 1: a number in [0, 1)"),
     "an iteration not reached": (["--keep", "9"], "--keep 9: iterations run from 1 to 5"),
     "a label not in --labels": (["--labels", "yes,maybe"], "demos.jsonl:2: label 'no' is not one of yes, maybe"),
-    "a label twice": (["--labels", "yes,no,yes"], "--labels: 'yes' stands twice"),
+    "a label twice": (["--labels", "yes,no,yes"], "--labels: 'yes' is duplicated"),
     "an unknown label field": (
         ["--label-field", "class"],
         "--label-field class: demos.jsonl:1 has the fields text, label",
@@ -116,7 +116,10 @@ def memory(models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFix
 BAD_INPUTS = {
     "not JSON": ("oops\n", "in.jsonl:1: not JSON"),
     "missing text": ('{"review": "x"}\n{"text": "y"}\n', "in.jsonl:2: field 'review' is missing"),
-    "duplicate candidates": ('{"review": "x", "candidates": ["a", "a"]}\n', "in.jsonl:1: candidates: 'a' stands twice"),
+    "duplicate candidates": (
+        '{"review": "x", "candidates": ["a", "a"]}\n',
+        "in.jsonl:1: candidates: 'a' is duplicated",
+    ),
     "an empty candidate": ('{"review": "x", "candidates": ["a", " "]}\n', "in.jsonl:1: 'candidates' is empty"),
     "no candidates": ('{"review": "x", "candidates": []}\n', 'in.jsonl:1: "candidates" must be a list'),
     "a lone surrogate": ('{"review": "\\udfff"}\n', "in.jsonl:1: 'review' holds the lone surrogate"),

@@ -92,7 +92,7 @@ def test_a_label_that_is_not_in_labels_is_named_with_its_line(path: Path) -> Non
 
 
 def test_a_label_given_twice_is_refused(path: Path) -> None:
-    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("--labels: 'x' stands twice; keep one",)
+    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("--labels: 'x' is duplicated; keep one",)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_numbers_and_booleans_are_labels_as_json_writes_them(
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (None, "'text' is empty; fill it or leave the row out"),
-        ("", "'text' is empty; fill it or leave the row out"),
-        (" \n", "'text' is empty; fill it or leave the row out"),
+        (None, "'text' is empty; fill it or omit the row"),
+        ("", "'text' is empty; fill it or omit the row"),
+        (" \n", "'text' is empty; fill it or omit the row"),
         (["a"], "'text' is a list; use a string"),
         ({"a": 1}, "'text' is a dict; use a string"),
     ],
@@ -187,9 +187,9 @@ def test_a_demonstrations_own_candidates_go_before_the_labels(path: Path) -> Non
     [
         ([], '"candidates" must be a list of strings, as in ["yes", "no"]'),
         ("x", '"candidates" must be a list of strings, as in ["yes", "no"]'),
-        (["x", " x"], "candidates: 'x' stands twice; keep one"),
+        (["x", " x"], "candidates: 'x' is duplicated; keep one"),
         (["y", "z"], "label 'x' is not one of y, z"),
-        (["x", None], "'candidates' is empty; fill it or leave the row out"),
+        (["x", None], "'candidates' is empty; fill it or omit the row"),
         (["x", ["y"]], "'candidates' is a list; use a string"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_query_takes_the_memorys_labels_unless_it_has_candidates(path: Path) -
 
 
 def test_a_query_without_any_candidates_is_refused(path: Path) -> None:
-    way_out = 'this memory has no label words of its own, add "candidates": [...]'
+    way_out = 'this memory has no label words, add "candidates": [...]'
     assert query_refusal(path, {"text": "a"}, labels=()) == f"{path}:1: no candidates; {way_out}"
 
 
@@ -233,7 +233,7 @@ def test_parquet_tells_null_from_not_a_number(tmp_path: Path) -> None:
         read_demonstrations(str(path))
     assert caught.value.messages == (
         f"{path}:2: 'text' is nan; use a string",
-        f"{path}:3: 'text' is empty; fill it or leave the row out",
+        f"{path}:3: 'text' is empty; fill it or omit the row",
     )
 
 

@@ -68,8 +68,8 @@ def test_a_byte_order_mark_is_not_part_of_the_first_row(jsonl: Path) -> None:
         ('{"a": NaN}', "NaN is not a finite number; use a number or a string"),
         ('{"a": -Infinity}', "-Infinity is not a finite number; use a number or a string"),
         ('{"a": [1e999]}', "1e999 is not a finite number; use a number or a string"),
-        ('{"a": 1, "b": 2, "a": 3}', "field 'a' stands twice; keep one"),
-        ('{"a": {"b": 1, "b": 1}}', "field 'b' stands twice; keep one"),
+        ('{"a": 1, "b": 2, "a": 3}', "field 'a' is duplicated; keep one"),
+        ('{"a": {"b": 1, "b": 1}}', "field 'b' is duplicated; keep one"),
         ('{"a": ' + "7" * 5000 + "}", 'a number is too long: {"a": ' + "7" * 51 + "..."),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_template_needs_a_text_and_a_label(pattern: str) -> None:
 
 
 def test_a_field_may_not_stand_twice() -> None:
-    assert refusal("{a} {b} {a}") == "template '{a} {b} {a}': a field stands twice; use each once"
+    assert refusal("{a} {b} {a}") == "template '{a} {b} {a}': a field is duplicated; use each once"
 
 
 @pytest.mark.parametrize("end", [".", "\n", " ", "{{"])

@@ -63,7 +63,7 @@ rows = [row.fields for row in read_rows(str(folder / "rows.csv"))]
 given = dt.DemonstrationSet.of([dt.Example(row["text"][:20], row["label"]) for row in rows], "{text}: {label}")
 for source in ("pocket", str(model)):
     loaded = dt.load_model(source, offline=True)
-    *_, memory = dt.think(loaded, dt.tokenize_demonstrations(loaded.tokenizer, given), 2)
+    *_, memory = dt.think(loaded, dt.tokenize_demonstrations(loaded.tokenizer, given))
     list(dt.predict(loaded, memory, ["warm"]))
 open_model(ModelOptions(model=str(model)))
 task = find_task(str(folder / "tiny.yaml"))

@@ -135,7 +135,7 @@ def exchanged_entries(data: bytes, draw: random.Random) -> bytes:
 
 
 def key_twice(data: bytes, draw: random.Random) -> bytes:
-    """A key that stands twice in the header or in the metadata."""
+    """A key that is duplicated in the header or in the metadata."""
     header, body = parts(data)
     found = draw.choice(list(re.finditer(r'\\?"[a-z0-9_.]+\\?":', header)))
     return joined(header[: found.start()] + found[0] + "0," + header[found.start() :], body)
