@@ -15,7 +15,7 @@ from transformers.activations import NewGELUActivation
 @contextmanager
 def fused_activations(network: nn.Module) -> Iterator[None]:
     """`network` computes x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in one kernel here; the same up to rounding."""
-    own = [
+    replaced = [
         (module, name, child)
         for module in network.modules()
         for name, child in module.named_children()
@@ -23,9 +23,9 @@ def fused_activations(network: nn.Module) -> Iterator[None]:
     ]
     fused = nn.GELU(approximate="tanh")
     try:
-        for module, name, _ in own:
+        for module, name, _ in replaced:
             setattr(module, name, fused)
         yield
     finally:
-        for module, name, child in own:
+        for module, name, child in replaced:
             setattr(module, name, child)

@@ -33,10 +33,10 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
         read_MW = hidden.flatten(0, -2)[places_M.to(hidden.device)]
         return (read_MW.view(*(1,) * (hidden.dim() - 2), *read_MW.shape), *others)
 
-    def widened(_: nn.Module, __: tuple[Tensor, ...], made: Tensor) -> Tensor:
+    def widened(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
         shape = shapes.pop()
-        full = made.new_zeros((*shape, made.shape[-1]))
-        full.flatten(0, -2)[places_M.to(made.device)] = made.flatten(0, -2)
+        full = output.new_zeros((*shape, output.shape[-1]))
+        full.flatten(0, -2)[places_M.to(output.device)] = output.flatten(0, -2)
         return full
 
     enter, leave = block

@@ -20,7 +20,7 @@ JOINED = 16  # tokens; joining one more demonstration to a text removes far fewe
 def check_fit(
     limits: Limits,
     tokenizer: PreTrainedTokenizerBase,
-    given: DemonstrationSet,
+    demonstrations: DemonstrationSet,
     iterations: int,
     positions: str,
     model: str,
@@ -29,11 +29,13 @@ def check_fit(
 
     The number of tokens L that the message names is exact up to `MOST_TEXT` characters, and a lower bound beyond.
     """
-    count, bound, method = len(given.examples), "", (positions, iterations)
+    count, bound, method = len(demonstrations.examples), "", (positions, iterations)
     lengths = [0] * count  # only which ones fit and the length of the last one matter
     if limits.largest(*method, sys.maxsize) is not None:
-        tokens = cache(lambda number: count_tokens(tokenizer, given.template, given.examples[:number]))
-        short = len(_text(given.template, given.examples)) <= MOST_TEXT
+        tokens = cache(
+            lambda number: count_tokens(tokenizer, demonstrations.template, demonstrations.examples[:number])
+        )
+        short = len(_text(demonstrations.template, demonstrations.examples)) <= MOST_TEXT
         fit = count if short and limits.holds(tokens(count), *method) else most_held(limits, *method, tokens, count)
         if fit < count:
             lengths[fit:] = [tokens(count if short else fit + 1)] * (count - fit)
@@ -52,7 +54,7 @@ def most_held(
     def bound(length: int) -> int | None:
         most = limits.most_tokens(length)
         bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
-        return min((one for one in bounds if one is not None), default=None)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     for length in (sys.maxsize, 0):  # beyond the LongRoPE boundary, if there is one, then within it
         largest = bound(length)
@@ -73,7 +75,7 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
     while tried < count and tokens(tried) <= largest:
         tried = min(2 * tried, count)
     fit = bisect_left(range(1, tried + 1), True, key=lambda number: tokens(number) > largest)
-    for number in range(fit + 1, count + 1):  # one more can be a token less where a token spans two
+    for number in range(fit + 1, count + 1):  # adding one can remove a token where a token spans two
         if tokens(number) > largest + JOINED:
             break
         fit = number if tokens(number) <= largest else fit
@@ -86,4 +88,4 @@ def count_tokens(tokenizer: PreTrainedTokenizerBase, template: Template, example
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:
-    return template.demonstrations((one.text, one.label) for one in examples)
+    return template.demonstrations((example.text, example.label) for example in examples)

@@ -149,9 +149,9 @@ def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[in
     return TokenizedQuery(tuple(alone[:start]), answers, query.where)
 
 
-def common_length(one: Sequence[int], two: Sequence[int]) -> int:
+def common_length(left: Sequence[int], right: Sequence[int]) -> int:
     """How many leading tokens two sequences share."""
-    length = min(len(one), len(two))
-    if one[:length] == two[:length]:
+    length = min(len(left), len(right))
+    if left[:length] == right[:length]:
         return length
-    return next(n for n in range(length) if one[n] != two[n])
+    return next(n for n in range(length) if left[n] != right[n])

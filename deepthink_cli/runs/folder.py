@@ -69,9 +69,9 @@ def check_folder(folder: Path) -> None:
     """Raise InputError where a run cannot be written to this folder."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}: is a file; name a folder")
-    if folder.is_dir() and not (folder / FILE).exists() and any(one.name != LOCK for one in folder.iterdir()):
+    if folder.is_dir() and not (folder / FILE).exists() and any(entry.name != LOCK for entry in folder.iterdir()):
         raise InputError(f"--out {folder}: holds other files and no run; name a new folder")
-    parent = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     if not os.access(parent, os.W_OK):
         raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
 

@@ -37,7 +37,7 @@ from deepthink_cli.updates.registry import values_of
 class RunPlan:
     """What is run: every task with every seed and gate; T rows each, and as many on a dev set.
 
-    `given` demonstrations replace those that seeds would draw; `dev_size` counts dev rows (None: as many as
+    `demonstrations` replace those that seeds would draw; `dev_size` counts dev rows (None: as many as
     the test has).
     """
 
@@ -52,7 +52,7 @@ class RunPlan:
     shots: int | None = None
     sampling: Sampling | None = None
     order_seed: int | None = None
-    given: DemonstrationSet | None = None
+    demonstrations: DemonstrationSet | None = None
     select_dev: bool = False
     dev_size: int | None = None
 
@@ -128,7 +128,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         part="test",
         split=job.evaluated.split,
         limit=plan.limit,
-        sampling="given" if plan.given else plan.sampling or job.task.sampling,
+        sampling="given" if plan.demonstrations else plan.sampling or job.task.sampling,
         shots=len(job.drawn.demonstrations.examples),
         seed=job.seed,
         order_seed=plan.order_seed,
@@ -157,8 +157,8 @@ def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
 
 
 def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
-    if plan.given is not None:
-        return Drawn(plan.given, Counter(), frozenset())
+    if plan.demonstrations is not None:
+        return Drawn(plan.demonstrations, Counter(), frozenset())
     return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
 
 

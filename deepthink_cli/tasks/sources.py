@@ -51,15 +51,15 @@ def _file(task: Task, split: str, data_dir: Path) -> Path:
 
 
 def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
-    says = task.splits.get(split, Split())
-    if task.hub is None and says.url is None:
+    definition = task.splits.get(split, Split())
+    if task.hub is None and definition.url is None:
         raise InputError(f"task {task.name}: its file names no hub data set; give --data-dir")
     origin = _origin(task, split)
     try:
         import datasets  # before its settings are changed
 
         with quiet_libraries(source.offline):
-            rows = _loaded(datasets.load_dataset, task, split, says)
+            rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many kinds, and the reason is in their text
         reason = " ".join(str(error).split())[:200]
         way = "connect once without --offline" if source.offline else "check the connection"
@@ -71,15 +71,15 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         yield Row(fields, f"{origin}:{number}")
 
 
-def _loaded(load_dataset: Callable[..., Any], task: Task, split: str, says: Split) -> Any:
-    if says.url is not None and says.pattern is not None:
-        texts = load_dataset("text", data_files={split: says.url}, split=split, sample_by="document")
-        return matches(says.pattern, "\n".join(texts["text"]))
-    if says.url is not None:
-        return load_dataset("json", data_files={split: says.url}, split=split, field=says.field)
+def _loaded(load_dataset: Callable[..., Any], task: Task, split: str, definition: Split) -> Any:
+    if definition.url is not None and definition.pattern is not None:
+        texts = load_dataset("text", data_files={split: definition.url}, split=split, sample_by="document")
+        return matches(definition.pattern, "\n".join(texts["text"]))
+    if definition.url is not None:
+        return load_dataset("json", data_files={split: definition.url}, split=split, field=definition.field)
     assert task.hub is not None
-    config = says.config or task.hub.config
-    return load_dataset(task.hub.path, config, split=says.split or split, revision=task.hub.revision)
+    config = definition.config or task.hub.config
+    return load_dataset(task.hub.path, config, split=definition.split or split, revision=task.hub.revision)
 
 
 def matches(pattern: str, text: str) -> list[dict[str, str]]:

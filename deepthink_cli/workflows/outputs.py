@@ -30,13 +30,13 @@ def check_apart(
     `runs`, only files whose suffix is in `figures` may be written. Also raises as `check_output` does.
     """
     target = check_output(path, option)
-    for one in read if target.exists() else ():
-        if os.path.isdir(one):
-            if _lies_in(target, one) and not _is_memory(target):
-                raise InputError(f"{option} {path}: a file of {one}, which this command reads; name a new file")
-        elif _number(one) == _number(target):
+    for source in read if target.exists() else ():
+        if os.path.isdir(source):
+            if _lies_in(target, source) and not _is_memory(target):
+                raise InputError(f"{option} {path}: a file of {source}, which this command reads; name a new file")
+        elif _number(source) == _number(target):
             raise InputError(
-                f"{option} {path}: the same file as {name_of(str(one))}, which this command reads; name another file"
+                f"{option} {path}: the same file as {name_of(str(source))}, which this command reads; name another file"
             )
     known = {_number(run) for run in runs}
     for folder in target.parents:
@@ -53,11 +53,11 @@ def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
     """
     check_folder(folder)
     written = {_number(path) for path in (folder, *folder.glob("*"), *folder.glob("*/*"))} - {None}
-    for one in read:
-        around = (one, *Path(os.path.realpath(one)).parents, *_files(one))
+    for source in read:
+        around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
             raise InputError(
-                f"{option} {folder}: holds {name_of(str(one))}, which this command reads; name a new folder"
+                f"{option} {folder}: holds {name_of(str(source))}, which this command reads; name a new folder"
             )
 
 
@@ -76,8 +76,8 @@ def _files(path: str | Path) -> Iterator[Path]:
 def _number(path: str | Path) -> tuple[int, int] | None:
     """The device and inode of a file, the same under every name; None where there is no file."""
     with suppress(OSError, ValueError):  # standard input may be closed, or have no file
-        found = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
-        return (found.st_dev, found.st_ino) if str(path) != STDIN or stat.S_ISREG(found.st_mode) else None
+        status = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
+        return (status.st_dev, status.st_ino) if str(path) != STDIN or stat.S_ISREG(status.st_mode) else None
     return None
 
 

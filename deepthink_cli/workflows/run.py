@@ -93,7 +93,7 @@ def plan_run(
         shots=options.shots,
         sampling=options.sampling,
         order_seed=options.order_seed,
-        given=demonstrations,
+        demonstrations=demonstrations,
         select_dev=options.select is not None,
         dev_size=options.dev_size,
     )
