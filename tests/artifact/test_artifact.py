@@ -15,6 +15,7 @@ import pytest
 from by_hand import Tensors, canonical, signed
 from safetensors import safe_open
 
+from deepthink_cli import Gate, Method
 from deepthink_cli.artifact.format import Header, read_artifact, read_header, summary, verify
 from deepthink_cli.errors import InputError
 
@@ -123,7 +124,7 @@ def test_a_header_gives_back_what_made_the_memory(header: Header) -> None:
     assert [example.label for example in provenance.demonstrations.examples] == ["p", "q"]
     assert provenance.demonstrations.token_ids == (5, 6, 7)
     assert provenance.demonstrations.template.query("why") == "why "
-    assert (provenance.method.iterations, provenance.method.eta, provenance.method.positions) == (3, 0.01, "continued")
+    assert provenance.method == Method(3, Gate(0.01), "continued")
     assert (provenance.model.id, provenance.seed, provenance.task) == ("tiny", 4, None)
 
 

@@ -256,10 +256,10 @@ def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path
 def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path, forks: Forks) -> None:
     out = tmp_path / "out.safetensors"
     child = forks.start(["think", str(demos), "-m", tiny, "-T", "1000000", "-v", "-o", str(out)])
-    assert child.until(lambda: "loaded" in child.said.read_text())
+    assert child.until(lambda: "packed engine" in child.said.read_text())
     child.interrupt()
     assert child.wait(30) == 130
-    assert child.said.read_text().splitlines()[1:] == [INTERRUPTED]
+    assert child.said.read_text().splitlines()[2:] == [INTERRUPTED]
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
 
 
