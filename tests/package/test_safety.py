@@ -437,7 +437,7 @@ def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPa
     def unreachable(options: ModelOptions) -> None:
         raise InputError("asked")
 
-    monkeypatch.setattr("deepthink_cli.model.opening.open_model", unreachable)
+    monkeypatch.setattr("deepthink_cli.workflows.models.open_model", unreachable)
     assert run(think("no-such-owner/no-such-model", demos)) == 2
     assert capsys.readouterr().err.splitlines() == [
         "downloading no-such-owner/no-such-model from the hub",
