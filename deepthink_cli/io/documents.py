@@ -197,7 +197,7 @@ def _toml(path: str, text: str) -> Document:
 
 
 def _line_of(kind: type[Exception], text: str) -> int:
-    """The line of an error that does not name it: the last line of the shortest prefix of the text that raises it."""
+    """The line of an error that does not name one: where the shortest beginning of the text that raises it ends."""
     lines = text.split("\n")
 
     def raises(count: int) -> bool:
