@@ -17,6 +17,7 @@ from safetensors import safe_open
 
 from deepthink_cli.artifact.format import Header, read_artifact, read_header, summary, verify
 from deepthink_cli.errors import InputError
+from deepthink_cli.updates.gate import Gate
 
 METADATA: dict[str, Any] = {
     "format_version": 1,
@@ -123,7 +124,11 @@ def test_a_header_gives_back_what_made_the_memory(header: Header) -> None:
     assert [example.label for example in provenance.demonstrations.examples] == ["p", "q"]
     assert provenance.demonstrations.token_ids == (5, 6, 7)
     assert provenance.demonstrations.template.query("why") == "why "
-    assert (provenance.method.iterations, provenance.method.eta, provenance.method.positions) == (3, 0.01, "continued")
+    assert (provenance.method.iterations, provenance.method.update, provenance.method.positions) == (
+        3,
+        Gate(0.01),
+        "continued",
+    )
     assert (provenance.model.id, provenance.seed, provenance.task) == ("tiny", 4, None)
 
 

@@ -14,7 +14,6 @@ from tiny import run_files, run_words, tiny_task
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import network as models_module
 from deepthink_cli.runs.results import FILE
 from deepthink_cli.workflows.outputs import check_apart
 
@@ -58,7 +57,7 @@ def no_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """The commands of these tests load no weights; the other fixtures may."""
     for name in {"memory", "finished"} & set(request.fixturenames):
         request.getfixturevalue(name)
-    monkeypatch.setattr(models_module, "_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
 
 
 def refuses(arguments: list[object], capsys: Captured, folder: Path) -> str:
