@@ -118,7 +118,7 @@ def test_memories_of_different_runs_do_not_share_a_file(
 
 
 def test_an_iteration_is_saved_once(readings: list[Memory], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^iterations \[1, 2, 2\]: one is given twice; give each once$"):
+    with pytest.raises(InputError, match=r"^iterations \[1, 2, 2\]: one is duplicated; give each once$"):
         save_memory([readings[1], readings[0], readings[1]], tmp_path / "mem.safetensors")
 
 
