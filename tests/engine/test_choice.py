@@ -21,7 +21,7 @@ from deepthink_cli.engine.choice import choose_engine, load_language_model
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-from deepthink_cli.engine.registry import ENGINES
+from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
@@ -165,15 +165,32 @@ def test_a_network_that_cannot_be_packed_is_refused_where_packing_is_asked_for(f
 
 
 def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: Models) -> None:
-    with pytest.raises(InputError, match="--engine sliced: no such engine; use auto, packed, padded"):
+    message = "--engine sliced: no such engine; use auto, packed, padded"
+    with pytest.raises(InputError, match=message):
         load_model(str(models("llama")), engine="sliced")
-    with pytest.raises(InputError, match="--engine sliced: no such engine; use auto, packed, padded"):
+    with pytest.raises(InputError, match=message):
         choose_engine(without_engine(models("llama")), "sliced")
+
+
+def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    with pytest.raises(InputError, match="no such engine"):
+        load_model(str(models("llama")), engine="sliced")
+
+
+@pytest.mark.parametrize("name", [AUTO, *ENGINES])
+def test_every_registered_engine_is_a_choice_of_the_command_line(
+    name: str, models: Models, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", "-m", str(models("llama")), "--engine", name]) == 0
+    assert f"{'packed' if name == AUTO else name} engine" in capsys.readouterr().out
 
 
 def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "one-by-one", f"{__name__}.OneByOne")
-    engine = choose_engine(without_engine(models("llama")), "one-by-one")
+    engine = load_model(str(models("llama")), engine="one-by-one")
     assert isinstance(engine, OneByOne)
     assert_scores_are_right(engine)
 
