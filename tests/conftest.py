@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from deepthink_cli import DemonstrationSet, Example, Memory, load_model
 from deepthink_cli.engine.base import Engine, Reading
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+Loaded = Callable[[str], Engine]
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
 REVIEWS = [
     ("a warm and funny film", "positive"),
@@ -89,9 +91,15 @@ def forks(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def llama(models: Callable[[str], Path]) -> Engine:
+def loaded(models: Callable[[str], Path]) -> Loaded:
+    """Engines of the tiny models, by family, each loaded once; a test that changes its model loads its own."""
+    return cache(lambda family: load_model(str(models(family))))
+
+
+@pytest.fixture(scope="session")
+def llama(loaded: Loaded) -> Engine:
     """A random tiny Llama with grouped heads."""
-    return load_model(str(models("llama")))
+    return loaded("llama")
 
 
 @pytest.fixture

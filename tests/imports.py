@@ -1,10 +1,21 @@
-"""What a command line imports, seen from a process of its own."""
+"""What a module may import, and what a command line imports, seen from a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+# From the bottom up. A room imports only itself and the rooms before it, within a layer too, so that no call climbs.
+LAYERS = (
+    ("errors", "io"),
+    (
+        *("updates", "method", "data", "provenance", "selection", "options", "tasks", "metrics"),
+        *("artifact.metadata", "artifact.format"),
+    ),
+    ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
+    ("prediction", "evaluation", "runs", "report", "workflows"),
+    ("integrations", "cli"),
+)
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import REVIEWS, TEMPLATE, read, shared
+from conftest import REVIEWS, TEMPLATE, Loaded, read, shared
 from families import FAMILIES
 from oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -59,9 +59,9 @@ def assert_as_the_paper_says(engine: Engine, oracle: Oracle, momentum: float, po
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("family", ORACLES)
 def test_memory_and_scores_follow_the_equations(
-    family: str, momentum: float, positions: Positions, models: Callable[[str], Path]
+    family: str, momentum: float, positions: Positions, loaded: Loaded
 ) -> None:
-    engine = load_model(str(models(family)))
+    engine = loaded(family)
     assert_as_the_paper_says(engine, ORACLES[family](engine.model.network), momentum, positions)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import read
+from conftest import Loaded, read
 from families import FAMILIES
 from queries import (
     DEMOS,
@@ -40,8 +40,8 @@ def sums(engine: BatchedEngine, memory: Memory, queries: Sequence[TokenizedQuery
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_scores_as_whole_prompts_do(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_every_family_scores_as_whole_prompts_do(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     memory = read(engine, DEMOS)
     expected = [value for query in QUERIES for value in plain_scores(engine, DEMOS, query)]
     for tokens in (7, 50, 4096):  # shorter than a query, a few passes, one pass
@@ -50,8 +50,8 @@ def test_every_family_scores_as_whole_prompts_do(family: str, models: Models) ->
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_reads_together_as_it_reads_alone(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_every_family_reads_together_as_it_reads_alone(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     first = engine.model.read(LONG)
     readings = [Reading(LONG), Reading(SHORT, first, len(LONG)), Reading(LONG, first, len(LONG)), Reading(SHORT)]
     alone = [engine.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]
@@ -70,8 +70,8 @@ def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bloom"])
-def test_ten_thousand_queries_score_as_one_does(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_ten_thousand_queries_score_as_one_does(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     memory = read(engine, DEMOS)
     pick = random.Random(1)
     kinds = [SHARED, UNEQUAL, ((30,),), ((31,), (32, 33))]
@@ -91,16 +91,16 @@ def test_a_plan_without_rows_is_scored_from_its_queries(llama: BatchedEngine) ->
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "bloom"])
-def test_one_plan_scores_several_memories(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_one_plan_scores_several_memories(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     memories = [read(engine, DEMOS), read(engine, DEMOS[:11])]
     together = score_each(engine, memories, engine.plan(QUERIES))
     assert together == [score(engine, memory, QUERIES) for memory in memories]
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neo"])
-def test_without_demonstrations_the_query_is_read_alone(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_without_demonstrations_the_query_is_read_alone(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     memory = read(engine, DEMOS)
     empty = Memory(tuple(keys[:, :0] for keys in memory.keys), tuple(values[:, :0] for values in memory.values))
     expected = [value for query in QUERIES for value in plain_scores(engine, (), query)]
@@ -145,14 +145,14 @@ def test_a_reading_that_does_not_fit_the_device_is_split(llama: BatchedEngine, m
 
 
 @pytest.mark.parametrize("family", ["llama", "bloom"])
-def test_readings_keep_no_more_than_their_own_tokens(family: str, models: Models) -> None:
-    for present in load_model(str(models(family))).read([Reading(SHORT), Reading(LONG)]):
+def test_readings_keep_no_more_than_their_own_tokens(family: str, loaded: Loaded) -> None:
+    for present in loaded(family).read([Reading(SHORT), Reading(LONG)]):
         assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in tensors(present))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neo"])
-def test_a_reading_too_long_and_one_that_is_not_finite_are_refused(family: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_a_reading_too_long_and_one_that_is_not_finite_are_refused(family: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     with pytest.raises(InputError, match="too long: 600 tokens"):
         engine.read([Reading(SHORT), Reading((5,) * 600)])
     present = read(engine, LONG)

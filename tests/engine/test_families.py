@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Loaded
 from families import FAMILIES
 from queries import plain_scores
 
@@ -30,10 +31,8 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_reading_is_plain_in_context_learning(
-    family: str, models: Callable[[str], Path], reviews: DemonstrationSet
-) -> None:
-    engine = load_model(str(models(family)))
+def test_one_reading_is_plain_in_context_learning(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
+    engine = loaded(family)
     demos = tokenize_demonstrations(engine.tokenizer, reviews)
     (memory,) = think(engine, demos, Method(1))
     queries = tokenize_queries(engine.tokenizer, reviews.template, QUERIES)
@@ -42,10 +41,8 @@ def test_one_reading_is_plain_in_context_learning(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_thinking_moves_every_layer_of_every_family(
-    family: str, models: Callable[[str], Path], reviews: DemonstrationSet
-) -> None:
-    engine = load_model(str(models(family)))
+def test_thinking_moves_every_layer_of_every_family(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
+    engine = loaded(family)
     memory = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(3, Gate(0.1))))[-1]
     assert memory.not_finite() is None
     assert all(change > 0 for change in memory.drift[-1].values[1:])

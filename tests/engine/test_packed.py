@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import read
+from conftest import Loaded, read
 from families import write_model
 from queries import DEMOS, QUERIES, SHARED
 from torch import Tensor
@@ -38,8 +38,8 @@ def test_a_deep_model_in_half_precision_is_packed_for_all_its_rounding(tmp_path:
 
 
 @pytest.mark.parametrize(("family", "inner"), [("gpt2", "c_proj"), ("llama", "down_proj"), ("opt", "fc2")])
-def test_the_last_feed_forward_block_runs_only_where_scores_are_read(family: str, inner: str, models: Models) -> None:
-    engine = load_model(str(models(family)))
+def test_the_last_feed_forward_block_runs_only_where_scores_are_read(family: str, inner: str, loaded: Loaded) -> None:
+    engine = loaded(family)
     memory = read(engine, DEMOS)
     fed: dict[str, int] = {}
     for name, module in engine.model.network.base_model.named_modules():

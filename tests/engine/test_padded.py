@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import read
+from conftest import Loaded, read
 from queries import DEMOS, NOT_PACKED, QUERIES, assert_close, plain_scores
 
 from deepthink_cli import load_model, score
@@ -18,8 +18,8 @@ Models = Callable[[str], Path]
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
-def test_it_scores_and_reads_as_the_packed_engine_does(family: str, models: Models) -> None:
-    packed = load_model(str(models(family)))
+def test_it_scores_and_reads_as_the_packed_engine_does(family: str, loaded: Loaded) -> None:
+    packed = loaded(family)
     padded = PaddedEngine(packed.model)
     assert isinstance(packed, PackedEngine)
     memory = read(padded, DEMOS)
@@ -30,16 +30,16 @@ def test_it_scores_and_reads_as_the_packed_engine_does(family: str, models: Mode
         assert_close(present, expected)
 
 
-def test_every_distinct_sequence_is_one_row(models: Models) -> None:
-    engine = load_model(str(models("bloom")))
+def test_every_distinct_sequence_is_one_row(loaded: Loaded) -> None:
+    engine = loaded("bloom")
     rows = engine.plan(QUERIES[:2]).rows
     assert sorted(row.query for row in rows) == [0, 0, 0, 1, 1]  # of SHARED: none, 9 and 9, 10 are fed
     assert [len(row) for row in rows] == sorted(map(len, rows), reverse=True)
 
 
 @pytest.mark.parametrize(("free", "rows"), [(2**40, 3), (3 * 2**14, 1)])
-def test_a_pass_has_as_many_rows_as_the_free_memory_holds(free: int, rows: int, models: Models) -> None:
-    engine = load_model(str(models("bloom")))
+def test_a_pass_has_as_many_rows_as_the_free_memory_holds(free: int, rows: int, loaded: Loaded) -> None:
+    engine = loaded("bloom")
     engine.free = free
     assert min(3, engine.bounds(read(engine, DEMOS), 10)[1]) == rows
 

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from test_house import LAYERS
+from imports import LAYERS
 
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.integrations import INTEGRATIONS
