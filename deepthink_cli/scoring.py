@@ -33,7 +33,7 @@ def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> 
 def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
-    Raises InputError where a memory has not the model's shapes, or a memory, a query and its candidate together are
+    Raises InputError if a memory has not the model's shapes, or a memory, a query and its candidate together are
     longer than the model holds, and DeepThinkError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:

@@ -16,7 +16,7 @@ SPLITTING = ("sampling", "shots")  # values that tell arms apart only where one 
 class Arm:
     """What is compared with what.
 
-    `eta` is None where it was chosen on a dev set. `sampling` and `shots` are None unless one task has
+    `eta` is None if it was chosen on a dev set. `sampling` and `shots` are None unless one task has
     several of them: within an arm, tasks may have different numbers of demonstrations.
     """
 

@@ -29,7 +29,7 @@ class ReportLine:
 
 
 def texts(line: ReportLine) -> dict[str, str]:
-    """The cells by column heading; empty where there is no value."""
+    """The cells by column heading; empty if there is no value."""
     row = line.row
     return {
         "task": _name(row),

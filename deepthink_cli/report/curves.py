@@ -31,7 +31,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """The curves of one task, or of the mean over a group; `majority` is None where it is not known."""
+    """The curves of one task, or of the mean over a group; `majority` is None if it is not known."""
 
     name: str
     is_mean: bool

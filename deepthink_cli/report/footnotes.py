@@ -54,7 +54,7 @@ def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
 
 
 def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
-    """What a job lacks; empty where it is whole."""
+    """What a job lacks; empty if it is whole."""
     if job is None:
         return "no rows"
     lacking = [("T = ", test - job.test.keys()), ("dev T = ", dev - job.dev.keys())]

@@ -40,7 +40,7 @@ class Seed:
 
 @dataclass
 class JobResults:
-    """The rows of one job by iteration; `dev` is empty where there was no T to choose."""
+    """The rows of one job by iteration; `dev` is empty if there was no T to choose."""
 
     arm: Arm
     task: str
@@ -77,7 +77,7 @@ def read_jobs(runs: Sequence[Path]) -> list[JobResults]:
 def jobs_of(results: Iterable[Result]) -> list[JobResults]:
     """Jobs in the order of their first rows.
 
-    Raises InputError where results of the same name come from different data, where a setting has two
+    Raises InputError if results of the same name come from different data, where a setting has two
     different results, or where one arm's rows for a task differ in a value that must not be averaged over.
     """
     every = list(results)

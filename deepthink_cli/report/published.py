@@ -29,7 +29,7 @@ class Line(_Data):
 
 
 class Table(_Data):
-    """A table, or the half of one with or without a dev set; `dev` is None where the paper does not say."""
+    """A table, or the half of one with or without a dev set; `dev` is None if the paper does not say."""
 
     table: int
     columns: list[str]

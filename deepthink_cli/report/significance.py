@@ -64,7 +64,7 @@ def wilcoxon_p(values: Sequence[float]) -> float | None:
     """Exact two-sided Wilcoxon signed-rank p of paired differences, ties and zeros included.
 
     Zeros are dropped and ties share their mean rank (Wilcoxon 1945); the null distribution is counted
-    over all 2^n signs of those very ranks. None for fewer than two differences; 1 where all are zero.
+    over all 2^n signs of those very ranks. None for fewer than two differences; 1 if all are zero.
     """
     if len(values) < 2:
         return None

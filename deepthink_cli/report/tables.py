@@ -182,7 +182,7 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
 def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
     """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
 
-    None where some dev rows are missing: a choice among the others would not be comparable.
+    None if some dev rows are missing: a choice among the others would not be comparable.
     """
     measured = {
         (t, job.arm.eta): (-row.accuracy, t, job.arm.eta or 0.0, job) for job in jobs for t, row in job.dev.items()
@@ -194,7 +194,7 @@ def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | No
 
 
 def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
-    """The score of one seed on one task; None where T = 1 or the reported T is missing."""
+    """The score of one seed on one task; None if T = 1 or the reported T is missing."""
     if 1 not in chosen.test or iteration not in chosen.test:
         return None
     plain, thinking = chosen.test[1], chosen.test[iteration]

@@ -33,7 +33,7 @@ class RunFolder:
         return setting.key in self.done or setting.without_digests.key in self.done
 
     def append(self, row: Result) -> None:
-        """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
+        """Write one row to disk; raises DeepThinkError if the disk refuses, with the rows before it whole."""
         with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
             file.write(row.line().encode())
             file.flush()
@@ -45,8 +45,8 @@ class RunFolder:
 def open_run_folder(folder: Path) -> Iterator[RunFolder]:
     """Open a run's folder, made if it is not there, for this process alone.
 
-    What a killed run left of its last row is cut off. Raises InputError where another process writes the
-    same run, where the folder holds other files, and for rows that are not a run's; DeepThinkError where
+    What a killed run left of its last row is cut off. Raises InputError if another process writes the
+    same run, where the folder holds other files, and for rows that are not a run's; DeepThinkError if
     the disk refuses.
     """
     _make(folder)
@@ -66,7 +66,7 @@ def found_in(folder: Path) -> list[Result]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise InputError where a run cannot be written to this folder."""
+    """Raise InputError if a run cannot be written to this folder."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}: is a file; name a folder")
     if folder.is_dir() and not (folder / FILE).exists() and any(entry.name != LOCK for entry in folder.iterdir()):

@@ -83,7 +83,7 @@ class Result:
     `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations
     that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
-    accuracy of always giving the commonest label (None where candidates differ); `correct` has one bit an
+    accuracy of always giving the commonest label (None if candidates differ); `correct` has one bit an
     input, in the order of the split (see `bits`). `where` is the line that the row was read from
     (`run/results.jsonl:3`), and is not written.
     """
@@ -133,7 +133,7 @@ def bits(right: Sequence[bool]) -> str:
 def read_results(folder: str | Path) -> list[Result]:
     """The rows of a run's folder, in order; a last line that a killed run left torn is not one.
 
-    Raises InputError where there is no run, and for a row that is not one of this program's.
+    Raises InputError if there is no run, and for a row that is not one of this program's.
     """
     path = Path(folder) / FILE
     if not path.is_file():

@@ -23,7 +23,7 @@ Name = tuple[object, ...]
 
 
 def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
-    """Raise InputError where rows of a folder come from other data than a plan's; one line for each job and part."""
+    """Raise InputError if rows of a folder come from other data than a plan's; one line for each job and part."""
     known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
     differing: dict[Name, list[tuple[Result, list[str]]]] = {}
     for row in rows:
@@ -41,7 +41,7 @@ def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
 
 
 def check_agree(rows: Iterable[Result]) -> None:
-    """Raise InputError where results that name the same data were made from different data; one line for each name."""
+    """Raise InputError if results that name the same data were made from different data; one line for each name."""
     first: dict[Name, Result] = {}
     messages: dict[Name, str] = {}
     for row in rows:

@@ -16,7 +16,7 @@ FOLDER = "samples"
 def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
     """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
 
-    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError where the
+    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError if the
     disk refuses.
     """
     import pyarrow

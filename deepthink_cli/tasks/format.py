@@ -38,7 +38,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
-    """Raise ValueError where a format string has a placeholder that is not `known`."""
+    """Raise ValueError if a format string has a placeholder that is not `known`."""
     try:
         pieces = list(Formatter().parse(pattern))
     except ValueError as error:

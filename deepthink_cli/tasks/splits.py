@@ -62,7 +62,7 @@ class Drawn:
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
     """The rows that a protocol evaluates; `limit` takes a seeded sample of them, in the split's order.
 
-    Raises InputError for a protocol that the task does not have, and where no row fits.
+    Raises InputError for a protocol that the task does not have, and if no row fits.
     """
     name, evaluated = _protocol(task, protocol)
     skipped: Counter[str] = Counter()
@@ -98,7 +98,7 @@ def draw_demonstrations(
     """Draw demonstrations from the task's training rows with a registered selection method, by default the task's.
 
     Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
-    same demonstrations. Raises InputError where there are fewer rows than `shots`, and for an unknown method.
+    same demonstrations. Raises InputError if there are fewer rows than `shots`, and for an unknown method.
     """
     pool, left_out = _training(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
@@ -118,7 +118,7 @@ def draw_demonstrations(
 def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
     """Training rows that choose T and eta: `size`, or as many as the test set; the same for every seed.
 
-    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError where
+    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError if
     the task has no training rows beyond its demonstrations.
     """
     queries, _ = _training(task, task.dev or task.demonstrations, evaluated)

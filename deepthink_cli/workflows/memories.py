@@ -78,7 +78,7 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
 
 
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
-    """Find the memory's model, without its weights; raises InputError where it is another model."""
+    """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell)
     check_fit(memory.provenance, spec.identify(), memory.name)
     return spec

@@ -74,7 +74,7 @@ def _files(path: str | Path) -> Iterator[Path]:
 
 
 def _number(path: str | Path) -> tuple[int, int] | None:
-    """The device and inode of a file, the same under every name; None where there is no file."""
+    """The device and inode of a file, the same under every name; None if there is no file."""
     with suppress(OSError, ValueError):  # standard input may be closed, or have no file
         status = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
         return (status.st_dev, status.st_ino) if str(path) != STDIN or stat.S_ISREG(status.st_mode) else None

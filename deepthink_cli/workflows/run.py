@@ -102,7 +102,7 @@ def plan_run(
 def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:
     """Read the tasks and check every job and what the folder holds already, without loading the weights.
 
-    Raises InputError with all mistakes of all tasks, and where the folder's rows come from other data.
+    Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
     """
     announce(plan.source, len(plan.tasks), tell)
     problems, jobs = Problems(), list[RunJob]()
@@ -126,7 +126,7 @@ def execute(
 ) -> RunSummary:
     """Load the model and write every missing row into the folder, which a killed run leaves whole.
 
-    With `samples`, every input's scores are kept beside the rows. Raises InputError where another process writes the
+    With `samples`, every input's scores are kept beside the rows. Raises InputError if another process writes the
     same run.
     """
     with open_run_folder(prepared.out) as folder:
@@ -148,7 +148,7 @@ def execute(
 
 
 def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
-    """Raise InputError where the folder's rows come from other data; where that is unknown, it is told."""
+    """Raise InputError if the folder's rows come from other data; where that is unknown, it is told."""
     rows = found_in(prepared.out)
     if not rows:
         return

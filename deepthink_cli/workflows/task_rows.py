@@ -44,7 +44,7 @@ def demonstrations_for(task: Task, path: str) -> DemonstrationSet:
 
 
 def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
-    """Raise InputError where a memory was made for other label words or other fields than the task's.
+    """Raise InputError if a memory was made for other label words or other fields than the task's.
 
     A template with other words is told: the rows are written with the memory's.
     """

@@ -80,7 +80,7 @@ def plan_thinking(
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
-    Raises InputError where they do not, for label words that the tokenizer does not tell apart, and for tokens that
+    Raises InputError if they do not, for label words that the tokenizer does not tell apart, and for tokens that
     the model does not know.
     """
     spec = find_model(model, tell)
