@@ -81,8 +81,8 @@ class LanguageModel:
         """Return the present if it has finite keys and values of every token; raises as `read` does."""
         if not present.keys or present.length != tokens:
             raise InputError(
-                f"{self.identity.architecture} does not cache the keys and values of all tokens: Deep-Thinking is undefined "
-                "there; choose a model with attention only"
+                f"{self.identity.architecture} does not cache the keys and values of all tokens: Deep-Thinking is "
+                "undefined there; choose a model with attention only"
             )
         if place := present.not_finite():
             raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")

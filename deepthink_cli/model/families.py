@@ -158,7 +158,7 @@ def _is_longrope(parameters: dict[str, Any]) -> bool:
 
 
 def cached_values(text: Any) -> int:
-    """The number of values that one token adds to the cache (keys and values of every layer), from the configuration."""
+    """The number of values that one token adds to the cache (keys and values of all layers), by the configuration."""
     heads = text.num_attention_heads
     if getattr(text, "kv_lora_rank", None):  # DeepSeek caches compressed keys and values
         return int(text.num_hidden_layers * (text.kv_lora_rank + text.qk_rope_head_dim))

@@ -17,7 +17,7 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
 
     Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError if the
-    disk refuses.
+    write fails.
     """
     import pyarrow
     import pyarrow.parquet

@@ -17,5 +17,5 @@ class SelectionMethod(Protocol):
 
         `pool` has at least `shots` rows, in the order of their split, each with its true label in `gold`. Randomness
         comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
-        cannot choose so many.
+        cannot choose that many.
         """

@@ -1,4 +1,4 @@
-"""The update rules by name: a memory's file names the rule that made it."""
+"""The update rules by name: a memory file contains the name of its rule."""
 
 from __future__ import annotations
 
