@@ -6,7 +6,7 @@ from deepthink_cli.cli.interrupt import leave_at_ctrl_c
 
 
 def main() -> None:
-    """Run the program; Ctrl-C is heard also while it is imported."""
+    """Run the program; Ctrl-C also works while it is being imported."""
     leave_at_ctrl_c()
     from deepthink_cli.cli.main import main as program
 

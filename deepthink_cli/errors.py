@@ -1,4 +1,4 @@
-"""Errors, their exit codes, and how several are collected into one."""
+"""Errors, their exit codes, and the collection of several errors into one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeepThinkError(Exception):
 
 
 class InputError(DeepThinkError):
-    """Invalid input from the caller: each message names the value, its place, and the way out."""
+    """Invalid input from the caller: each message names the value, its place, and a fix."""
 
     exit_code = ExitCode.USAGE
 
@@ -47,13 +47,13 @@ def ran_out_of_memory(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"MemoryError", "OutOfMemoryError"} or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    # torch raises a plain RuntimeError for a processor, for MPS and for CUDA libraries.
+    # torch raises a plain RuntimeError on a CPU, on MPS and in CUDA libraries.
     phrases = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     return "RuntimeError" in kinds and any(words in str(error) for words in phrases)
 
 
 def out_of_memory(error: BaseException) -> str:
-    """One line with the amount that could not be allocated, if the library's error names it, and the ways out."""
+    """One line with the amount that could not be allocated, if the error names it, and options that use less memory."""
     amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     device = " of the GPU" if "CUDA" in str(error) else ""
     return (

@@ -35,7 +35,7 @@ class ScoringChunk:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The metrics of every iteration, and what the last one confuses."""
+    """The metrics of every iteration, and the confusion table of the last one."""
 
     n: int
     results: dict[int, Metrics]
@@ -49,7 +49,7 @@ class Evaluation:
         return self.results[max(self.results)]
 
     def as_json(self) -> dict[str, Any]:
-        """The part of `eval --json` that the predictions decide."""
+        """The part of `eval --json` that depends on the predictions."""
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
         return {
             "n": self.n,
@@ -86,9 +86,9 @@ class Evaluator:
 def evaluated(
     engine: Engine, memories: Sequence[Memory], queries: Iterable[Query], skipped: Counter[str]
 ) -> Iterator[Prediction]:
-    """Yield every query's predictions, one a memory, in order; queries that cannot be scored are counted in `skipped`.
+    """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories are of the same demonstrations. Holds three chunks of queries at most.
+    All memories must be of the same demonstrations. At most three chunks of queries are in memory.
     """
     provenance = memories[0].provenance
     assert provenance is not None
@@ -99,7 +99,7 @@ def evaluated(
 
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
-    """The memories with that of T = 1, read anew where it was not kept: plain in-context learning."""
+    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
     if any(memory.iteration == 1 for memory in memories):
         return list(memories)
     provenance = memories[0].provenance
@@ -113,7 +113,7 @@ def scoring_chunks(
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
-    The others are counted in `skipped` by reason: longer than the model holds, or with candidates that
+    The others are counted in `skipped` by reason: too long for the model, or with candidates that
     its tokenizer does not tell apart.
     """
     remaining = iter(queries)

@@ -15,17 +15,17 @@ from deepthink_cli.provenance import Drift, Provenance
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
 
-State = tuple[Tensor | None, ...]  # what an update rule keeps, one for each tensor of a memory
+State = tuple[Tensor | None, ...]  # state of an update rule, one entry for each tensor of a memory
 PARTS: tuple[Literal["keys", "values"], ...] = ("keys", "values")
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """K~_t and V~_t of every layer (Eq. 5): what a model remembers of its demonstrations.
+    """K~_t and V~_t of every layer (Eq. 5): what a model keeps of its demonstrations.
 
     `keys[l]` and `values[l]` are float32 tensors (kv_heads, L, head_dim) on layer l's device, except in a copy
     for attention (see `to`); keys are stored as the model caches them, after rotary rotation. `drift` holds the
-    change of each reading after the first. `provenance` is None for a reading that no artifact will be made of.
+    change of each reading after the first. `provenance` is None for a reading that is not saved as an artifact.
     """
 
     keys: tuple[Tensor, ...]
@@ -50,7 +50,7 @@ class Memory:
 
     @torch.inference_mode()
     def updated(self, present: Memory, rule: UpdateRule, state: State = ()) -> tuple[Memory, State]:
-        """The next iteration by an update rule (Eq. 4), and what the rule wants to have at the next update.
+        """The next iteration by an update rule (Eq. 4), and the rule's state for the next update.
 
         `state` is empty at the first update. A rule may overwrite the tensors of `present` and `state`, so that at
         most three memories exist at once.
@@ -76,7 +76,7 @@ class Memory:
         )
 
     def followed_by(self, present: Memory) -> Memory:
-        """This memory with the tokens of another behind it: (kv_heads, L + S, head_dim)."""
+        """This memory followed by the S tokens of another one: (kv_heads, L + S, head_dim)."""
         return self._with(
             [torch.cat(pair, dim=1) for pair in zip(self.keys, present.keys, strict=True)],
             [torch.cat(pair, dim=1) for pair in zip(self.values, present.values, strict=True)],
@@ -93,10 +93,10 @@ class Memory:
         """A new transformers cache with this memory as its past: `model.generate` continues from it.
 
         Args:
-            dtype: what attention reads; give the model's own.
+            dtype: the dtype that attention reads; use the model's own.
             rows: batch size; every row gets the same memory.
 
-        A forward pass appends to its cache, so take a new one for every pass.
+        A forward pass appends to its cache, so create a new one for every pass.
         """
         shaped = [
             tuple(tensor.to(dtype)[None].expand(rows, -1, -1, -1) for tensor in layer)
@@ -105,7 +105,7 @@ class Memory:
         return DynamicCache(shaped)
 
     def not_finite(self) -> str | None:
-        """The first place with NaN or infinite values, as in `layer 3's keys`; None where there is none."""
+        """The first place with NaN or infinite values, as in `layer 3's keys`; None if there is none."""
         pairs = zip(self.keys, self.values, strict=True)
         finite = _numbers([tensor.isfinite().all() for pair in pairs for tensor in pair])
         if all(finite):

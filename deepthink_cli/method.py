@@ -1,4 +1,4 @@
-"""The method of section 3.1 as one value: how often, by which rule, and at which positions a model reads."""
+"""The method of section 3.1 as one value: the number of readings, the update rule and the positions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Positions = Literal["continued", "restarted"]
 class Method:
     """T readings; `update` moves the memory after every reading but the first (Eq. 4).
 
-    `positions` places the readings after the first behind the history (`continued`, at L to 2L - 1, as in the
-    official code) or in its place (`restarted`, at 0 to L - 1).
+    `positions` of the readings after the first are L to 2L - 1 (`continued`, as in the official code) or again
+    0 to L - 1 (`restarted`).
     """
 
     iterations: int = 5

@@ -28,7 +28,7 @@ class Metrics:
     """How well one iteration's predictions agree with the true labels.
 
     `stderr` is sqrt(p (1 - p) / n); `ci95` Wilson's interval; `macro_f1` the mean F1 over the labels
-    that occur, true or predicted; `ties` counts inputs whose best score is shared (the first wins).
+    that occur, true or predicted; `ties` counts inputs with several best candidates (the first is chosen).
     If every input has its own candidates there are no labels to compare: `macro_f1` is None and
     `per_label` empty.
     """
@@ -63,7 +63,7 @@ class Tally:
             self.confusion[gold, predicted] += 1
 
     def metrics(self) -> Metrics:
-        """The metrics of everything counted; there must be at least one prediction."""
+        """The metrics of all counted predictions, of which there must be at least one."""
         accuracy = self.right / self.n
         per_label = {label: self._label(label) for label in self._occurring()}
         return Metrics(

@@ -1,4 +1,4 @@
-"""The options of the method and of the model, validated where they enter."""
+"""The options of the method, the model and a run, and their validation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Quantize = Literal["8bit", "4bit"]
 
 
 class Options(BaseModel):
-    """Base of all options: unknown names are errors, and every error names its command-line option."""
+    """Base of all options: unknown names are errors, and every error names the command-line option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -48,7 +48,7 @@ class ModelOptions(Options):
 
 
 class MethodOptions(Options):
-    """T, eta and what goes with them (section 3.1 of the paper)."""
+    """Options of the method: T, eta and related ones (section 3.1 of the paper)."""
 
     iterations: int = Field(5, ge=1)
     eta: float = Field(0.01, gt=0, le=1)
@@ -70,7 +70,7 @@ class MethodOptions(Options):
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The iterations whose memory is stored, in order; raises InputError for one that is not reached."""
+        """The iterations whose memory is stored, in order; raises InputError for one beyond T."""
         if self.keep == "last":
             return (self.iterations,)
         if self.keep == "all":
@@ -82,7 +82,7 @@ class MethodOptions(Options):
 
 
 class TaskOptions(Options):
-    """How a task's demonstrations are drawn and how many of its rows are evaluated; None is the task's own."""
+    """How a task's demonstrations are drawn and how many of its rows are evaluated; None means the task's default."""
 
     shots: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
@@ -92,7 +92,7 @@ class TaskOptions(Options):
 
 
 class RunOptions(TaskOptions):
-    """What a run repeats: seeds and gates; `seeds` is a number of seeds or a list of them."""
+    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
 
     iterations: int = Field(5, ge=1)
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")

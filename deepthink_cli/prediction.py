@@ -1,4 +1,4 @@
-"""Predictions: inputs in, labels out, one chunk at a time, for one or more iterations of a memory."""
+"""Label inputs with one or more iterations of a memory, one chunk at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Prediction:
     """The prediction of one iteration of a memory for one query.
 
     `scores` are log-probabilities in nats; `probability` is the label's share among the candidates;
-    `label_mean_per_token` the best by mean log-probability; `tied` that the best score is shared.
+    `label_mean_per_token` is the best by mean log-probability; `tied` is set if several candidates have the best score.
     """
 
     query: Query
@@ -46,8 +46,8 @@ def predict(
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. They are taken and tokenised in a thread, `chunk` at a time, while those before
-    them are scored; never more than three chunks are held. Raises InputError for an input that does not
+    memory's label words. A thread tokenises `chunk` inputs at a time while the previous ones are scored; at most three
+    chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context.
     """
     for part in predict_chunks(engine, memory, inputs, chunk):
@@ -60,12 +60,12 @@ def predict_chunks(
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
 ) -> Iterator[list[Prediction]]:
-    """Yield what `predict` does, as a list for every chunk of inputs."""
+    """Like `predict`, but yields one list for every chunk of inputs."""
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     memories = [engine.place(each) for each in memories]
     provenance = memories[0].provenance
     if provenance is None:
-        raise InputError("this memory has no template; give one that think() or load_memory() made")
+        raise InputError("this memory has no template; use one from think() or load_memory()")
     check_fit(provenance, engine.identity, "this memory")
     demonstrations = provenance.demonstrations
     queries = (each if isinstance(each, Query) else Query(each, demonstrations.labels) for each in inputs)
@@ -77,7 +77,7 @@ def predict_chunks(
 def predict_plan(
     engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
 ) -> list[list[Prediction]]:
-    """A list of predictions, one a query and in order, for each memory; `plan` is the queries' own."""
+    """For each memory, a list with one prediction per query, in order; `plan` is the plan of these queries."""
     return [
         [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)

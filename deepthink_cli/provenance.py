@@ -1,4 +1,4 @@
-"""Where a memory comes from: the model, the demonstrations and the method that made it.
+"""The provenance of a memory: model, demonstrations and method.
 
 Plain frozen dataclasses; pydantic checks them where they are read from a file (docs/artifact.md).
 """
@@ -26,9 +26,9 @@ class ModelIdentity:
 
     `id` is a hub id, `pocket`, or the absolute path of a local directory; `revision` the hub's commit.
     The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
-    between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty while
-    the weights are not on this machine. `dtype` and `quantize` say how it computed; they may differ where
-    the memory is used.
+    between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty if
+    the weights are not on this machine. `dtype` is the compute dtype, which may differ when the memory is used;
+    `quantize` must be the same.
     """
 
     id: str
@@ -46,10 +46,10 @@ class ModelIdentity:
         return self.weights_sha256.partition(":")[0]
 
     def differences(self, other: ModelIdentity) -> list[str]:
-        """Names of the parts in which two models differ; empty where a memory of one fits the other.
+        """Names of the parts in which two models differ; empty if each can use the other's memories.
 
-        Two revisions of one hub id differ, even where their weights do not. Weights are compared by every byte,
-        or by samples where one of the two has only those.
+        Two revisions of one hub id differ, even if their weights do not. Weights are compared by every byte,
+        or by samples if one of the two has only those.
         """
         revisions = (self.revision, other.revision)
         named = self.id == other.id and None not in revisions
@@ -65,7 +65,7 @@ class ModelIdentity:
 
 
 def _comparable(left: str, right: str) -> tuple[str, str]:
-    """The parts of two digests of weights that both have."""
+    """The parts of two weight digests that can be compared."""
     if ":" in left and ":" in right:
         return left, right
     return left.partition(":")[0], right.partition(":")[0]
@@ -108,7 +108,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything but the tensors; the same for every iteration of one run but for `method.iterations`."""
+    """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
 
     model: ModelIdentity
     demonstrations: TokenizedDemonstrations

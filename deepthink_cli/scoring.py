@@ -1,4 +1,4 @@
-"""The test stage: every candidate's log-probability after the memory and the query (Eq. 1 and 6)."""
+"""Score queries: every candidate's log-probability after the memory and the query (Eq. 1 and 6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Scores:
 def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
     """Score every query's candidates against one memory, in order.
 
-    A candidate's score is the sum of the log-probabilities of its tokens, computed in float32; the query stands at
+    A candidate's score is the sum of the log-probabilities of its tokens, computed in float32; the query has
     positions L onward. Raises as `score_each` does.
     """
     return score_each(engine, [memory], engine.plan(queries))[0]
@@ -33,8 +33,8 @@ def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> 
 def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) -> list[list[Scores]]:
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
-    Raises InputError where a memory has not the model's shapes, or a memory, a query and its candidate together are
-    longer than the model holds, and DeepThinkError, naming the query, for scores that are NaN or infinite.
+    Raises InputError if a memory does not have the model's shapes, or a memory, a query and its candidate together
+    are too long for the model, and DeepThinkError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
         engine.check_memory(memory)

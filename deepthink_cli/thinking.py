@@ -1,4 +1,4 @@
-"""Deep-Thinking: the paper's equations 2 to 5, and nothing else."""
+"""Deep-Thinking: equations 2 to 5 of the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method | None = None) -> Iterator[Memory]:
     """Read the demonstrations T times and yield the memory after every reading (section 3.1).
 
-    The first reading is stored as it is: T = 1 is plain in-context learning. In every later one each layer attends
+    The first reading is stored unchanged: T = 1 is plain in-context learning. In every later one each layer attends
     to [history ; present] (Eq. 3); then the update rule moves the history toward the present (Eq. 4), in float32.
     The default method is the paper's: T = 5 and a gate of eta = 0.01.
     """

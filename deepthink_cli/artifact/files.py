@@ -1,4 +1,4 @@
-"""Memories on disk: whole, checked, and the same bytes for the same inputs (docs/artifact.md)."""
+"""Save and load memories; the same inputs give the same bytes (docs/artifact.md)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from deepthink_cli.provenance import ModelIdentity, Provenance, canonical_json
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
-    """Write one memory, or several iterations of one run, as an artifact; returns its header.
+    """Write one memory, or several iterations of one run, as an artifact; return its header.
 
-    The file is written beside its target and moved over it when it is whole, can be read back and is on
-    disk; after that nothing fails. Raises InputError where nothing can be written, DeepThinkError for values
-    that are not finite, memories of different runs, or a disk that refuses.
+    The write is atomic: the file is written to a temporary folder next to its target, read back, synced to disk
+    and then moved over the target. Raises InputError if the target cannot be written or the memories come from
+    different runs, and DeepThinkError for values that are not finite or a failed write.
     """
     memories = sorted([memory] if isinstance(memory, Memory) else memory, key=lambda each: each.iteration)
     if not memories or memories[-1].provenance is None:
@@ -68,9 +68,9 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
-    """Read the memory of one iteration (default: the last that was kept), on the CPU.
+    """Read the memory of one iteration (default: the last one that was kept), on the CPU.
 
-    Raises InputError for a file that is not a whole, unchanged deepthink memory, and for an iteration
+    Raises InputError for a file that is not a complete, unmodified deepthink memory, and for an iteration
     that was not kept.
     """
     header = read_header(path)
@@ -83,7 +83,7 @@ def read_memories(header: Header, iterations: Sequence[int] | None = None) -> li
 
 
 def memories_of(artifact: Artifact) -> list[Memory]:
-    """The memories of a verified artifact, made of the verified bytes; raises InputError for NaN or infinity."""
+    """The memories of a verified artifact, created from the verified bytes; raises InputError for NaN or infinity."""
     memories = [_memory(artifact, iteration) for iteration in artifact.iterations]
     for memory in memories:
         if place := memory.not_finite():
@@ -165,12 +165,12 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
 
 
 def _system_error(error: SafetensorError) -> OSError:
-    """What the system said, of which safetensors gives the number only within its message."""
+    """The system error behind a SafetensorError, whose message contains only its number."""
     number = re.search(r"\(os error (\d+)\)", str(error))
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def versions() -> dict[str, str]:
-    """Versions of what made a memory."""
+    """Versions of Python and of the libraries that determine a memory."""
     packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
     return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

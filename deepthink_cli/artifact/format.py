@@ -23,15 +23,15 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import Provenance, canonical_json
 
 KEY = "deepthink"
-MAX_HEADER = 16 * 2**20  # bytes; a million-tensor header would take the library 25 s and 2 GB
+MAX_HEADER = 16 * 2**20  # bytes; safetensors needs 25 s and 2 GB for a header of a million tensors
 _NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)")
 _BYTES = {"F32": 4}
-_ALIGNED = 8  # the header is filled up with spaces to a multiple of these bytes
+_ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
 
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """One tensor as the header lists it: dtype, shape and the place of its bytes after the header."""
+    """One tensor as the header lists it: dtype, shape and the offsets of its bytes after the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class TensorEntry:
 
 @dataclass(frozen=True)
 class Header:
-    """What an artifact says of itself; `start` is where the tensors' bytes begin."""
+    """The header of an artifact: its metadata and tensor list; `start` is the offset of the tensors' bytes."""
 
     path: str
     metadata: Metadata
@@ -57,7 +57,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified memory file: its header, and the very bytes that were verified of the `iterations` asked for."""
+    """A verified memory file: its header, and the verified bytes of the requested iterations."""
 
     header: Header
     iterations: tuple[int, ...]
@@ -72,8 +72,8 @@ def tensor_name(iteration: int, layer: int, part: str) -> str:
 def read_header(path: str | Path) -> Header:
     """Read and check the header of a memory file, without its tensors and without torch.
 
-    Raises InputError where the file is missing, is not a deepthink memory, or its tensors are not
-    exactly those that the metadata promise.
+    Raises InputError if the file is missing, is not a deepthink memory, or its tensors are not
+    exactly those that the metadata describe.
     """
     source = Path(path)
     if not os.path.exists(source):
@@ -98,7 +98,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def kept_iteration(header: Header, choice: int | str) -> int:
-    """The number of an iteration that the file keeps; raises InputError for any other choice."""
+    """The number of the chosen iteration; raises InputError if the file does not contain it."""
     kept = list(map(str, header.metadata.kept))
     if str(choice) not in kept:
         raise InputError(
@@ -111,8 +111,8 @@ def kept_iteration(header: Header, choice: int | str) -> int:
 def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
     """Read every byte of the file once, compare the digest, and keep the tensors of some iterations.
 
-    Raises InputError where the bytes are not those that were written, or an iteration was not kept, and
-    DeepThinkError where the tensors do not fit into memory.
+    Raises InputError if the bytes do not match the digest or an iteration was not kept, and
+    DeepThinkError if the tensors do not fit into memory.
     """
     for iteration in iterations:
         kept_iteration(header, iteration)
@@ -144,7 +144,7 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
 
 
 def provenance_of(header: Header) -> Provenance:
-    """Where a file's memory comes from; raises InputError, naming the file, where its update rule is unknown here."""
+    """Where a file's memory comes from; raises InputError, naming the file, if its update rule is unknown here."""
     try:
         return header.metadata.provenance()
     except InputError as error:
@@ -152,14 +152,14 @@ def provenance_of(header: Header) -> Provenance:
 
 
 def verify(header: Header) -> None:
-    """Raise InputError unless the file's bytes are those that were written."""
+    """Raise InputError unless the file's bytes match its digest."""
     read_artifact(header)
 
 
 def content_digest(
     metadata: Metadata, tensors: Mapping[str, tuple[str, tuple[int, ...]]], read: Callable[[str], bytes | bytearray]
 ) -> str:
-    """The digest of metadata (its own field apart) and tensors {name: (dtype, shape)}; `read(name)` gives bytes."""
+    """The digest of metadata (without `sha256`) and tensors {name: (dtype, shape)}; `read(name)` returns bytes."""
     total = hashlib.sha256(metadata_json(replace(metadata, sha256="")).encode())
     for name in sorted(tensors):
         dtype, shape = tensors[name]
@@ -169,12 +169,12 @@ def content_digest(
 
 
 def metadata_json(metadata: Metadata) -> str:
-    """The metadata as the artifact holds them: canonical JSON."""
+    """The metadata as stored in the artifact: canonical JSON."""
     return canonical_json(as_json(metadata))
 
 
 def summary(header: Header) -> dict[str, Any]:
-    """The metadata and sizes as one JSON-ready object, token ids left out."""
+    """The metadata and sizes as one JSON-ready object, without token ids."""
     fields = as_json(header.metadata)
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
     keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
@@ -183,7 +183,7 @@ def summary(header: Header) -> dict[str, Any]:
 
 
 def _raw_header(source: Path) -> tuple[dict[str, Any], bytes, int]:
-    """The header as JSON and as it stands in the file, and the file's size."""
+    """The header as parsed JSON, its raw bytes, and the file's size."""
     with open(source, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         prefix = file.read(8)
@@ -223,7 +223,7 @@ def _entries(raw: dict[str, Any], path: str | Path) -> dict[str, TensorEntry]:
 
 
 def _header_text(header: Header) -> bytes:
-    """The one header that a file with these metadata and tensors has."""
+    """The canonical header of a file with these metadata and tensors."""
     listed = {
         name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
         for name, entry in sorted(header.tensors.items())
@@ -234,7 +234,7 @@ def _header_text(header: Header) -> bytes:
 
 
 def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> None:
-    """Read until the buffer is full or the file ends: one call gives at most 2 GiB."""
+    """Read until the buffer is full or the file ends: one call reads at most 2 GiB."""
     while len(buffer) and (count := readinto(buffer)):
         buffer = buffer[count:]
 

@@ -1,4 +1,4 @@
-"""The metadata of a memory file: what they hold, how they are written and checked (docs/artifact.md)."""
+"""The metadata of a memory file: fields, serialization and validation (docs/artifact.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 @with_config(STRICT)
 @dataclass(frozen=True)
 class StoredDemonstrations:
-    """The demonstrations as the file holds them."""
+    """The demonstrations as stored in the file."""
 
     token_ids: list[int]
     texts: list[str | dict[str, str]]
@@ -50,10 +50,10 @@ class StoredRule:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class Metadata:
-    """The one metadata value of the artifact, before it is written as canonical JSON.
+    """The metadata of the artifact, before they are written as canonical JSON.
 
-    `eta` and `momentum` are those of the gate. A memory made by another update rule names it in `update`, which
-    memories made by the gate do not have, and both are 0.
+    `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
+    `update` is absent for the gate.
     """
 
     format_version: int
@@ -77,14 +77,14 @@ class Metadata:
 
     @property
     def rule(self) -> str:
-        """The update rule in words, also where it is unknown here."""
+        """The update rule as text, even if it is not registered in this installation."""
         if self.update is None:
             return str(Gate(self.eta, self.momentum))
         return f"update rule {self.update.name} ({self.update.values})"
 
     @property
     def method(self) -> Method:
-        """The method that made the memory; raises InputError where its update rule is unknown here."""
+        """The method that made the memory; raises InputError if its update rule is not registered."""
         gate = Gate(self.eta, self.momentum)
         rule = gate if self.update is None else rule_of(self.update.name, self.update.values)
         return Method(self.iterations, rule, self.positions)
@@ -104,7 +104,9 @@ def rule_fields(rule: UpdateRule) -> dict[str, Any]:
     """The fields of the metadata that name an update rule; raises InputError for one that is not registered."""
     name, values = name_of(rule), values_of(rule)
     if type(rule) is Gate:
-        return {field: float(value) for field, value in values.items()}  # 1 is written as 1.0, as a reader writes it
+        return {
+            field: float(value) for field, value in values.items()
+        }  # 1 is written as 1.0, as parsing and writing it again would
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
 
 
@@ -117,7 +119,7 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
 
 
 def parse_metadata(text: str, where: str) -> Metadata:
-    """Read the metadata of an artifact; raises InputError where it is not one of this format."""
+    """Read the metadata of an artifact; raises InputError if they are not valid in this format."""
     try:
         raw = json.loads(text)
         canonical_json(raw).encode()  # NaN and lone surrogates are not JSON
@@ -142,7 +144,7 @@ def parse_metadata(text: str, where: str) -> Metadata:
 
 
 def _check_consistent(metadata: Metadata) -> None:
-    """Raise ValueError where fields that belong together do not."""
+    """Raise ValueError if fields contradict each other."""
     stored, kept = metadata.demonstrations, metadata.kept
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")

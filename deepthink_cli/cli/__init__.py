@@ -1,1 +1,1 @@
-"""The command line: options, progress and reports; the only place that talks to people."""
+"""The command line: options, progress and reports; the only package that prints."""

@@ -1,4 +1,4 @@
-"""What `deepthink eval` shows: the curve over T, what to compare it with, and what is confused."""
+"""The output of `deepthink eval`: accuracy by T, the baselines and the confusion table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show(result: EvaluationReport, json: bool) -> None:
-    """Print the result on stdout, for people or as one JSON object."""
+    """Print the result on stdout, as text or as one JSON object."""
     if json:
         write_json(result.as_json())
         return

@@ -19,11 +19,11 @@ from deepthink_cli.io.documents import Document, read_document
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the file's values the defaults of the command that is being parsed."""
+    """Use the file's values as defaults of the command that is being parsed."""
     if path is None:
         return None
     document = _read(path)
-    # A file may serve several commands: an option that this command lacks, another may have.
+    # A file may be shared by several commands: an unknown option may belong to another one.
     commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
     known = {str(parameter.name) for command in commands.values() for parameter in command.params} - {"config"}
     accepted = {str(parameter.name): parameter for parameter in context.command.params}

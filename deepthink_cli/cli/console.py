@@ -1,4 +1,4 @@
-"""Output for people: notes and progress on stderr, reports on stdout; data never passes through Rich."""
+"""Human-readable output: notes and progress on stderr, reports on stdout; data never passes through Rich."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task
     from rich.table import Table
 
-WIDTH = 120  # of reports that go to a file or a pipe, and the most characters of a cell
+WIDTH = 120  # columns of reports that are written to a file or a pipe, and the maximum length of a cell
 UNBOUNDED = 10_000
 
 
 def note(message: str, quiet: bool = False) -> None:
-    """Print one line for people on stderr."""
+    """Print one line on stderr, unless `quiet`."""
     if not quiet:
         sys.stderr.write(printable(message) + "\n")
         sys.stderr.flush()
@@ -31,7 +31,7 @@ def write_json(value: Any) -> None:
 
 
 def report(*parts: str | Table, file: TextIO | None = None) -> None:
-    """Print a report for people, on stdout or to a file: a line for each text, tables laid out and never cut."""
+    """Print a report on stdout or to a file: one line for each text; tables are never truncated."""
     out = sys.stdout if file is None else file
     for part in parts:
         if isinstance(part, str):
@@ -65,7 +65,7 @@ def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:
 
 
 def progress(quiet: bool, *columns: str, left: bool = False) -> Progress:
-    """A progress bar on stderr; `columns` are names of the task's fields, whose values are shown as they change.
+    """A progress bar on stderr; `columns` are names of the task's fields to show.
 
     It also shows the completed part and the elapsed time; with `left`, only the estimated time left.
     """
@@ -100,7 +100,7 @@ def bar(share: float, low: float, high: float, width: int = 20) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """A human-readable number of bytes."""
     if count < 1024:
         return f"{count} B"
     power = min(4, (count.bit_length() - 1) // 10)

@@ -50,24 +50,24 @@ DataDir = Annotated[
         "--data-dir", panel=DATA, metavar="DIR", help="Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub."
     ),
 ]
-Limit = Annotated[
-    str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a sample of N rows, the same every time.")
-]
+Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
 
 
 @dataclass(frozen=True)
 class DrawingArguments:
-    """How a task's demonstrations are drawn; None is the task's own choice."""
+    """How a task's demonstrations are drawn; None means the task's default."""
 
     shots: Annotated[
         str | None,
-        option("--shots", panel=DATA, metavar="N", help="Demonstrations of a task. Default: the task's own."),
+        option("--shots", panel=DATA, metavar="N", help="Number of demonstrations. Default: the task's own."),
     ] = None
     seed: Annotated[
-        str | None, option("--seed", panel=DATA, metavar="S", help="Draws a task's demonstrations. Default: 0.")
+        str | None,
+        option("--seed", panel=DATA, metavar="S", help="Seed for drawing a task's demonstrations. Default: 0."),
     ] = None
     order_seed: Annotated[
-        str | None, option("--order-seed", panel=DATA, metavar="S", help="Permutes the same demonstrations.")
+        str | None,
+        option("--order-seed", panel=DATA, metavar="S", help="Seed for the order of the same demonstrations."),
     ] = None
     sampling: Annotated[
         str | None,
@@ -87,7 +87,7 @@ class DrawingArguments:
 
 @dataclass(frozen=True)
 class PromptArguments:
-    """How rows become demonstrations, where no task says it."""
+    """How rows become demonstrations, unless a task defines it."""
 
     template: Annotated[
         str | None,
@@ -114,5 +114,5 @@ class PromptArguments:
     ] = None
     separator: Annotated[
         str | None,
-        option("--separator", panel=DATA, metavar="TEXT", help=r"Stands after every demonstration. Default: \n\n"),
+        option("--separator", panel=DATA, metavar="TEXT", help=r"Text after every demonstration. Default: \n\n"),
     ] = None

@@ -1,4 +1,4 @@
-"""`deepthink demo`: the whole story on the built-in model, with the commands a user would type."""
+"""`deepthink demo`: every step on the built-in model, with the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUTS = 4  # labelled by the predict step
 
 @grouped
 def demo(common: Annotated[CommonArguments, Without("json", "verbose", "config")]) -> None:
-    """The whole story in seconds, offline: think, inspect, predict and eval on the built-in model."""
+    """Show think, inspect, predict and eval on the built-in model, offline, in seconds."""
     data = _examples()
     demos, labelled = data / "demos.jsonl", data / "labelled.jsonl"
     with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
@@ -29,13 +29,13 @@ def demo(common: Annotated[CommonArguments, Without("json", "verbose", "config")
         few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
         quiet = ["-q"] if common.quiet else []
         _step(
-            "1. Think: read the solved examples 15 times and store what the model remembers.",
+            "1. Think: read the solved examples 15 times and store the memory.",
             ["think", str(demos), "-T", "15", "--keep", "all", "-o", str(memory), *quiet],
         )
-        _step("2. Inspect: what is in the memory.", ["inspect", str(memory)])
-        _step("3. Predict: label new inputs from it.", ["predict", str(memory), str(few), *quiet])
+        _step("2. Inspect: show what the memory contains.", ["inspect", str(memory)])
+        _step("3. Predict: label new inputs with it.", ["predict", str(memory), str(few), *quiet])
         _step(
-            "4. Eval: how right it is at every T; T = 1 is plain in-context learning.",
+            "4. Eval: accuracy at every T; T = 1 is plain in-context learning.",
             ["eval", str(memory), str(labelled), *quiet],
         )
     note("")

@@ -1,4 +1,4 @@
-"""`deepthink doctor`: what a bug report needs to know of this machine."""
+"""`deepthink doctor`: the facts about this machine that a bug report needs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def doctor(
     model: Annotated[ModelArguments, Without("batch_tokens")],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
-    """Versions, devices, number formats that work here, a model's engine, caches and offline flags, ready to paste."""
+    """Show versions, devices, working dtypes, a model's engine, caches and offline flags, for bug reports."""
     model_options = model.checked()
     facts: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",

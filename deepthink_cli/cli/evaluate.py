@@ -1,4 +1,4 @@
-"""`deepthink eval`: how well a memory labels rows whose labels are known."""
+"""`deepthink eval`: measure the accuracy of a memory on labelled rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Labelled = Annotated[
     str | None,
     typer.Argument(
         metavar="[LABELLED]",
-        help="Rows with their true labels: JSON Lines, CSV, TSV or Parquet. With --task the task's rows are taken.",
+        help="Rows with their true labels: JSON Lines, CSV, TSV or Parquet. With --task, the task's rows are used.",
     ),
 ]
 Samples = Annotated[
@@ -48,7 +48,7 @@ FailUnder = Annotated[
         "--fail-under",
         metavar="SHARE",
         rich_help_panel=OUTPUT,
-        help="Exit with 3 where the last iteration's accuracy is below this share, as in 0.8.",
+        help="Exit with 3 if the last iteration's accuracy is below this share, as in 0.8.",
     ),
 ]
 
@@ -116,11 +116,11 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory |
         name = (memory.provenance.task if memory else None) or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
     if labelled is not None and task is not None:
-        raise InputError(f"LABELLED {labelled}: --task {task} brings its own rows; give one of the two")
+        raise InputError(f"LABELLED {labelled}: --task {task} has its own rows; give one of the two")
 
 
 def _raise_all(problems: Problems, memory: OpenedMemory | None, labelled: str | None) -> None:
-    """Raise all problems, with those of the rows if the memory can be read."""
+    """Raise all problems, including those of the rows if the memory can be read."""
     from deepthink_cli.workflows.inputs import check_rows
 
     if memory is not None and labelled not in (None, "-"):
@@ -142,7 +142,7 @@ def _share(text: str | None) -> float | None:
 
 @contextmanager
 def _samples_file(samples: Path | None, iterations: int) -> Iterator[Callable[[Prediction], None] | None]:
-    """A function that writes one JSON line for each prediction; None where no samples are wanted."""
+    """A function that writes one JSON line for each prediction; None if no samples are wanted."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.workflows.inputs import output_row
 

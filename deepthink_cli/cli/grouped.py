@@ -1,4 +1,4 @@
-"""Commands whose parameters are groups of options: typer sees the options, the command the groups."""
+"""Commands whose parameters are groups of options: typer sees single options, the command receives groups."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class Without:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a dataclass by the fields of the dataclass, in their order.
 
-    Each field is an annotated typer parameter with a default. Fields that `Without` names are omitted and have their
-    defaults. Raises TypeError for a name that the group does not have, ValueError if two parameters share a name.
+    Each field is an annotated typer parameter with a default. Fields that `Without` names are not options
+    and keep their defaults. Raises TypeError for a name that the group does not have, ValueError if two parameters
+    share a name.
     """
     parameters: list[Parameter] = []
     groups: dict[str, tuple[type, list[str]]] = {}
@@ -37,7 +38,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def flat(**values: Any) -> None:
-        built = {}  # apart from `values`: a group may have the name of one of its options
+        built = {}  # not in `values`: a group may have the name of one of its options
         for name, (group, options) in groups.items():
             built[name] = group(**{option: values.pop(option) for option in options})
         command(**values, **built)

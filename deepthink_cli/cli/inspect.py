@@ -1,4 +1,4 @@
-"""`deepthink inspect`: what a memory is, from its header alone; torch is never imported."""
+"""`deepthink inspect`: describe a memory from its header alone; torch is never imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Verify = Annotated[
 def inspect(
     memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
 ) -> None:
-    """What made a memory, how it drifted, its sizes, labels, template and demonstrations."""
+    """Show a memory's model, method, drift, sizes, labels, template and demonstrations."""
     from deepthink_cli.artifact import format as artifact
 
     header = artifact.read_header(Path(memory))
@@ -69,7 +69,7 @@ def _by(shape: tuple[int, ...]) -> str:
 def _drift(metadata: Metadata) -> list[Any]:
     """Relative change of keys and values by iteration (mean over the layers) and, for the last, by layer."""
     if not metadata.drift:
-        return ["one reading: the memory is plain in-context learning's, nothing drifted"]
+        return ["one reading: plain in-context learning, no drift"]
     changes = metadata.drift
     most = max(drift.mean_keys + drift.mean_values for drift in changes.values())
     by_iteration = [

@@ -12,13 +12,13 @@ from typing import Any
 
 from deepthink_cli.errors import ExitCode
 
-INTERRUPTED = "deepthink: interrupted; every file is whole"
-_GRACE = 0.5  # seconds that the program has to end by itself
+INTERRUPTED = "deepthink: interrupted; all files are intact"
+_GRACE = 0.5  # seconds before the process is forced to end
 _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"  # progress bars hide it
 
 
 def leave_at_ctrl_c() -> None:
-    """Until `end_at_ctrl_c`, end the process at Ctrl-C at once: it is still importing and has written nothing."""
+    """End the process immediately at Ctrl-C until `end_at_ctrl_c` is called: nothing has been written yet."""
 
     def leave(*_: object) -> None:
         os.write(2, f"{INTERRUPTED}\n".encode())
@@ -33,7 +33,7 @@ def end_at_ctrl_c() -> None:
     _handle(signal.default_int_handler)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    # The signal itself writes to this pipe; a Python handler only runs when the main thread is back from native code.
+    # The signal itself writes to this pipe; a Python handler runs only after the main thread returns from native code.
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     Thread(target=_wait_and_end, args=(reader,), daemon=True).start()
 

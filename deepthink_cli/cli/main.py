@@ -1,4 +1,4 @@
-"""The program: its commands, and how every failure becomes one line and an exit code."""
+"""The program: its commands, and the conversion of every error to one line and an exit code."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 app = typer.Typer(
     name="deepthink",
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
-    "remembers them in a file, and labels any number of inputs from it.",
+    "stores its memory of them in a file, and labels any number of inputs with it.",
     epilog="Start here: deepthink demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-MESSAGE = 1_000  # characters of a message that are shown; a value in it may be as long as a file
+MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
 
 
 def _show_version(wanted: bool) -> None:
@@ -77,8 +77,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # what goes wrong is raised, and told once
-    getLogger("bitsandbytes").setLevel(ERROR)  # it warns once for every layer and pass
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")  # errors are raised, and printed once
+    getLogger("bitsandbytes").setLevel(ERROR)  # it would warn for every layer and pass
     end_at_ctrl_c()
     code = run(sys.argv[1:])
     if code == ExitCode.INTERRUPTED or still_working():
@@ -100,12 +100,12 @@ def run(arguments: list[str]) -> int:
     except Exit as stop:
         return stop.exit_code
     except TyperException as error:
-        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # pydantic's words
+        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # prefix added by pydantic
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
-        # Nobody reads standard output any more (typer turns this into SystemExit); Python must not flush it at exit.
+        # Standard output was closed (typer raises SystemExit for it); Python must not flush it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.ERROR)
     except Exception as error:

@@ -31,7 +31,7 @@ _Positions = Annotated[
     option(
         "--positions",
         panel=METHOD,
-        help="Readings after the first stand behind the memory (continued) or in its place.",
+        help="Positions of readings after the first: after the memory (continued) or the same again (restarted).",
     ),
 ]
 
@@ -47,7 +47,7 @@ class MethodArguments:
     ] = "0.01"
     momentum: Annotated[
         str,
-        option("--momentum", panel=METHOD, metavar="BETA", help="0 is the paper; 0.9 is the official code's recipe."),
+        option("--momentum", panel=METHOD, metavar="BETA", help="0 as in the paper; 0.9 as in the official code."),
     ] = "0"
     positions: _Positions = "continued"
     keep: Annotated[
@@ -62,15 +62,15 @@ class MethodArguments:
 
 @dataclass(frozen=True)
 class SweepArguments:
-    """What a run repeats the method over: gates and seeds, and the rows on which it may choose among them."""
+    """The grid of a run: gates and seeds, and the dev rows to choose among them."""
 
     iterations: _Iterations = "5"
     eta: Annotated[
-        str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate, or several by commas, in (0, 1].")
+        str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate in (0, 1], or several separated by commas.")
     ] = "0.01"
     momentum: Annotated[
         str,
-        option("--momentum", panel=METHOD, metavar="BETA,...", help="0 is the paper; several by commas, as in 0,0.9."),
+        option("--momentum", panel=METHOD, metavar="BETA,...", help="0 as in the paper; or several, as in 0,0.9."),
     ] = "0"
     positions: _Positions = "continued"
     select: Annotated[
@@ -79,7 +79,7 @@ class SweepArguments:
             "--select",
             rich_help_panel=METHOD,
             metavar="dev",
-            help="Also score a dev set of training rows, on which report then chooses T and eta.",
+            help="Also score a dev set of training rows, with which report then chooses T and eta.",
         ),
     ] = None
     dev_size: Annotated[
@@ -88,7 +88,7 @@ class SweepArguments:
             "--dev-size",
             rich_help_panel=METHOD,
             metavar="N",
-            help="Rows of the dev set. Default: as many as the test has.",
+            help="Rows of the dev set. Default: as many as there are test rows.",
         ),
     ] = None
     seeds: Annotated[
@@ -97,7 +97,7 @@ class SweepArguments:
             "--seeds",
             panel=DATA,
             metavar="N",
-            help="Demonstration seeds: 10 for 0 to 9, or a list, as in 3,5; 42, is one.",
+            help="Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
         ),
     ] = "1"
 

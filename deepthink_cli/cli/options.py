@@ -30,7 +30,7 @@ def _engine(name: str) -> str:
 
 
 # Numbers arrive as text: the check in deepthink_cli.options names the value and reports all mistakes at once.
-Offline = Annotated[bool, option("--offline", panel=MODEL, help="Use only what is on this machine.")]
+Offline = Annotated[bool, option("--offline", panel=MODEL, help="Use only files on this machine; no downloads.")]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class ModelArguments:
         option(
             "--dtype",
             panel=MODEL,
-            help="Numbers the model computes in; auto is what the memory was made in; for a new one float32 on a CPU, "
-            "the checkpoint's own on a GPU.",
+            help="Compute dtype; auto is the memory's dtype; for a new memory float32 on a CPU, "
+            "the checkpoint's dtype on a GPU.",
         ),
     ] = "auto"
     device: Annotated[
@@ -81,7 +81,7 @@ class ModelArguments:
             panel=MODEL,
             parser=_engine,
             metavar=f"[{'|'.join((AUTO, *ENGINES))}]",
-            help="Score batches packed (without padding) or padded; auto is packed if a probe finds the same scores.",
+            help="Score batches packed (without padding) or padded; auto is packed if a probe gives the same scores.",
         ),
     ] = "auto"
     offline: Offline = False
@@ -94,12 +94,12 @@ class ModelArguments:
             "--batch-tokens",
             panel=MODEL,
             metavar="TOKENS",
-            help="Tokens of one scoring pass; found if not given. A longer input still runs, alone.",
+            help="Tokens per scoring pass. Default: chosen for the device. A longer input runs in a pass of its own.",
         ),
     ] = None
 
     def checked(self) -> ModelOptions:
-        """The validated options; from here on `--offline` also holds for the hub's library."""
+        """The validated options; also applies `--offline` to the hub's library."""
         if self.offline:
             os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later
         return ModelOptions.checked(**{name: value for name, value in asdict(self).items() if value is not None})
@@ -107,14 +107,14 @@ class ModelArguments:
 
 @dataclass(frozen=True)
 class CommonArguments:
-    """What a command writes for people and for programs, and where its option values may come from."""
+    """The form of a command's output, and the config file of its options."""
 
     json: Annotated[bool, option("--json", panel=OUTPUT, help="Print one JSON object on stdout.")] = False
-    quiet: Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help="No progress and no notes.")] = False
-    verbose: Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help="Say what is being done.")] = False
-    debug: Annotated[bool, option("--debug", panel=OUTPUT, help="Show a traceback where the program itself fails.")] = (
+    quiet: Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help="Show no progress and no notes.")] = False
+    verbose: Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help="Print details of what is being done.")] = (
         False
     )
+    debug: Annotated[bool, option("--debug", panel=OUTPUT, help="Show a traceback for a bug in the program.")] = False
     config: Annotated[
         Path | None,
         typer.Option(
@@ -124,6 +124,6 @@ class CommonArguments:
             callback=apply_config,
             metavar="FILE",
             rich_help_panel=OUTPUT,
-            help="TOML or YAML file with option values; flags and DEEPTHINK_* variables go before it.",
+            help="TOML or YAML file with option values; flags and DEEPTHINK_* variables take precedence.",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""`deepthink plot`: accuracy over T of one or several runs, as a figure for print."""
+"""`deepthink plot`: draw accuracy over T of one or several runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plot(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Accuracy over T: a panel for each task or mean, bands over seeds, plain in-context learning as a dotted line."""
+    """Draw accuracy over T: a panel for each task or mean, bands over seeds, a dotted line for in-context learning."""
     from deepthink_cli.io.atomic import replacing
     from deepthink_cli.report.curves import panels
     from deepthink_cli.report.figures import METADATA, check_suffix, draw

@@ -1,4 +1,4 @@
-"""`deepthink predict`: label inputs from a memory."""
+"""`deepthink predict`: label inputs with a memory."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from deepthink_cli.io.text import json_line
 if TYPE_CHECKING:
     from deepthink_cli.prediction import Prediction
 
-PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes at once; POSIX promises 512
+PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
 Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
         help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
-        "A row may carry its own candidates: [...].",
+        "A row may have its own candidates: [...].",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the rows go. Default: stdout."),
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
 ]
 
 
@@ -48,7 +48,7 @@ def predict(
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    """Label inputs from a memory: one JSON line for each, in order.
+    """Label inputs with a memory: one JSON line for each, in order.
 
     The model, the template and the labels come from the memory.
     """
@@ -76,7 +76,7 @@ def predict(
     assert opened is not None
     if output is not None:
         check_apart(output, read_by(model=model_options(opened, options).model))
-    # Lines typed at a terminal are answered one by one; other inputs are scored in batches.
+    # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
         parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, tell=tell)
@@ -90,7 +90,7 @@ def predict(
 
 
 class _Rows:
-    """Writes predictions as JSON lines, in blocks that a pipe takes atomically: an interrupt never splits a line."""
+    """Writes predictions as JSON lines, in blocks that a pipe writes atomically: an interrupt never splits a line."""
 
     def __init__(self, out: TextIO, iterations: int) -> None:
         self.out, self.iterations, self.count = out, iterations, 0

@@ -1,4 +1,4 @@
-"""`deepthink report`: the tables of one or several runs, as one would print them."""
+"""`deepthink report`: the tables of one or several runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Format = Annotated[
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Tables for people, or raw numbers as csv and json. Default: terminal.",
+        help="Formatted tables, or raw numbers as csv and json. Default: terminal.",
         show_default=False,
     ),
 ]
 Published = Annotated[
-    bool, typer.Option("--published", rich_help_panel=DATA, help="Put the paper's figures beside those of the run.")
+    bool, typer.Option("--published", rich_help_panel=DATA, help="Show the paper's figures next to those of the run.")
 ]
 Iteration = Annotated[
     str | None,
@@ -43,7 +43,7 @@ Iteration = Annotated[
         "--iteration",
         metavar="T",
         rich_help_panel=METHOD,
-        help="Report this T. Default: what the dev rows choose; without dev rows, the last.",
+        help="Report this T. Default: the best on the dev rows; without dev rows, the last.",
     ),
 ]
 Tasks = Annotated[
@@ -51,9 +51,7 @@ Tasks = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the report goes. Default: stdout."
-    ),
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
 ]
 
 SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
@@ -70,7 +68,7 @@ def report(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Tables of one or several runs: thinking against plain in-context learning, over seeds."""
+    """Print tables of one or several runs: Deep-Thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
@@ -100,7 +98,7 @@ def report(
 
 
 def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
-    """The format that is asked for, or that the output's name ends with."""
+    """The requested format, or the one of the output's suffix."""
     if json and format not in (None, "json"):
         raise InputError(f"--json and --format {format}: two formats; give one of them")
     if json:
@@ -155,7 +153,7 @@ def _parts(page: Report) -> list[Any]:
 
 
 def _wrapped(text: str, mark: str = "") -> list[str]:
-    """Lines of at most `TEXT_WIDTH`, never broken at a hyphen: it may be part of a name that someone will copy."""
+    """Lines of at most `TEXT_WIDTH`, never broken at a hyphen, which may be part of a name."""
     indent = " " * len(mark)
     return textwrap.wrap(
         text,

@@ -1,4 +1,4 @@
-"""`deepthink run`: whole suites, every iteration of every seed, into a folder that can be continued."""
+"""`deepthink run`: evaluate tasks at every iteration with several seeds, into a folder that can be resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path,
-    typer.Option("--out", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the run; a killed one continues."),
+    typer.Option(
+        "--out", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the run; an interrupted run is resumed."
+    ),
 ]
 Demos = Annotated[
     str | None,
@@ -34,11 +36,11 @@ Demos = Annotated[
         "--demos",
         metavar="FILE",
         rich_help_panel=DATA,
-        help="Use these demonstrations; with one task and one seed.",
+        help="Use the demonstrations of this file; for one task and one seed only.",
     ),
 ]
 Samples = Annotated[
-    bool, typer.Option("--samples", rich_help_panel=OUTPUT, help="Also keep every input's scores, as Parquet.")
+    bool, typer.Option("--samples", rich_help_panel=OUTPUT, help="Also write every input's scores, as Parquet.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print what would be done.")]
 
@@ -96,7 +98,7 @@ def run(
 
 
 def _demonstrations(tasks: list[Task], options: RunOptions, demos: str | None) -> DemonstrationSet | None:
-    """The demonstrations of a file, which are only for one task and one seed."""
+    """The demonstrations of a file; raises InputError for several tasks or seeds."""
     from deepthink_cli.workflows.task_rows import demonstrations_for
 
     if demos is None:

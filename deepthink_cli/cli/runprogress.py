@@ -1,4 +1,4 @@
-"""How far a run is: jobs done, inputs per second, time left, and a line for every job."""
+"""Progress of a run: jobs done, inputs per second, time left, and a line for every job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunProgress(RunObserver):
-    """A progress bar over all inputs of a run, on stderr; without a terminal, the lines of the jobs alone."""
+    """A progress bar over all inputs of a run, on stderr; without a terminal, only the lines of the jobs."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -28,7 +28,7 @@ class RunProgress(RunObserver):
         self.last: dict[RunJob, Result] = {}
 
     def begin(self, plan: RunPlan, work: Work) -> None:
-        """The jobs with their missing rows are known."""
+        """Start the bar, with the jobs and their missing rows."""
         from deepthink_cli.runs.plan import scorings
 
         self.jobs, self.gates = sum(bool(wanted) for _, wanted in work), len(plan.gates)
@@ -40,11 +40,11 @@ class RunProgress(RunObserver):
         self.bar.start()
 
     def end(self) -> None:
-        """The run is done, or was stopped."""
+        """Stop the bar."""
         self.bar.stop()
 
     def start(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs of one task begin, in step."""
+        """Show the jobs that start."""
         self.began = time.perf_counter()
         numbers = f"job {self.done + 1} of {self.jobs}"
         if len(jobs) > 1:
@@ -53,21 +53,21 @@ class RunProgress(RunObserver):
         self.bar.update(self.task, description=f"{jobs[0].task.name}, seed {seeds}", jobs=numbers)
 
     def scored(self, job: RunJob, inputs: int) -> None:
-        """Inputs of a job were scored."""
+        """Advance the bar by the inputs that were scored."""
         self.inputs += inputs
         self.inputs_of[job] += inputs
         speed = self.inputs / (time.perf_counter() - self.started)
         self.bar.update(self.task, advance=inputs, speed=f"{speed:,.0f} inputs/s")
 
     def row(self, job: RunJob, row: Result) -> None:
-        """A row of a job was written."""
+        """Remember the row, for the line of its job."""
         if row.setting.part == "test":
             if row.setting.iteration == 1:
                 self.first[job] = row.accuracy
             self.last[job] = row
 
     def finish(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs are done: a line about each, with the speed of all."""
+        """Print a line for each finished job, with the common speed."""
         speed = sum(self.inputs_of[job] for job in jobs) / (time.perf_counter() - self.began)
         for job in jobs:
             self.done += 1

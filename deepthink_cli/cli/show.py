@@ -1,4 +1,4 @@
-"""What a workflow tells, shown: notes and warnings as lines on stderr, progress as a bar."""
+"""Show the events of a workflow: notes and warnings as lines on stderr, progress as a bar."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Name = Annotated[
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
 Yaml = Annotated[
     bool,
-    typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, to start your own from."),
+    typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, as a start for your own."),
 ]
 
 
@@ -43,7 +43,7 @@ def tasks(
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks; show one with its prompt; count its rows (--data-dir); validate a task file."""
+    """List the built-in tasks, show one with its prompt, count its rows (--data-dir), or validate a task file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.files import validated
     from deepthink_cli.workflows.task_rows import source_of
@@ -81,7 +81,7 @@ def _described(task: Task) -> dict[str, Any]:
 
 
 def _prompt(task: Task) -> tuple[str, str]:
-    """The task's example row as a demonstration, and as a query with the label left open."""
+    """The task's example row as a demonstration, and as a query without the label."""
     from deepthink_cli.tasks.files import example_query
 
     query = example_query(task, "task")
@@ -103,7 +103,7 @@ def _counted_all(tasks: list[Task], source: Source) -> dict[str, dict[str, Any]]
 
 
 def _counts(task: Task, source: Source) -> dict[str, Any]:
-    """Rows and labels under every protocol, with the rows that are skipped or never demonstrations, by reason."""
+    """Rows and labels under every protocol, and the rows skipped or excluded from demonstrations, by reason."""
     from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
     counts: dict[str, Any] = {}

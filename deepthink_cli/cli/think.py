@@ -29,12 +29,11 @@ Demos = Annotated[
     str | None,
     typer.Argument(
         metavar="[DEMOS]",
-        help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
-        "With --task they may be left out.",
+        help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. Optional with --task.",
     ),
 ]
 Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Where the memory goes.")
+    Path, typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the memory.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print the plan; load no weights, write nothing.")
@@ -43,7 +42,7 @@ DryRun = Annotated[
 
 @dataclass(frozen=True)
 class Origin:
-    """The task and the seed that a memory's demonstrations come from; `typed` is the value of --task."""
+    """The task and the seed of a memory's demonstrations; `typed` is the value of --task."""
 
     task: str | None = None
     seed: int | None = None
@@ -65,7 +64,7 @@ def think(
     dry_run: DryRun = False,
     common: CommonArguments,
 ) -> None:
-    """Read solved examples T times and store what the model remembers of them as a file."""
+    """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.task_rows import source_of
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
@@ -80,7 +79,7 @@ def think(
         model_options = model.checked()
     with problems.collected():
         method_options = method.checked()
-        _ = method_options.kept  # raises for iterations that are not reached
+        _ = method_options.kept  # raises for iterations beyond T
     with problems.collected():
         task_options = drawing.checked()
     with problems.collected():

@@ -19,7 +19,7 @@ def unescaped(text: str) -> str:
 
 
 def pattern(template: str | None) -> str | None:
-    """The template from --template: its text, or the content of a file without one final line break."""
+    """The template from --template: its text, or the content of a file without the final line break."""
     if template is None:
         return None
     _check_text(template, "--template")
@@ -27,7 +27,8 @@ def pattern(template: str | None) -> str | None:
         return unescaped(template)
     if not os.path.isfile(template):
         raise InputError(
-            f"--template {template}: has no {{field}} and is no file; write 'Review: {{text}}\\nSentiment: {{label}}'"
+            f"--template {template}: has no {{field}} and is not a file; "
+            "write 'Review: {text}\\nSentiment: {label}'"
         )
     try:
         return Path(template).read_text(encoding="utf-8").removesuffix("\n")
@@ -43,7 +44,7 @@ def _check_text(text: str, option: str) -> None:
 
 
 def label_list(labels: str | None) -> list[str] | None:
-    """Label words from `a,b,c`, or from a JSON list where a word holds a comma."""
+    """Label words from `a,b,c`, or from a JSON list if a word contains a comma."""
     if labels is None:
         return None
     _check_text(labels, "--labels")
@@ -61,7 +62,7 @@ def label_list(labels: str | None) -> list[str] | None:
 
 
 def only_with_task(task: str | None, **values: object) -> None:
-    """Raise InputError for options that mean nothing without --task."""
+    """Raise InputError for options that have no effect without --task."""
     problems = Problems()
     for name, value in values.items():
         if task is None and value is not None:

@@ -13,7 +13,7 @@ from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
 
 CANDIDATES = "candidates"
-MOST_TEXT = 2**20  # bytes of a text: more than any model reads, and a second of work for a tokenizer
+MOST_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
 
 Text = str | Mapping[str, str]
 
@@ -28,7 +28,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Query:
-    """A test input x_test: its text, the candidates Y, and its true label where it is known."""
+    """A test input x_test: its text, the candidates Y, and its true label if it is known."""
 
     text: Text
     candidates: tuple[str, ...]
@@ -39,9 +39,9 @@ class Query:
 
 @dataclass(frozen=True)
 class DemonstrationSet:
-    """Demonstrations with the template that writes them and the label words, in order.
+    """Demonstrations, the template that formats them, and the label words, in order.
 
-    `labels` is empty where every demonstration carried candidates of its own.
+    `labels` is empty if every demonstration has candidates of its own.
     """
 
     examples: tuple[Example, ...]
@@ -50,7 +50,7 @@ class DemonstrationSet:
 
     @classmethod
     def of(cls, examples: Iterable[Example], template: str | Template, labels: Sequence[str] = ()) -> DemonstrationSet:
-        """Examples under a template; without `labels`, the label words are those of the examples, in order."""
+        """Create a set; without `labels`, the label words are those of the examples, in order of appearance."""
         solved = tuple(examples)
         pattern = template if isinstance(template, Template) else Template(template)
         return cls(solved, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in solved)))
@@ -110,7 +110,7 @@ def read_queries(
 def text_value(value: Any, where: str, field: str) -> str:
     """A field's value as text: strings stripped, numbers and true/false written as in JSON.
 
-    Raises InputError where it is missing, empty, not finite, a list or object, holds a lone surrogate, or has more
+    Raises InputError if it is missing, empty, not finite, a list or object, holds a lone surrogate, or has more
     than `MOST_TEXT` bytes.
     """
     if isinstance(value, bool):

@@ -188,7 +188,7 @@ def _csv_rows(table: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def _check_decoded(cells: list[str], where: str) -> None:
-    # The text is decoded ahead of the row, so a wrong byte arrives as a surrogate, and the error can name its row.
+    # Decoding errors are kept as surrogates until the row is known, so that the error can name it.
     try:
         "".join(cells).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -227,7 +227,7 @@ def _parquet(source: str) -> Iterator[Row | InputError]:
 
 
 def _parquet_rows(batch: Any, source: str, first: int) -> Iterator[Row | InputError]:
-    """The rows of a batch; where one cannot be read, each row by itself."""
+    """The rows of a batch; if one cannot be read, the rows are read one by one."""
     try:
         rows = batch.to_pylist()
     except (ValueError, OverflowError) as error:

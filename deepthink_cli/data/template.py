@@ -19,7 +19,7 @@ class Template:
     r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
 
     `separator` is written between demonstrations and after the last one. `{{` and `}}` are literal braces.
-    Raises InputError where the pattern cannot be filled or does not end with its label field.
+    Raises InputError if the pattern cannot be filled or does not end with its label field.
     """
 
     pattern: str

@@ -1,6 +1,6 @@
-"""GELU in one kernel, where transformers writes its tanh form as eight (GPT-2, Phi).
+"""Replace the tanh form of GELU, eight kernels in transformers (GPT-2, Phi), by a single kernel.
 
-Done by exchanging modules for a while, so that a network need not know of it.
+Activation modules are swapped inside a context, so that the network's code is unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from transformers.activations import NewGELUActivation
 
 @contextmanager
 def fused_activations(network: nn.Module) -> Iterator[None]:
-    """`network` computes x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in one kernel here; the same up to rounding."""
+    """Inside the block, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) is one kernel; equal up to rounding."""
     replaced = [
         (module, name, child)
         for module in network.modules()

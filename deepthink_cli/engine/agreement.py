@@ -1,4 +1,4 @@
-"""Check that a query after a memory scores like the whole prompt in one pass (T = 1)."""
+"""Check that a query after a memory gets the scores of the whole prompt in one pass (T = 1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
-    least = 0.1 if model.identity.quantize else 1e-3  # 8-bit rounding of a token depends on the tokens beside it
+    least = (
+        0.1 if model.identity.quantize else 1e-3
+    )  # in 8 bits, a token's rounding depends on the other tokens of the pass
     if _relative_difference(actual_SN, expected_SN) > max(
         least, 2 * _relative_difference(rounded_SN, expected_SN)
     ):  # scoring reports NaN
@@ -46,7 +48,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
 
 
 class _Asked:
-    """The log-probabilities that are compared: of N tokens after each of the last S tokens of a row."""
+    """Computes the log-probabilities to compare: of N tokens after each of the last S tokens of a row."""
 
     def __init__(self, model: LanguageModel, length: int) -> None:
         known = model.known_tokens
@@ -62,7 +64,7 @@ class _Asked:
 
 @torch.inference_mode()
 def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor, Tensor]:
-    """What one pass over all ids gives, and the same with other rounding."""
+    """Log-probabilities (S, N) from one pass over all ids, and the same with different rounding."""
     # A second row of other tokens changes the first one only by rounding.
     pair_2S, start = torch.tensor([ids, ids[::-1]], device=model.device), len(ids) - asked.length
     expected_SN = asked.of({"input_ids": pair_2S[:1], "use_cache": False}, start)
@@ -72,7 +74,7 @@ def _plain(model: LanguageModel, asked: _Asked, ids: list[int]) -> tuple[Tensor,
 
 @torch.inference_mode()
 def _after_memory(model: LanguageModel, asked: _Asked, text_ids: Sequence[int], query_ids: Sequence[int]) -> Tensor:
-    """What a pass over the query gives with the memory of the text as its past."""
+    """Log-probabilities (S, N) from a pass over the query, with the memory of the text as its past."""
     query_2S = torch.tensor([query_ids, query_ids[::-1]], device=model.device)
     return asked.of(model.inputs(query_2S, model.read(text_ids).as_cache(model.dtype, rows=2), len(text_ids)), 0)
 

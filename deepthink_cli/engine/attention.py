@@ -1,7 +1,7 @@
-"""Attention of many rows over one memory that is never copied: [memory ; own tokens], merged by log-sum-exp.
+"""Attention of many rows over one memory that is never copied: [memory ; own tokens], combined by log-sum-exp.
 
-Registered with transformers under a name of its own; a model uses it only inside `over_memory`. What its
-tokens reach is not handed through the model, so that a network need not know of it.
+Registered with transformers under its own name; a model uses it only inside `over_memory`. What the tokens
+attend to is kept in a context variable and not passed through the model, whose code is unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OWN_CODE = "its attention is custom code that does not use the attention interf
 
 
 class UnsupportedAttention(Exception):
-    """Unsupported attention: use the padded engine. The text says why."""
+    """The network's attention cannot be packed, for the reason in the message; use the padded engine."""
 
 
 Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys_GTD and values_GTD in float32, by layer
@@ -50,10 +50,10 @@ Kept = dict[int, tuple[Tensor, Tensor]]  # a pass's own keys_GTD and values_GTD 
 
 @dataclass(frozen=True)
 class Reach:
-    """What neighbouring blocks of a pass attend to: all of the past, one memory behind the other, and their own rows.
+    """What consecutive blocks of a pass attend to: all of the past (its memories concatenated), and their own rows.
 
-    Only tokens `read_M` of the blocks are read off in the end, so that in the last layer no other one needs
-    the past; None: all may be.
+    Only the final states of tokens `read_M` are used, so in the last layer the other tokens do not attend
+    to the past; None means all tokens.
     """
 
     past: tuple[Memory, ...]
@@ -61,12 +61,12 @@ class Reach:
     read_M: Tensor | None = None
 
     def of(self, tokens: Tensor) -> Tensor:
-        """The part of a pass, of shape (1, H, T, ...), that the blocks take up."""
+        """The blocks' part of a tensor of the pass, of shape (1, H, T, ...)."""
         last = self.blocks[-1]
         return tokens[:, :, self.blocks[0].start : last.start + last.rows * last.size]
 
     def layer(self, number: int, key_1GTD: Tensor, value_1GTD: Tensor) -> tuple[Tensor, Tensor]:
-        """key_1GLD and value_1GLD of the past in one layer; copied only where it is in parts."""
+        """key_1GLD and value_1GLD of the past in one layer; copied only if the past has several parts."""
         if not self.past:
             return key_1GTD[:, :, :0], value_1GTD[:, :, :0]
         keys_GLD = [memory.keys[number].to(key_1GTD) for memory in self.past]
@@ -78,13 +78,13 @@ class Reach:
         return torch.cat(keys_GLD, 1)[None], torch.cat(values_GLD, 1)[None]
 
     def places(self, number: int) -> Tensor | None:
-        """The tokens that need the past in a layer; None: all."""
+        """The tokens that attend to the past in a layer; None means all."""
         return self.read_M if self.past and number == len(self.past[0].keys) - 1 else None
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """What the tokens of a pass attend to, where their keys and values go, and the layers that have attended so far."""
+    """What the tokens of a pass attend to, the store for their keys and values, and the layers that have run so far."""
 
     reaches: Sequence[Reach]
     kept: Kept | None
@@ -96,10 +96,10 @@ _current: ContextVar[_Pass | None] = ContextVar("current", default=None)
 
 @contextmanager
 def over_memory(network: PreTrainedModel, reaches: Sequence[Reach], kept: Kept | None = None) -> Iterator[None]:
-    """Inside the block the network's tokens attend to `reaches` and nothing else; their keys and values go to `kept`.
+    """Inside the block the network attends to `reaches` and nothing else; new keys and values are stored in `kept`.
 
     The caller holds the model's lock: the network's configuration is changed until the block ends. Raises
-    UnsupportedAttention where no layer of the network uses this attention.
+    UnsupportedAttention if no layer of the network uses this attention.
     """
     config = network.config.get_text_config(decoder=True)
     before, layers = config._attn_implementation, set[int]()
@@ -129,7 +129,7 @@ def attend(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The output, of shape (1, T, H, D), of queries over what they reach (Eq. 3 and 6).
+    """The attention output, of shape (1, T, H, D) (Eq. 3 and 6).
 
     softmax([s_m ; s_o]) [V_m ; V_o] is w out_o + (1 - w) out_m with w = sigmoid(lse_o - lse_m). Raises
     UnsupportedAttention for arguments that change this formula, such as attention sinks.
@@ -141,7 +141,7 @@ def attend(
     _refuse_unknown(others)
     reaches = current.reaches
     if current.kept is not None:
-        # A copy even in float32: these may be views of something larger.
+        # A copy even in float32: these may be views of a larger tensor.
         current.kept[layer] = (key_1GTD[0].to(torch.float32, copy=True), value_1GTD[0].to(torch.float32, copy=True))
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
     parts = [
@@ -175,7 +175,7 @@ def _over_past(
     scale: float,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention to the past of all tokens, or of those at `places` alone: zeros for the others."""
+    """Attention of all tokens to the past, or only of those at `places`, with zeros for the others."""
     if places_M is None:
         return _attention(query_1HTD, key_1GLD, value_1GLD, None, False, scale, softcap)
     places_M = places_M.to(query_1HTD.device)
@@ -193,7 +193,7 @@ def _attention(
     scale: float,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that gives both."""
+    """out_RHTD and its log-sum-exp lse_RHT, by the fastest kernel that returns both."""
     kernel = _kernel(query_RHTD.device.type) if softcap is None and key_RGLD.shape[-1] == value_RGLD.shape[-1] else None
     if kernel is None or key_RGLD.shape[2] == 0:
         return _by_products(query_RHTD, key_RGLD, value_RGLD, mask_R1TL, causal, scale, softcap)
@@ -206,12 +206,12 @@ def _attention(
 
 
 def has_kernel(device: str) -> bool:
-    """Whether this kind of device has an attention kernel, which never stores the scores of all tokens and keys."""
+    """Whether this device type has an attention kernel, which never materializes the (T, L) scores."""
     return _kernel(device) is not None
 
 
 def _kernel(device: str) -> Callable[..., Any] | None:
-    """The attention kernel of a device that also returns the log-sum-exp; None where this build of torch has none.
+    """The attention kernel of a device that also returns the log-sum-exp; None if this build of torch has none.
 
     These operations are not part of torch's public interface: a build without them is slower but works.
     """

@@ -1,6 +1,6 @@
-"""The one seam to the network: what an engine does for everything above it.
+"""The engine interface, which the rest of the package uses to run the network.
 
-Above this folder nobody knows how a pass is laid out, and no torch module is touched. A new engine is one class here
+Code outside this folder does not know the layout of a pass and calls no torch module. A new engine is one class here
 and one line in `registry.py` (docs/architecture.md).
 """
 
@@ -40,7 +40,7 @@ class Reading:
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
 
-    `rows` are what an engine feeds, longest first; empty for an engine that works from the queries.
+    `rows` are the rows that an engine runs, longest first; empty for an engine that uses the queries directly.
     """
 
     queries: tuple[TokenizedQuery, ...]
@@ -48,7 +48,7 @@ class ScoringPlan:
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
-        """The tokens with which every query begins (the template's own words): they can be read once."""
+        """The tokens with which every query begins (from the template), which need to be read only once."""
         return shared_prefix([query.prefix for query in self.queries])
 
     @cached_property
@@ -60,14 +60,14 @@ class ScoringPlan:
 class Engine(Protocol):
     """Reads demonstrations and scores queries with one frozen causal language model.
 
-    `read` and `score` are what an engine must do; a class that inherits from this one gets the rest. Calls from
-    several threads wait for one another.
+    A subclass must implement `read` and `score`; the rest has defaults. Concurrent calls from several
+    threads are serialized.
     """
 
     @property
     @abstractmethod
     def identity(self) -> ModelIdentity:
-        """The model that memories of this engine record."""
+        """The identity of the model, as recorded in memories."""
 
     @property
     @abstractmethod
@@ -77,12 +77,12 @@ class Engine(Protocol):
     @property
     @abstractmethod
     def limits(self) -> Limits:
-        """How many tokens the model holds."""
+        """The length limits of the model."""
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """The engine in one line: its name, and why this one."""
+        """The engine's name and why it was chosen, in one line."""
 
     @abstractmethod
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -97,39 +97,39 @@ class Engine(Protocol):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it (Eq. 1 and 6), in nats.
 
-        A candidate's is the sum over its tokens, computed in float32; the query stands at positions L onward.
+        Log-probabilities are summed over a candidate's tokens, in float32; the query has positions L onward.
         """
 
     @property
     def device(self) -> str:
-        """Where the model computes."""
+        """The device or devices that the model runs on."""
         return "cpu"
 
     @property
     def notice(self) -> str | None:
-        """What users are told when this engine was chosen, unless they ask for silence; None if nothing."""
+        """A note for users about the choice of this engine, hidden by --quiet; None if there is none."""
         return None
 
     @property
     def warning(self) -> str | None:
-        """What users are told in any case: an error that prevented a faster engine."""
+        """A warning for users, always shown: an error that prevented a faster engine."""
         return None
 
     @property
     def tokens_together(self) -> int:
-        """Readings of up to this many tokens are fastest together, in one call of `read`."""
+        """The number of tokens up to which several readings are fastest in a single call of `read`."""
         return 1
 
     def tokens_held(self, copies: int) -> int:
-        """For how many tokens, all memories together, float32 memories fit the device `copies` times."""
+        """The total number of tokens whose float32 memories fit the device `copies` times."""
         return sys.maxsize // copies
 
     def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
-        """The part of scoring that no memory affects; raises InputError for tokens unknown to the model."""
+        """Prepare queries, independently of any memory; raises InputError for tokens unknown to the model."""
         return ScoringPlan(tuple(queries))
 
     def place(self, memory: Memory) -> Memory:
-        """A copy of a memory that scores faster; made once instead of in every pass."""
+        """A copy of a memory on the model's devices and in its dtype, to avoid conversion in every pass."""
         return memory
 
     def check_ids(self, ids: Iterable[int], where: str) -> None:
@@ -141,12 +141,12 @@ class Engine(Protocol):
         return None
 
     def advice(self) -> str:
-        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        """The likely cause of NaN or infinite values, and how to avoid them."""
         return "use --dtype float32, and look for NaN in the weights"
 
 
 def shared_prefix(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The leading tokens of all prefixes, but for each one's last, which its answers are read after."""
+    """The tokens with which all prefixes begin, excluding each prefix's last one, whose output the answers need."""
     if len(prefixes) < 2:
         return ()
     low, high = min(prefixes), max(prefixes)

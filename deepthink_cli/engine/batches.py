@@ -1,4 +1,4 @@
-"""Passes of bounded size: what is common to engines that run a network over rows of tokens."""
+"""Base of engines that run a network over rows of tokens, in passes of bounded size."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
 
-Past = tuple[Memory, ...]  # what stands before every row of a pass, one memory behind the other
+Past = tuple[Memory, ...]  # memories that precede every row of a pass, concatenated in this order
 
 
 class Layout(Protocol):
-    """Rows laid out for one pass; `starts` are the places of their first tokens, counted through the pass."""
+    """Rows laid out for one pass; `starts` are the indices of their first tokens in the whole pass."""
 
     starts: list[int]
 
     def after(self, past: Past, places_M: Tensor) -> AbstractContextManager[dict[str, Any]]:
-        """What the network is given to run the rows after `past`; tokens `places_M` will be read off."""
+        """The network's arguments to run the rows after `past`; the outputs of tokens `places_M` will be used."""
 
 
 class BatchedEngine(Engine):
     """Runs a network in passes of at most `batch_tokens` tokens, except that one row always runs.
 
     `batch_tokens` is halved whenever a pass does not fit the device. `free` is the number of bytes that a pass may
-    take. `reason` says why this engine was chosen. Subclasses say how rows are made and laid out.
+    take. `reason` says why this engine was chosen. Subclasses define how rows are built and laid out.
     """
 
     name: ClassVar[str]
@@ -53,7 +53,7 @@ class BatchedEngine(Engine):
 
     @property
     def identity(self) -> ModelIdentity:
-        """The model that memories of this engine record."""
+        """The identity of the model, as recorded in memories."""
         return self.model.identity
 
     @property
@@ -63,31 +63,31 @@ class BatchedEngine(Engine):
 
     @property
     def limits(self) -> Limits:
-        """How many tokens the model holds."""
+        """The length limits of the model."""
         return self.model.limits
 
     @property
     def description(self) -> str:
-        """The engine in one line: its name, and why this one."""
+        """The engine's name and why it was chosen, in one line."""
         return ": ".join(filter(None, [f"{self.name} engine", self.reason]))
 
     @property
     def device(self) -> str:
-        """Where the model computes."""
+        """The device or devices that the model runs on."""
         return str(self.model.device)
 
     @property
     def warning(self) -> str | None:
-        """What users are told in any case: an error that prevented a faster engine."""
+        """A warning for users, always shown: an error that prevented a faster engine."""
         return self._warning
 
     @property
     def tokens_together(self) -> int:
-        """Readings of up to this many tokens are fastest together."""
+        """The number of tokens up to which several readings are fastest in a single call of `read`."""
         return self.batch_tokens
 
     def tokens_held(self, copies: int) -> int:
-        """For how many tokens float32 memories fit the device's free memory `copies` times."""
+        """The total number of tokens whose float32 memories fit the device's free memory `copies` times."""
         return self.free // (copies * self.model.token_bytes)
 
     def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
@@ -112,7 +112,7 @@ class BatchedEngine(Engine):
         self.model.check_memory(memory, name)
 
     def advice(self) -> str:
-        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        """The likely cause of NaN or infinite values, and how to avoid them."""
         return self.model.overflow()
 
     def read(self, readings: Sequence[Reading]) -> list[Memory]:
@@ -135,7 +135,7 @@ class BatchedEngine(Engine):
         sums = [[[0.0] * len(query.answers) for query in plan.queries] for _ in memories]
         if not plan.queries:
             return sums
-        if not plan.rows:  # a plan that another engine made
+        if not plan.rows:  # the plan was made by another engine
             plan = self.plan(plan.queries)
         pasts = [self._past(memory, plan.shared) for memory in memories]
         bounds = [self.bounds(memory, len(plan.rows[0])) for memory in memories]
@@ -185,11 +185,11 @@ class BatchedEngine(Engine):
 
     @abstractmethod
     def joined(self, past: Past) -> Past:
-        """The past in the parts that `layout` takes."""
+        """The past in the form that `layout` expects."""
 
     @abstractmethod
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """The most tokens and the most rows of a pass over this memory, for rows of at most `width` tokens."""
+        """The maximum numbers of tokens and of rows in a pass over this memory, for rows of at most `width` tokens."""
 
     @abstractmethod
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
@@ -201,7 +201,7 @@ class BatchedEngine(Engine):
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:
-    """Where a pass from row `start` on ends; `fed` are tokens up to each row's end. Passes share what is left."""
+    """The end of a pass that starts at row `start`, so that passes are of similar size; `fed` are cumulative tokens."""
     done = fed[start - 1] if start else 0
     left = fed[-1] - done
     share = left / math.ceil(left / budget)

@@ -1,4 +1,4 @@
-"""How much a pass may hold: the tokens that are fastest together, and the bytes that fit a device's free memory."""
+"""The size of passes: the number of tokens that is fastest, and the bytes that fit a device's free memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CGROUP = Path("/sys/fs/cgroup")
 def room(device: torch.device) -> int:
     """Bytes that passes and memories may take: half of the device's free memory, rounded down to a power of two.
 
-    Rounded, so that the same job on the same machine is split into the same passes and writes the same bytes.
+    Rounding makes the same job on the same machine split into the same passes, with the same results.
     """
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
 
 
 def best_tokens(model: LanguageModel) -> int:
-    """The number of tokens at which a scoring pass is fastest, as far as they fit the device's memory."""
+    """The number of tokens at which a scoring pass is fastest, limited by the device's memory."""
     layers: Any = model.network.base_model.modules()
     widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
     if model.device.type != "cuda":
@@ -43,9 +43,9 @@ def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
     config: Any = model.network.config.get_text_config(decoder=True)
     equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that its kernel takes
+    folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that the kernel supports
     by_kernel = equal and not capped and folded and has_kernel(model.device.type)
-    # Without a kernel, scores and weights (T, heads, L) exist in float32, and once more in the model's dtype.
+    # Without a kernel, scores and weights (T, heads, L) exist in float32 and again in the model's dtype.
     attention = 0 if by_kernel else _heads(model, memory) * memory.length * (2 * 4 + model.dtype.itemsize)
     return max(1, free // max(1, attention + _head_bytes(model)))
 
@@ -54,13 +54,13 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
     """The most padded rows of `width` tokens, each with a copy of the memory, that fit `free` bytes; at least one."""
     length, itemsize = memory.length + width, model.dtype.itemsize
     copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
-    # Attention without a kernel holds scores and weights (heads, width, length) of one layer at a time.
+    # Attention without a kernel stores scores and weights (heads, width, length) of one layer at a time.
     attention = _heads(model, memory) * width * length * (2 * 4 + itemsize)
     return max(1, free // (copy + attention + width * _head_bytes(model)))
 
 
 def _heads(model: LanguageModel, memory: Memory) -> int:
-    """Attention heads of a layer; those of its keys where a configuration does not say."""
+    """Attention heads of a layer, from the configuration or else from its keys."""
     config: Any = model.network.config.get_text_config(decoder=True)
     return getattr(config, "num_attention_heads", None) or memory.keys[0].shape[0]
 

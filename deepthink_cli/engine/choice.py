@@ -1,4 +1,4 @@
-"""Which engine a model gets: the one that is asked for, or the fastest that a probe finds to be right."""
+"""The choice of a model's engine: the requested one, or the fastest that a probe finds to be correct."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: the built-in `pocket`, a hub id, a local directory, or a `ModelSpec`.
 
     Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline, trust_remote_code,
-    batch_tokens, engine. Raises InputError where the model cannot be had, has no keys and values, or cannot run on
-    the engine that is asked for, and DeepThinkError where its weights are incomplete or damaged.
+    batch_tokens, engine. Raises InputError if the model cannot be found, has no keys and values, or cannot run on
+    the requested engine, and DeepThinkError if its weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
@@ -44,10 +44,10 @@ def load_language_model(spec: ModelSpec) -> LanguageModel:
 
 
 def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
-    """The engine called `name`; with `auto` the packed one, or the padded one where a probe advises against packing.
+    """The engine called `name`; with `auto` the packed one, or the padded one if a probe rejects packing.
 
-    Warns where an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
-    for a network that cannot be packed where packing is asked for, and DeepThinkError where an error prevents it.
+    Warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
+    for `packed` with a network that cannot be packed, and DeepThinkError if an error prevents packing.
     """
     # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
     # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).

@@ -1,6 +1,6 @@
-"""The last feed-forward block runs at the tokens that are read off alone: nobody attends to what it makes of others.
+"""Run the last feed-forward block only at tokens whose final states are used; no later layer attends to the others.
 
-Done with the hooks of torch's modules, so that a network need not know of it.
+Uses torch's module hooks, so that the network's code is unchanged.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from contextlib import ExitStack, contextmanager
 
 from torch import Tensor, nn
 
-# The module that a block's tokens enter by and the one they leave by.
+# Names of a block's first and last module.
 _BLOCKS = (("mlp", "mlp"), ("fc1", "fc2"))
 
 
 @contextmanager
 def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
-    """The last block of `network` sees tokens `places_M` of a pass, and gives zeros for all others.
+    """The last feed-forward block gets only tokens `places_M` of a pass, and outputs zeros for all others.
 
-    Works where a block makes of every token a tensor of its own, as all known ones do; a network without
-    such a block runs as it is.
+    The block must process every token independently, as all known ones do; a network without a known
+    block is unchanged.
     """
     block = _last_block(network)
     if block is None:

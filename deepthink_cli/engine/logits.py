@@ -1,4 +1,4 @@
-"""From hidden states to logits in float32, whatever the model computes in."""
+"""From hidden states to float32 logits, whatever the compute dtype."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-SLICE = 8192  # vocabulary rows brought to float32 at a time
-MASKED = 100.0  # nats below the largest logit; smaller logits are compared as if they were this
+SLICE = 8192  # vocabulary rows converted to float32 at a time
+MASKED = 100.0  # nats below the largest logit; smaller logits are clamped to this before comparison
 
 
 class Head:
     """A model's output embedding, applied in float32.
 
-    A model in half precision rounds its own logits, which makes ties and flips (docs/concepts.md).
+    A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md).
     """
 
     def __init__(self, embedding: torch.nn.Linear, config: Any) -> None:
@@ -44,7 +44,7 @@ class Head:
     def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
         weight_VW, bias_V = self.embedding.weight, self.embedding.bias
         hidden_MW = hidden_MW.to(weight_VW.device, torch.float32)
-        # Sliced, so that a float32 copy of the whole embedding never stands beside a half-precision model.
+        # Sliced, so that a float32 copy of the whole embedding never exists next to a half-precision model.
         for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)
             yield self._scaled(
@@ -61,18 +61,18 @@ class Head:
 
 
 def _log_sum_exp(logits_MV: Tensor) -> Tensor:
-    """logsumexp (M,) of logits in half the time: log_softmax is one kernel, logsumexp several.
+    """Log-sum-exp (M,) of logits, twice as fast as torch.logsumexp: log_softmax is a single kernel.
 
-    Computed from the largest logit, where it is exact up to rounding; from a masked one (-1e9, -inf) it would be lost.
+    Computed at the largest logit, where it is exact up to rounding; at a masked one (-1e9, -inf) precision is lost.
     """
     largest_M = logits_MV.amax(-1)
     total_M = largest_M - logits_MV.log_softmax(-1).amax(-1)
-    return torch.where(largest_M == -torch.inf, largest_M, total_M)  # log_softmax is NaN where all are masked
+    return torch.where(largest_M == -torch.inf, largest_M, total_M)  # log_softmax is NaN if all are masked
 
 
 @torch.inference_mode()
 def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | None:
-    """The float32 head of a model, or None where its logits after `token_ids` differ from the model's own."""
+    """The float32 head of a model, or None if its logits after `token_ids` differ from the model's own."""
     body: Any = network.base_model
     embedding = network.get_output_embeddings()  # type: ignore[no-untyped-call]
     if not isinstance(embedding, torch.nn.Linear) or embedding.weight.is_meta:  # meta: offloaded
@@ -80,9 +80,7 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
     head = Head(embedding, network.config.get_text_config(decoder=True))
     ids_1S = torch.tensor([token_ids], device=network.device)
     ours_SV = head(body(input_ids=ids_1S, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
-    own_SV = (
-        network(input_ids=ids_1S).logits[0].to(ours_SV)
-    )  # to the head's device: the network may be spread over several
+    own_SV = network(input_ids=ids_1S).logits[0].to(ours_SV)  # to the head's device: the network may use several
     # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
     floor_S1 = own_SV.amax(-1, keepdim=True) - MASKED
     ours_SV, own_SV = ours_SV.maximum(floor_S1), own_SV.maximum(floor_S1)

@@ -1,4 +1,4 @@
-"""A loaded network with its tokenizer, its identity and its limits: the plain passes that engines are made of."""
+"""A loaded network with its tokenizer, identity and limits, and the basic passes that engines use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _making = Lock()
 class LanguageModel:
     """A causal language model in evaluation mode, its tokenizer, its identity and its limits.
 
-    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: as many as are fastest.
+    `batch_tokens` bounds the tokens of a scoring pass, except that one input always runs; None: the fastest number.
     """
 
     network: PreTrainedModel
@@ -40,17 +40,17 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        """Where token ids go."""
+        """The device of the token ids."""
         return self.network.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the network computes, and attention reads, in."""
+        """The compute dtype of the network."""
         return self.network.dtype
 
     @property
     def lock(self) -> RLock:
-        """Held during every pass of the network, by all models that share it: one thread at a time reads or scores.
+        """Lock held during every pass, shared by all models with this network: one thread at a time reads or scores.
 
         Hold it to run `network` yourself while other threads use this model.
         """
@@ -62,8 +62,8 @@ class LanguageModel:
         """One pass over the tokens; returns their keys and values, the present (Eq. 2).
 
         With a history every layer attends to [history ; present] (Eq. 3): all L tokens of the history,
-        and causally to the present, which stands at positions `start` onward. The vocabulary projection
-        is not computed. Raises InputError where the pass is longer than the model holds and for tokens that it
+        and causally to the present, which has positions `start` onward. The vocabulary projection
+        is not computed. Raises InputError if the pass is too long for the model and for tokens that it
         does not know, and DeepThinkError for values that are not finite.
         """
         self.check_reading(token_ids, history, start)
@@ -78,20 +78,20 @@ class LanguageModel:
         self.check_ids(token_ids, "a reading")
 
     def checked_present(self, present: Memory, tokens: int) -> Memory:
-        """The present, if it holds finite keys and values of every token; raises as `read` does."""
+        """Return the present if it has finite keys and values of every token; raises as `read` does."""
         if not present.keys or present.length != tokens:
             raise InputError(
-                f"{self.identity.architecture} leaves no keys and values of every token: Deep-Thinking is undefined "
-                "there; choose a model with attention only"
+                f"{self.identity.architecture} does not cache the keys and values of all tokens: Deep-Thinking is "
+                "undefined there; choose a model with attention only"
             )
         if place := present.not_finite():
             raise DeepThinkError(f"{self.identity.architecture}: {place} are NaN or infinite: {self.overflow()}")
         return present
 
     def overflow(self) -> str:
-        """What a model that computes NaN or infinity has most likely run into, and the way out."""
+        """The likely cause of NaN or infinite values, and how to avoid them."""
         if self.dtype == torch.float16:
-            return "float16 ends at 65,504, which this model passes; use --dtype bfloat16 or float32"
+            return "float16 ends at 65,504, which this model exceeds; use --dtype bfloat16 or float32"
         if self.dtype == torch.bfloat16:
             return "computed in bfloat16; use --dtype float32, and look for NaN in the weights"
         return "the weights hold NaN or are too large; get the checkpoint again"
@@ -117,7 +117,7 @@ class LanguageModel:
             return body(**self.inputs(ids_RS, past, start)).last_hidden_state  # type: ignore[no-any-return]
 
     def inputs(self, ids_RS: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
-        """What the network is given for a pass over `ids_RS` after `past`."""
+        """The network's arguments for a pass over `ids_RS` after `past`."""
         arguments: dict[str, Any] = {"input_ids": ids_RS, "past_key_values": past, "use_cache": True}
         if self.takes_positions:
             rows, width = ids_RS.shape
@@ -129,9 +129,8 @@ class LanguageModel:
     ) -> Tensor:
         """Float32 log-probabilities (N,) of `tokens_N` as the next ones, in one pass of the network.
 
-        `places_M` are the tokens read, counted through the pass row by row; number n follows
-        `places_M[asked_N[n]]`.
-        Arguments and result may be on any device: a network can be spread over several.
+        `places_M` are indices of tokens in the pass, counted row by row; log-probability n is taken after token
+        `places_M[asked_N[n]]`. Arguments and result may be on any device, since a network can use several.
         """
         with self.lock:
             if self._head is None:
@@ -145,7 +144,7 @@ class LanguageModel:
 
     @property
     def has_float32_head(self) -> bool:
-        """Whether logits are computed in float32 slices; otherwise the network computes those of every token."""
+        """Whether logits are computed in float32 slices; otherwise the network computes the logits of every token."""
         with self.lock:
             return self._head is not None
 
@@ -175,7 +174,7 @@ class LanguageModel:
 
     @property
     def _one_token(self) -> Memory:
-        with self.lock:  # before the lock of the cached property, in every thread
+        with self.lock:  # taken before the cached property's own lock, in every thread
             return self._first_reading
 
     @cached_property
@@ -184,7 +183,7 @@ class LanguageModel:
 
     @cached_property
     def takes_positions(self) -> bool:
-        """Whether the network accepts positions; otherwise they follow from the number of keys."""
+        """Whether the network accepts `position_ids`; otherwise positions follow from the number of keys."""
         return "position_ids" in signature(self.network.base_model.forward).parameters
 
 

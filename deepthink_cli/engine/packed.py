@@ -1,4 +1,4 @@
-"""The packed engine: rows and readings side by side in one line, over memories that are never copied."""
+"""The packed engine: rows and readings concatenated in one sequence, attending to memories that are never copied."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from deepthink_cli.engine.packing import Block, PackedRow, blocks, tree
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
-_UNBOUNDED = 2**20  # rows of a pass: only tokens bound a packed one
+_UNBOUNDED = 2**20  # rows of a pass: a packed pass is limited only by tokens
 
 
 class PackedEngine(BatchedEngine):
     """A query is one row with its candidates as branches; all rows of a pass attend to one memory.
 
-    For a network that attends through the attention interface of transformers, which the probe finds out.
+    Requires a network that uses the attention interface of transformers, which the probe checks.
     """
 
     name = "packed"
 
     @property
     def description(self) -> str:
-        """The engine in one line, with the size of its passes and what the probe found."""
+        """The engine in one line, with the size of its passes and the result of the probe."""
         return "; ".join(filter(None, [f"packed engine, {self.batch_tokens} tokens a pass", self.reason]))
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
@@ -42,19 +42,19 @@ class PackedEngine(BatchedEngine):
         return [tree(number, query)]
 
     def layout(self, rows: Sequence[PackedRow]) -> PackedLayout:
-        """The rows side by side."""
+        """The rows, concatenated."""
         return PackedLayout(self.model, rows)
 
     def joined(self, past: Past) -> Past:
-        """The past in its parts: attention joins them."""
+        """The past unchanged: attention concatenates its parts."""
         return past
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many tokens as have room for their attention scores."""
+        """As many tokens as the memory for their attention scores allows; any number of rows."""
         return min(self.batch_tokens, tokens_over(self.model, memory, self.free)), _UNBOUNDED
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """The first readings that use the same rotary factors: a pass uses those of its largest position."""
+        """The first readings that use the same rotary factors, which a pass chooses by its largest position."""
         sides = [self.limits.side(reading.start + len(reading)) for reading in readings]
         same = takewhile(lambda pair: pair[1] == sides[0], zip(readings, sides, strict=True))
         return (reading for reading, _ in same)
@@ -63,7 +63,7 @@ class PackedEngine(BatchedEngine):
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of every reading, in one pass that neither copies a history nor caches it.
 
-        Each reading attends to its own history and to itself, none to another.
+        Each reading attends to its own history and to itself only.
         """
         model = self.model
         for reading in readings:
@@ -87,7 +87,7 @@ class PackedEngine(BatchedEngine):
 
 
 class PackedLayout:
-    """Rows side by side in one line of T tokens, each attending to itself and to the one memory."""
+    """Rows concatenated in one sequence of T tokens, each attending to itself and to the shared memory."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
         device, self.model = model.device, model
@@ -110,7 +110,7 @@ class PackedLayout:
 
 
 def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:
-    """The kept keys and values of each span, copied layer by layer, so that all layers never exist twice."""
+    """The kept keys and values of each span, copied layer by layer, so that at most one layer exists twice."""
     parts: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in spans]
     for layer in sorted(kept):
         keys_GTD, values_GTD = kept.pop(layer)

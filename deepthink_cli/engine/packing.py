@@ -1,6 +1,6 @@
-"""Many inputs in one pass: rows that hold a query once and its candidates as branches of it.
+"""Pack many inputs into one pass: a row contains a query once, followed by its candidates as branches.
 
-Knows token ids and where they stand, not models. A candidate's last token is never fed; leading tokens
+Handles token ids and positions; does not know models. A candidate's last token is never fed; leading tokens
 that candidates share are fed once.
 """
 
@@ -19,11 +19,11 @@ from deepthink_cli.model.tokens import TokenizedQuery
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """Tokens fed together, in depth-first order, and what is read off them.
+    """Tokens of one row, in depth-first order, and the log-probabilities requested from them.
 
-    Token n stands `depths[n]` tokens after the memory and is seen by itself and the tokens up to, not
-    including, `ends[n]`. The answers of `query` are read at tokens `first` onward: every (place,
-    token, candidate) of `asked` adds the log-probability of a token after `first + place`.
+    Token n is `depths[n]` tokens after the end of the memory; tokens n to `ends[n]` - 1 attend to it. Every
+    (place, token, candidate) in `asked` adds the log-probability of `token` after token `first + place` to the
+    candidate's score.
     """
 
     query: int
@@ -39,10 +39,10 @@ class PackedRow:
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring rows of one length: `rows` of them, `size` tokens each, from token `start` of the pass.
+    """Consecutive rows of equal length: `rows` of them, `size` tokens each, from token `start` of the pass.
 
-    `mask_R1SS` is what to add to their attention scores; None where every row is a plain
-    sequence, whose causal order says it all.
+    `mask_R1SS` is added to their attention scores; None if every row is a plain sequence, for which
+    a causal mask is enough.
     """
 
     start: int
@@ -58,10 +58,10 @@ class Block:
 
 @dataclass(frozen=True)
 class LogprobRequests:
-    """The answers of a pass: log-probabilities of `tokens_N` after the tokens at `places_M[asked_N]`.
+    """What a pass is read for: log-probabilities of `tokens_N` after the tokens at `places_M[asked_N]`.
 
     Places are distinct; number n belongs to score `owners_N[n]` of the pass, whose (query, candidate) is
-    `scores[owners_N[n]]`. The owners stay with the processor, where sums are made.
+    `scores[owners_N[n]]`. `owners_N` stays on the CPU, which computes the sums.
     """
 
     places_M: Tensor
@@ -72,7 +72,7 @@ class LogprobRequests:
 
 
 def tree(number: int, query: TokenizedQuery) -> PackedRow:
-    """The one row of an input: its query, then every candidate as a branch."""
+    """One row for an input: its query, then every candidate as a branch."""
     ids, depths, ends, asked = _branches(query.answers)
     length = len(query.prefix)
     return PackedRow(
@@ -86,7 +86,7 @@ def tree(number: int, query: TokenizedQuery) -> PackedRow:
 
 
 def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
-    """Plain sequences instead: one row for each distinct sequence that must be fed."""
+    """Plain rows for an input: one for each distinct sequence that must be run."""
     fed: dict[tuple[int, ...], list[int]] = {}
     for candidate, answer in enumerate(query.answers):
         fed.setdefault(answer[:-1], []).append(candidate)
@@ -98,7 +98,7 @@ def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
 
 
 def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
-    """The blocks of rows that stand side by side without padding, in their order; masks are of `dtype`."""
+    """Group rows that are concatenated without padding into blocks, in order; masks have dtype `dtype`."""
     result, start = [], 0
     for size, group in groupby(rows, key=len):
         together = list(group)
@@ -119,7 +119,7 @@ def _mask(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -
 
 
 def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.device) -> LogprobRequests:
-    """What is read off rows that start at tokens `starts` of a pass."""
+    """The requested log-probabilities of rows that start at tokens `starts` of a pass."""
     places: dict[int, int] = {}
     scores: dict[tuple[int, int], int] = {}
     table = []

@@ -24,18 +24,18 @@ COST = "each candidate is a row with its own copy of the memory, several times s
 class PaddedEngine(BatchedEngine):
     """One row for each distinct sequence of a query and its candidates, padded on the right; one reading a pass.
 
-    Needs nothing of a network but that it continues from a cache of keys and values.
+    Requires only that the network can continue from a cache of keys and values.
     """
 
     name = "padded"
 
     @property
     def notice(self) -> str | None:
-        """Why rows are padded, and what it costs, where that was not asked for."""
+        """Why the padded engine was chosen, and its cost; None if it was requested."""
         return self.description if self.reason else None
 
     def rows_of(self, number: int, query: TokenizedQuery) -> Iterable[PackedRow]:
-        """One row for each sequence that must be fed."""
+        """One row for each sequence that must be run."""
         return lines(number, query)
 
     def layout(self, rows: Sequence[PackedRow]) -> PaddedLayout:
@@ -43,11 +43,11 @@ class PaddedEngine(BatchedEngine):
         return PaddedLayout(self.model, rows)
 
     def joined(self, past: Past) -> Past:
-        """The past as one memory: a cache has no parts."""
+        """The past as one memory, since a cache cannot have several parts."""
         return (reduce(Memory.followed_by, past),)
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
-        """As many rows as have room for a copy of the memory each."""
+        """As many rows as fit the device with a copy of the memory each."""
         return self.batch_tokens, rows_over(self.model, memory, width, self.free)
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
@@ -60,7 +60,7 @@ class PaddedEngine(BatchedEngine):
 
 
 class PaddedLayout:
-    """One sequence a row, padded on the right, where no real token attends to it."""
+    """One sequence a row, padded on the right, so that no real token attends to padding."""
 
     def __init__(self, model: LanguageModel, rows: Sequence[PackedRow]) -> None:
         width = max(map(len, rows))

@@ -1,4 +1,4 @@
-"""Whether a network can be packed: determined by reading and scoring a short text both ways, not from a list."""
+"""Determine whether a network can be packed, by reading and scoring a short text packed and padded."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TOLERANCE = 2  # packed and padded results may differ by this multiple of the r
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a network gives the same results packed and padded; `reason` says why not, None where it does.
+    """Whether a network gives the same results packed and padded; `reason` says why not, or is None.
 
     `failure` names an error that the network's attention did not cause: a missing or changed kernel, or an error of
     the device. `difference` is the root mean square difference between packed and padded scores in nats, `rounding`
-    that between padded scores with different rounding; None where the packed pass did not run.
+    that between padded scores with different rounding; None if the packed pass did not run.
     """
 
     reason: str | None = None
@@ -47,7 +47,7 @@ def check_padded(model: LanguageModel) -> None:
 def try_packed(model: LanguageModel) -> Verdict:
     """Read and score a short text padded and packed, and compare.
 
-    Raises as `check_padded` does, and the device's error where even this short text does not fit its memory.
+    Raises as `check_padded` does, and the device's error if even this short text does not fit its memory.
     """
     check_padded(model)
     text, queries = _texts(model)

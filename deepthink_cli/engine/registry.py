@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
 
 AUTO = "auto"
-# Where each class is, so that its name is known without torch. It is made with a `LanguageModel`.
+# The module of each class, imported only when needed because it imports torch. A `LanguageModel` is its argument.
 ENGINES = {
     "packed": "deepthink_cli.engine.packed.PackedEngine",
     "padded": "deepthink_cli.engine.padded.PaddedEngine",
@@ -21,13 +21,13 @@ ENGINES = {
 
 
 def check_engine(name: str) -> None:
-    """Raise InputError unless there is an engine of this name, or it is `auto`."""
+    """Raise InputError unless `name` is a registered engine or `auto`."""
     if name not in (AUTO, *ENGINES):
         raise InputError(f"--engine {name}: no such engine; use {', '.join((AUTO, *ENGINES))}")
 
 
 def engine_class(name: str) -> Callable[[LanguageModel], Engine]:
-    """The class of the engine called `name`, which is not `auto`; raises InputError where there is none."""
+    """The class of the engine called `name`, which is not `auto`; raises InputError if there is none."""
     check_engine(name)
     module, _, attribute = ENGINES[name].rpartition(".")
     kind: Callable[[LanguageModel], Engine] = getattr(import_module(module), attribute)

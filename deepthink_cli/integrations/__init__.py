@@ -1,4 +1,4 @@
-"""deepthink inside other libraries: one file for each, which imports that library only when it is used.
+"""Integrations with other libraries: one file for each, which imports the library only when used.
 
 `INTEGRATIONS` names the files, so that they can be listed without importing any of these libraries.
 """

@@ -1,4 +1,4 @@
-"""pandas: label the rows of a DataFrame from a memory."""
+"""pandas: label the rows of a DataFrame with a memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def label_frame(engine: Engine, memory: Memory, frame: pd.DataFrame, chunk: int 
     from deepthink_cli.prediction import predict
 
     if memory.provenance is None:
-        raise InputError("this memory has no template; give one that think() or load_memory() made")
+        raise InputError("this memory has no template; use one from think() or load_memory()")
     queries = _queries(memory.provenance.demonstrations, frame)
     predictions = list(predict(engine, memory, queries, chunk))
     return frame.assign(

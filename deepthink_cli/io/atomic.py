@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written beside its target, then moved over it."""
+"""Atomic writes: a file is written to a temporary folder next to its target, then moved over it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from filelock import FileLock, Timeout
 from deepthink_cli.errors import DeepThinkError, InputError
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
-_LONGEST = 200  # bytes of a file name; 255, the most on common disks, less what the temporary folder adds
+_LONGEST = (
+    200  # bytes of a file name: 255, the limit of common file systems, less what the temporary folder's name adds
+)
 
 
 def check_output(path: str | Path, option: str = "-o") -> Path:
-    """The file that `path` names, links followed; raises InputError where nothing can be written there."""
+    """The file that `path` names, with links resolved; raises InputError if it cannot be written."""
     target = Path(os.path.realpath(path))
     if len(os.fsencode(target.name)) > _LONGEST:
         raise InputError(f"{option} {path}: the file name is too long; use at most {_LONGEST} bytes")
@@ -35,15 +37,15 @@ def check_output(path: str | Path, option: str = "-o") -> Path:
 
 @contextmanager
 def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
-    """Give a temporary path; when the block ends well its file takes the target's place, else it goes.
+    """Yield a temporary path, whose file replaces the target if the block succeeds and is removed if it fails.
 
-    The target keeps its mode; a new one gets 0666 less the umask. What was there before stays until
-    the new file is whole and on disk; other hard links to it keep it. Raises DeepThinkError where the disk
-    refuses: the target is then as it was.
+    An existing target keeps its mode; a new one gets 0666 less the umask. The old file is replaced only after
+    the new one is complete and synced to disk; other hard links keep the old content. Raises DeepThinkError if
+    the write fails; the target is then unchanged.
     """
     target = check_output(path, option)
     try:
-        with suppress(OSError):  # one may write to a directory and not read it
+        with suppress(OSError):  # a directory can be writable and not readable
             _sweep(target)
         with _folder_beside(target) as folder:
             temporary = folder / target.name
@@ -51,23 +53,23 @@ def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
             _sync(temporary)
             os.chmod(temporary, _mode(target, folder))
             os.replace(temporary, target)
-            with suppress(OSError):  # not every disk can; the new file is in its place all the same
+            with suppress(OSError):  # not every file system supports it; the new file is in place anyway
                 _sync(target.parent)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # libraries add words of their own
+        reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
         raise DeepThinkError(f"{option} {path}: cannot be written: {reason}") from error
 
 
 @contextmanager
 def writing(path: str | Path, option: str = "-o") -> Iterator[TextIO]:
-    """A UTF-8 text file that takes the target's place when the block ends well (see `replacing`)."""
+    """A UTF-8 text file that replaces the target if the block succeeds (see `replacing`)."""
     with replacing(path, option) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         yield file
 
 
 @contextmanager
 def _folder_beside(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, locked for as long as it is used, then removed."""
+    """A new folder next to the target, locked while it is used, then removed."""
     with ExitStack() as held:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_MARK}", dir=target.parent))
@@ -75,33 +77,33 @@ def _folder_beside(target: Path) -> Iterator[Path]:
             try:
                 held.enter_context(_locked(folder))
             except (Timeout, FileNotFoundError):
-                continue  # another process swept the folder before it was locked
+                continue  # another process removed the folder before it was locked
             except OSError:
-                pass  # a disk without locks: no sweep can lock the folder either
+                pass  # no locks on this file system: then no other process can lock and remove the folder either
             break
         yield folder
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel frees however a process ends.
+    """Hold the folder's lock, which the kernel releases whenever the process ends.
 
-    A process number would not do: numbers are reused, and containers that share a disk have their own.
-    Raises Timeout where another process holds the lock, FileNotFoundError where the folder is gone, and OSError
-    where the disk has no locks or the path is not a folder.
+    A process id is not enough: ids are reused, and containers that share a disk have separate ids.
+    Raises Timeout if another process holds the lock, FileNotFoundError if the folder is gone, and OSError
+    if the file system has no locks or the path is not a folder.
     """
     before = os.lstat(folder)
     if not stat.S_ISDIR(before.st_mode):
         raise NotADirectoryError(folder)
     # The name is longer than the target's, so the two differ.
     with FileLock(folder / f"{folder.name}.lock", blocking=False, fallback_to_soft=False):
-        if not os.path.samestat(before, os.lstat(folder)):  # the library makes a missing folder again
+        if not os.path.samestat(before, os.lstat(folder)):  # the library creates a missing folder again
             raise FileNotFoundError(folder)
         yield
 
 
 def _sweep(target: Path) -> None:
-    """Remove the temporary folders beside this target that no process has locked."""
+    """Remove the temporary folders next to this target that no process has locked."""
     for name in os.listdir(target.parent):
         if name.startswith(f".{target.name}{_MARK}"):
             folder = target.parent / name
@@ -110,7 +112,7 @@ def _sweep(target: Path) -> None:
 
 
 def _mode(target: Path, folder: Path) -> int:
-    """The target's permissions; where there is none, those of a new file (the umask is not asked: that sets it)."""
+    """The target's permissions, or those of a new file (os.umask is not used, since reading it sets it)."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
     probe = folder / f"{target.name}.mode"
@@ -119,7 +121,9 @@ def _mode(target: Path, folder: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)  # Windows flushes only what is writable
+    descriptor = os.open(
+        path, os.O_RDWR if os.name == "nt" else os.O_RDONLY
+    )  # Windows can sync only files opened for writing
     try:
         os.fsync(descriptor)
     finally:

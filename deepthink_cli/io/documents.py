@@ -1,4 +1,4 @@
-"""A YAML or TOML file as values, with the line of each value.
+"""Read a YAML or TOML file as values, with the line of each value.
 
 Knows the two formats; does not know what the fields mean.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from deepthink_cli.errors import InputError
 
-# More than anyone writes by hand: aliases of aliases can expand to more values than memory holds.
+# A limit far above any real file: nested aliases can expand to more values than fit into memory.
 _MOST_VALUES = 100_000
 _DEEPEST = 50
 
@@ -33,11 +33,11 @@ class Document:
     lines: dict[Keys, int]
 
     def has(self, *keys: object) -> bool:
-        """Whether there is a value that `keys` lead to."""
+        """Whether the document has a value under `keys`."""
         return tuple(map(str, keys)) in self.lines
 
     def where(self, *keys: object) -> str:
-        """`task.yaml:7`: the line of the value that `keys` lead to, or of the nearest one around it."""
+        """`task.yaml:7`: the line of the value under `keys`, or of the nearest enclosing value."""
         place = tuple(map(str, keys))
         while place not in self.lines:
             place = place[:-1]
@@ -120,7 +120,7 @@ class _Builder:
                 merged = {**self.merged(value_node, keys), **merged}
                 continue
             if key_node.id != "scalar":
-                raise self.mistake(key_node, "a key must be a word")
+                raise self.mistake(key_node, "a key must be a string")
             key = self.scalar(key_node)
             if key in written:
                 raise self.mistake(key_node, f"{key!r} is duplicated; keep one")
@@ -143,7 +143,7 @@ class _Builder:
             raise self.mistake(node, f"the tag {node.tag} is not supported; write a string in quotation marks")
         try:
             value = self.loader.construct_object(node)
-        except (ValueError, OverflowError, LookupError, AttributeError) as error:  # each type fails in its own way
+        except (ValueError, OverflowError, LookupError, AttributeError) as error:  # each type raises different errors
             kind = node.tag.removeprefix(_YAML)
             raise self.mistake(
                 node, f"not a valid {kind}: {node.value[:40]!r}; write a string in quotation marks"
@@ -160,12 +160,12 @@ class _Builder:
 
 
 def _line(text: str, place: int) -> int:
-    # The library also counts U+2028 and U+0085 as line breaks, which editors do not.
+    # PyYAML also counts U+2028 and U+0085 as line breaks; editors do not.
     return text.count("\n", 0, place) + 1
 
 
 def _unfit(text: str) -> str | None:
-    """Why a string, which may come from an escape, cannot be a name or a word."""
+    """Why a string (possibly from an escape sequence) is invalid; None if it is valid."""
     if "\0" in text:
         return "holds a NUL character; remove it"
     try:
@@ -197,7 +197,7 @@ def _toml(path: str, text: str) -> Document:
 
 
 def _line_of(kind: type[Exception], text: str) -> int:
-    """The line of an error that does not name one: where the shortest beginning of the text that raises it ends."""
+    """The line of an error without a line number: the last line of the shortest prefix of the text that raises it."""
     lines = text.split("\n")
 
     def raises(count: int) -> bool:
@@ -211,7 +211,7 @@ def _line_of(kind: type[Exception], text: str) -> int:
 
 
 def _toml_lines(text: str) -> dict[Keys, int]:
-    """The lines of top-level keys and of tables; the standard library does not tell them."""
+    """The lines of top-level keys and of tables, which the standard library does not report."""
     lines: dict[Keys, int] = {(): 1}
     first, statement = 1, ""
     for number, line in enumerate(text.split("\n"), start=1):

@@ -1,4 +1,4 @@
-"""Settings of the Hugging Face libraries, changed for the length of a call and then put back."""
+"""Temporary changes to settings of the Hugging Face libraries."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager
 from logging import CRITICAL, getLogger
 from threading import RLock
 
-_lock = RLock()  # the settings belong to the process, so one thread at a time changes them
+_lock = RLock()  # the settings are global to the process, so only one thread at a time may change them
 
 
 @contextmanager
 def quiet_libraries(offline: bool = False) -> Iterator[None]:
-    """Silence the libraries that are imported until the block ends; with `offline`, they open no connection either.
+    """Silence the imported libraries until the block ends; with `offline`, also forbid connections.
 
-    Other threads that call this wait. Their errors are raised as ever, so nothing is lost.
+    Other threads that call this wait. Errors of the libraries are still raised.
     """
     with _lock, ExitStack() as restored:
         logger = getLogger("transformers")
@@ -30,7 +30,7 @@ def quiet_libraries(offline: bool = False) -> Iterator[None]:
 
 
 def _hide_progress_bars(restored: ExitStack) -> None:
-    # The hub's library comes last: the one of transformers switches it too.
+    # huggingface_hub comes last, because transformers changes its setting as well.
     if (hub := sys.modules.get("huggingface_hub.utils")) and not hub.are_progress_bars_disabled():
         restored.callback(hub.enable_progress_bars)
         hub.disable_progress_bars()
@@ -41,14 +41,14 @@ def _hide_progress_bars(restored: ExitStack) -> None:
 
 
 def _set_variable(restored: ExitStack, name: str) -> None:
-    # Without this, a pickled checkpoint makes transformers ask the hub for a converted one in a thread.
+    # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
     if name not in os.environ:
         os.environ[name] = "1"
         restored.callback(os.environ.pop, name, None)
 
 
 def _disconnect(restored: ExitStack) -> None:
-    """What HF_HUB_OFFLINE does where it is set before the libraries are imported."""
+    """Has the effect of HF_HUB_OFFLINE, which the libraries read only when they are imported."""
     for module, name in (("huggingface_hub.constants", "HF_HUB_OFFLINE"), ("datasets.config", "HF_HUB_OFFLINE")):
         if library := sys.modules.get(module):
             restored.callback(setattr, library, name, getattr(library, name))

@@ -12,15 +12,15 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _END: Final = object()
-_PATIENCE = 0.3  # seconds that a caller who stops early waits for a thread to end
+_PATIENCE = 0.3  # seconds to wait for the thread if the caller stops early
 _NAME = "deepthink prefetch"
 
 
 def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
-    """Yield the items, in order, while a thread prepares the next ones; at most `most` wait to be taken.
+    """Yield the items, in order, while a thread prepares the next ones; at most `most` are queued.
 
-    An error raised while an item is prepared is raised here, in that item's place. When the caller stops early, so
-    does the thread, after the item it is preparing.
+    An error raised while an item is prepared is raised here, in place of that item. If the caller stops early, the
+    thread stops after its current item.
     """
     executor = ThreadPoolExecutor(1, _NAME)
     prepared: deque[Future[Any]] = deque(executor.submit(next, items, _END) for _ in range(most + 1))
@@ -34,10 +34,10 @@ def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
 
 @contextmanager
 def behind(use: Callable[[T], None], most: int = 1) -> Iterator[Callable[[T], None]]:
-    """Give a function that hands items to a thread, which uses them in order; at most `most` wait.
+    """Yield a function that passes items to a thread, which calls `use` on them in order; at most `most` are queued.
 
-    An error raised by `use` is raised here: when the next item is handed over, or at the end, which waits for the
-    last item. After an error, the items that wait are dropped.
+    An error raised by `use` is raised here: when the next item is passed, or when the block ends, which waits for the
+    last item. After an error, queued items are dropped.
     """
     executor = ThreadPoolExecutor(1, _NAME)
     handed: deque[Future[None]] = deque()
@@ -71,7 +71,7 @@ def still_working() -> bool:
 
 
 def _stop(executor: ThreadPoolExecutor, futures: Iterable[Future[Any]]) -> None:
-    """Drop the items that wait, and give the item that is being worked on a moment to end."""
+    """Drop the queued items, and wait a moment for the current one."""
     executor.shutdown(wait=False, cancel_futures=True)
     if not wait([future for future in futures if not future.cancelled()], _PATIENCE).not_done:
         executor.shutdown()

@@ -6,16 +6,16 @@ import json
 import re
 from typing import Any
 
-LONGEST = 100_000  # characters of a line for people
-# Control characters, line breaks and changes of writing direction; letters of any script are left as they are.
+LONGEST = 100_000  # maximum characters of a line
+# Control characters, line breaks and changes of writing direction; letters of any script are unchanged.
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str, most: int = LONGEST) -> str:
-    r"""Text as one line that is safe on a terminal: control characters become escapes such as \x1b or \u202e.
+    r"""Text as one line that is safe on a terminal, with control characters escaped as \x1b or \u202e.
 
-    Of a text of more than `most` characters the middle is omitted: the value named first and the remedy
-    named last remain.
+    The middle of a text longer than `most` characters is omitted, because messages begin with the value and end
+    with the fix.
     """
     if len(text) > most:
         text = f"{text[: most // 2]} ... {text[-(most // 2) :]}"
@@ -23,7 +23,7 @@ def printable(text: str, most: int = LONGEST) -> str:
 
 
 def json_line(value: Any) -> str:
-    """One line of JSON; text stays readable, and what JSON lacks (a Parquet date) becomes a string.
+    """One line of JSON in readable Unicode; types that JSON lacks (a Parquet date) become strings.
 
     Control characters are escaped as JSON allows, so that programs read the same data.
     """

@@ -26,14 +26,14 @@ from deepthink_cli.provenance import canonical_json
 _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk
 _SMALL = 2**24  # bytes; smaller weights are hashed about as fast as the cache is read
-_TIME_RESOLUTION = 2 * 10**9  # nanoseconds; within them, some file systems give two changes the same time
+_TIME_RESOLUTION = 2 * 10**9  # nanoseconds; within this time, some file systems give two changes the same timestamp
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
 _digests: dict[str, str] = {}  # digests of contents by `state_sha256`
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor's name, its dtype and shape as canonical JSON, and its byte range; or the same of a whole file."""
+    """A stored tensor: name, dtype and shape as canonical JSON, and byte range; or a whole file, likewise."""
 
     name: str
     described: str
@@ -43,7 +43,7 @@ class Stored:
 
 
 def stored_tensors(file: Path) -> list[Stored]:
-    """The tensors of a safetensors file; raises DeepThinkError where its header is damaged."""
+    """The tensors of a safetensors file; raises DeepThinkError if its header is damaged."""
     try:
         return _tensors(file)
     except (OSError, *_DAMAGED) as error:
@@ -54,7 +54,7 @@ def contents_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
     A file that is not safetensors contributes its name, size and bytes. Raises DeepThinkError for a damaged header,
-    and for tensors that take up more than their file.
+    and for tensors larger than their file.
     """
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
@@ -126,7 +126,7 @@ def _digest(part: Stored) -> str:
 
 
 def _resting(files: Sequence[Path]) -> bool:
-    """Whether the last change is so old that another one would have another time."""
+    """Whether the last change is old enough that another change would have a different timestamp."""
     changed = max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, files))
     return changed < time.time_ns() - _TIME_RESOLUTION
 

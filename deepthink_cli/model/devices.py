@@ -8,7 +8,7 @@ from deepthink_cli.errors import InputError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; auto is CUDA, then MPS, then the CPU. Raises InputError where it is not here."""
+    """The device called `name`; auto is CUDA, then MPS, then the CPU. Raises InputError if it is not available."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     device = torch.device(name)

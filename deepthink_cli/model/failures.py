@@ -1,4 +1,4 @@
-"""Errors of transformers and torch as errors of this package: one line with the reason and the way out."""
+"""Convert errors of transformers and torch to errors of this package: one line with the reason and a fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def library_errors(failure: str, way_out: str) -> Iterator[None]:
         yield
     except DeepThinkError:
         raise
-    except Exception as error:  # transformers and its libraries raise many types
+    except Exception as error:  # transformers and its dependencies raise many types
         if "trust_remote_code" in str(error):
             way_out = "read that code, and allow it with --trust-remote-code"
         raise InputError(f"{failure}: {_reason(error)}; {way_out}") from error

@@ -1,7 +1,7 @@
-"""What is particular to an architecture, determined from its configuration before any weights are loaded.
+"""Properties of an architecture, determined from its configuration before any weights are loaded.
 
-`text` is the configuration of the language model: the whole one, or, in a
-model that also reads images or sound, its part for text.
+`text` is the configuration of the language model: the whole configuration, or the text part of a
+multimodal one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ENCODERS = {
     "roformer",
 }
 _ALIBI = {"bloom", "mpt"}
-_MASK_BUFFERS = {"gpt_neo"}  # their mask has a fixed number of keys
+_MASK_BUFFERS = {"gpt_neo"}  # their attention mask has a fixed number of keys
 _UNSUPPORTED = {
-    "cpmant": "puts prompt tokens of its own before every text",
+    "cpmant": "adds its own prompt tokens before every text",
     "llama4": "scales attention by a token's position in its pass",
     "llama4_text": "scales attention by a token's position in its pass",
     "trocr": "is the decoder of an encoder-decoder, trained to attend to its encoder's output",
@@ -48,7 +48,7 @@ _UNSUPPORTED = {
 
 
 def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
-    """Raise InputError, naming it, for an unsupported architecture."""
+    """Raise InputError for an unsupported architecture, with its name."""
     name = (config.architectures or [text.model_type])[0]
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
     other = sorted({str(kind) for kind in kinds} - _ATTENTION_LAYERS)
@@ -106,13 +106,13 @@ def _refuse_without_past(name: str, config: PretrainedConfig, text: Any) -> None
 
 
 def takes_positions(config: PretrainedConfig) -> bool:
-    """Whether the network's layers accept positions; True where its code is not known yet."""
+    """Whether the network's layers accept positions; True if its code is not known yet."""
     body = _network_class(AutoModel, config, config.get_text_config(decoder=True))
     return body is None or "position_ids" in signature(body.forward).parameters
 
 
 def has_alibi(text: Any) -> bool:
-    """Whether positions follow from the distance between tokens (ALiBi) instead of being given to the network."""
+    """Whether positions follow from the distance between tokens (ALiBi) instead of `position_ids`."""
     return text.model_type in _ALIBI or bool(getattr(text, "alibi", False))
 
 
@@ -122,7 +122,7 @@ def has_mask_buffer(text: Any) -> bool:
 
 
 def narrowest_window(text: Any) -> int | None:
-    """The number of keys that the layer with the fewest sees; None where every layer sees all."""
+    """The smallest attention window of any layer, in keys; None if every layer attends to all keys."""
     kinds = set(getattr(text, "layer_types", None) or getattr(text, "attention_layers", None) or ())
     windows = []
     if not kinds or "sliding_attention" in kinds:
@@ -137,7 +137,7 @@ def narrowest_window(text: Any) -> int | None:
 def rotary_boundary(text: Any) -> int | None:
     """The number of positions up to which a LongRoPE model uses its short factors; None for other models.
 
-    Raises InputError where it differs between layers.
+    Raises InputError if it differs between layers.
     """
     rotary = [parameters for parameters in _rotary_parameters(text) if _is_longrope(parameters)]
     boundaries = {parameters.get("original_max_position_embeddings") for parameters in rotary}
@@ -158,7 +158,7 @@ def _is_longrope(parameters: dict[str, Any]) -> bool:
 
 
 def cached_values(text: Any) -> int:
-    """How many values one token adds to the cache: keys and values of every layer, from the configuration's fields."""
+    """The number of values that one token adds to the cache (keys and values of all layers), by the configuration."""
     heads = text.num_attention_heads
     if getattr(text, "kv_lora_rank", None):  # DeepSeek caches compressed keys and values
         return int(text.num_hidden_layers * (text.kv_lora_rank + text.qk_rope_head_dim))

@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.model.contents import Stored, contents_sha256, stored_tensors
 from deepthink_cli.provenance import canonical_json
 
-SAMPLE = 256  # bytes taken at the start, the middle and the end of every tensor
+SAMPLE = 256  # bytes sampled at the start, the middle and the end of every tensor
 _BLOCKS = 256  # samples of a weights file that is not safetensors
 _WEIGHTS = (
     "model.safetensors",
@@ -45,10 +45,10 @@ def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def weights_sha256(files: list[Path]) -> str:
-    """The digest that identifies weights: that of samples, a colon, and that of every byte.
+    """The digest that identifies weights: a digest of samples, a colon, and a digest of every byte.
 
-    Memories of earlier versions and the keys of a run's rows use the first part alone. Neither part depends on how
-    tensors are spread over files. An empty string if there are no files. Raises DeepThinkError for a damaged file.
+    Memories of earlier versions and the keys of a run's rows use only the first part. Neither part depends on how
+    tensors are distributed over files. An empty string if there are no files. Raises DeepThinkError for a damaged file.
     """
     return f"{samples_sha256(files)}:{contents_sha256(files)}" if files else ""
 

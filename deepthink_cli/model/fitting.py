@@ -1,4 +1,4 @@
-"""How many demonstrations fit a model, found without tokenising many more than fit."""
+"""The number of demonstrations that fit a model, determined without tokenising many more than fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.model.limits import Limits, check_demonstrations
 from deepthink_cli.model.tokens import demonstration_ids
 
-JOINED = 16  # tokens; joining one more demonstration to a text removes far fewer
+JOINED = 16  # tokens; appending a demonstration to a text merges far fewer
 
 
 def check_fit(
@@ -25,7 +25,7 @@ def check_fit(
     positions: str,
     model: str,
 ) -> None:
-    """Raise InputError unless T readings of the demonstrations fit, with how many of the first ones would.
+    """Raise InputError unless T readings of the demonstrations fit; it says how many of the first ones would.
 
     The number of tokens L that the message names is exact up to `MOST_TEXT` characters, and a lower bound beyond.
     """
@@ -48,7 +48,7 @@ def most_held(
 ) -> int:
     """The greatest number of demonstrations, up to `count`, whose `tokens` fit T readings; 0 if none fits.
 
-    They may take up at most `share` of the tokens that the model holds with a query.
+    They may use at most `share` of the tokens that fit the model together with a query.
     """
 
     def bound(length: int) -> int | None:
@@ -75,7 +75,7 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
     while tried < count and tokens(tried) <= largest:
         tried = min(2 * tried, count)
     fit = bisect_left(range(1, tried + 1), True, key=lambda number: tokens(number) > largest)
-    for number in range(fit + 1, count + 1):  # adding one can remove a token where a token spans two
+    for number in range(fit + 1, count + 1):  # adding one can remove a token, if a token spans two
         if tokens(number) > largest + JOINED:
             break
         fit = number if tokens(number) <= largest else fit

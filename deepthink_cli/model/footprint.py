@@ -12,10 +12,10 @@ from deepthink_cli.model.families import cached_values
 
 
 def memory_width(config: PretrainedConfig) -> int:
-    """How many values one token adds to the memory: keys and values of every layer and head that stores its own.
+    """The number of values that one token adds to the memory: keys and values of every layer and head that stores them.
 
     Determined by running the architecture without weights, since layers may share keys and values, or differ in heads
-    and sizes; computed from the configuration where that fails.
+    and sizes; computed from the configuration if that fails.
     """
     try:
         return _read_without_weights(config)

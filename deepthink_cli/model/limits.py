@@ -1,4 +1,4 @@
-"""How many tokens a model can hold, determined from the configuration."""
+"""The length limits of a model, determined from its configuration."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from deepthink_cli.model.families import (
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds the tokens a model can attend to; None where nothing does.
+    """Limits on the tokens that a model can attend to; None means no limit.
 
-    `positions` counts positions the model knows, `window` the keys that its narrowest layer sees,
-    `keys` the keys its mask buffer holds (GPT-Neo). `relative` says that positions follow from the
-    number of keys (ALiBi), so that positions cannot be set. Passes that end within the first
-    `boundary` positions use other rotary factors than longer ones (LongRoPE).
+    `positions` is the number of positions, `window` the smallest attention window of any layer, `keys` the size of
+    the mask buffer (GPT-Neo). `relative` means that positions follow from the number of keys (ALiBi) and cannot be
+    set. Passes that end within the first `boundary` positions use other rotary factors than longer ones (LongRoPE).
     """
 
     positions: int | None
@@ -36,11 +35,11 @@ class Limits:
     boundary: int | None = None
 
     def side(self, end: int) -> int:
-        """The rotary factors of a pass whose last position is `end` - 1: 0 up to the boundary, 1 beyond it."""
+        """Which rotary factors a pass with last position `end` - 1 uses: 0 up to the boundary, 1 beyond it."""
         return int(self.boundary is not None and end > self.boundary)
 
     def largest(self, positions: str, iterations: int, length: int = 0) -> int | None:
-        """The most demonstration tokens L that fit T readings, on the same side of the boundary as `length`."""
+        """The largest L for which T readings fit, on the same side of the boundary as `length`; None: no limit."""
         repeat = 1 if iterations == 1 else 2
         share = repeat if positions == "continued" else 1
         bounds = [bound // repeat for bound in (self.window, self.keys) if bound is not None]
@@ -56,14 +55,14 @@ class Limits:
         return largest is None or length <= largest
 
     def most_tokens(self, length: int = 0) -> int | None:
-        """The most tokens that a memory of `length` tokens, a query and its candidate can have together."""
+        """The maximum total of a memory of `length` tokens, a query and its candidate, in tokens; None: no limit."""
         bounds = [
             bound for bound in (self.positions, self.window, self.keys, self._boundary_for(length)) if bound is not None
         ]
         return min(bounds, default=None)
 
     def reason(self, length: int = 0) -> str:
-        """The limit that applies to a memory of `length` tokens, in words."""
+        """The limit that applies to a memory of `length` tokens, as text."""
         most = self.most_tokens(length)
         if self.window is not None and self.window == most:
             return f"sliding window of {self.window}"
@@ -77,7 +76,7 @@ class Limits:
 
 
 def limits_of(config: PretrainedConfig) -> Limits:
-    """Read the limits from a configuration; raises InputError, naming it, for an unsupported model."""
+    """Read the limits from a configuration; raises InputError for an unsupported model."""
     text: Any = config.get_text_config(decoder=True)
     refuse_unfit(config, text)
     alibi = has_alibi(text)
@@ -100,7 +99,7 @@ def check_demonstrations(
 ) -> None:
     """Raise InputError unless T readings of the demonstrations fit; `lengths` [N] are tokens up to each one's end.
 
-    `bound` is said of the lengths where they are not exact.
+    `bound` is the prefix for lengths that are lower bounds (`at least `).
     """
     total = lengths[-1]
     if positions == "restarted" and limits.relative:

@@ -1,4 +1,4 @@
-"""Weights: from a hub, a directory or the package to a network on its device."""
+"""Load weights from the hub, a directory or the package onto a device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from deepthink_cli.model.spec import ModelSpec
 
 
 def load_network(spec: ModelSpec) -> PreTrainedModel:
-    """Load a model's weights, in evaluation mode, onto the device that its options ask for.
+    """Load a model's weights, in evaluation mode, onto the device of its options.
 
-    Raises DeepThinkError where the weights are incomplete or damaged.
+    Raises DeepThinkError if the weights are incomplete or damaged.
     """
     options, placement = spec.options, _placement(spec)
     network: PreTrainedModel
@@ -30,11 +30,11 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 dtype=spec.dtype,
                 local_files_only=options.offline,
                 trust_remote_code=options.trust_remote_code,
-                weights_only=True,  # torch's safe loader, where they are a pickle
+                weights_only=True,  # for pickled weights, torch's safe loader
                 output_loading_info=True,
                 **placement,
             )
-    except Exception as error:  # the libraries raise many kinds, and the reason is in their text
+    except Exception as error:  # the libraries raise many types, and the reason is in their message
         raise load_failure(spec.id, error) from error
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
@@ -49,7 +49,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
 
 def _placement(spec: ModelSpec) -> dict[str, Any]:
-    """What transformers is told about devices and quantization; empty where it needs to know nothing."""
+    """Arguments of `from_pretrained` for devices and quantization; empty if the defaults are used."""
     options, placement = spec.options, dict[str, Any]()
     if options.device_map is not None:
         placement["device_map"] = options.device_map

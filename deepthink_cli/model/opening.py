@@ -1,4 +1,4 @@
-"""Finding a model and reading everything but its weights."""
+"""Find a model and read everything but its weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 
     Raises InputError for a directory or hub id that cannot be opened, for an unsupported architecture and for a missing
-    tokenizer; each names the way out.
+    tokenizer; each message names a fix.
     """
     _check_extras(options)
     choose_device(options.device)
@@ -35,7 +35,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
             _refuse_custom_code(name, config, options)
         tokenizer = _load_tokenizer(name, source, options)
         revision = hub_commit(source, options.revision) or options.revision
-        weight_files(source, revision, config)  # refuses files that are not the model's own
+        weight_files(source, revision, config)  # raises for files outside the model's folder
         return ModelSpec(
             options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer)
         )
@@ -94,7 +94,7 @@ def _load_tokenizer(name: str, source: str, options: ModelOptions) -> PreTrained
 
 
 def _hub_options(options: ModelOptions) -> dict[str, Any]:
-    # Without trust_remote_code, transformers asks on a terminal.
+    # Without trust_remote_code, transformers would prompt on a terminal.
     return {
         "revision": options.revision or "main",
         "local_files_only": options.offline,

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are loaded: configuration, tokenizer, limits, identity."""
+"""A model before its weights are loaded: configuration, tokenizer, limits, identity."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class ModelSpec:
 
     @property
     def device(self) -> torch.device:
-        """The device that the options ask for."""
+        """The device of the options."""
         return choose_device(self.options.device)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The compute dtype: by default float32 on a CPU and the checkpoint's own elsewhere."""
+        """The compute dtype: by default float32 on a CPU and the checkpoint's dtype elsewhere."""
         if self.options.dtype != "auto":
             return getattr(torch, self.options.dtype)  # type: ignore[no-any-return]
         stored = getattr(self.config, "dtype", None)
         return torch.float32 if self.device.type == "cpu" or not isinstance(stored, torch.dtype) else stored
 
     def local_weights(self) -> list[Path]:
-        """The weight files on this machine; none before a download. Raises as `weight_files` does."""
+        """The weight files on this machine; empty before a download. Raises as `weight_files` does."""
         return weight_files(self.source, self.revision, self.config)
 
     def has_pickled_weights(self) -> bool:
-        """Whether weights on this machine are a pickle, which only torch's safe loader may read."""
+        """Whether the weights on this machine are pickled, and so must be read by torch's safe loader."""
         return any(file.suffix != ".safetensors" for file in self.local_weights())
 
     def identify(self) -> ModelIdentity:

@@ -1,6 +1,6 @@
-"""From text to token ids: one convention for every stage.
+"""Tokenisation, by one convention in every stage.
 
-The demonstrations are one string, preceded by the special tokens that the tokenizer puts before a text; a query and
+The demonstrations are one string, preceded by the special tokens that the tokenizer adds before a text; a query and
 its candidate are tokenised together, without special tokens; the ids are concatenated. So one reading of the
 demonstrations is plain in-context learning over the same ids.
 """
@@ -29,10 +29,10 @@ _ORDINARY = (
 
 @dataclass(frozen=True)
 class TokenizedQuery:
-    """A query's candidates as token ids: what they share, and what each adds.
+    """Token ids of a query: the prefix that its candidates share, and the tokens that each adds.
 
     `prefix` [q] is the longest start common to the query alone and to the query with every candidate;
-    `answers[i]` [c_i] are the ids that candidate i adds to it. `where` is what messages call the query.
+    `answers[i]` [c_i] are the ids that candidate i adds to it. `where` names the query in messages.
     """
 
     prefix: tuple[int, ...]
@@ -60,7 +60,7 @@ def tokenize_demonstrations(
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Token ids of the demonstrations' text, after the special tokens that the tokenizer puts before a text.
+    """Token ids of the demonstrations' text, after the special tokens that the tokenizer adds before a text.
 
     Those that it appends, such as EOS, are omitted, because the query follows.
     """
@@ -93,7 +93,7 @@ def tokenize_queries(
 
     Raises InputError, naming the query, for a candidate that adds no token and for two that add the same.
     """
-    texts: dict[str, int] = {}  # each once, in order
+    texts: dict[str, int] = {}  # without duplicates, in order
     starts = [template.query(query.text) for query in queries]
     for query, start in zip(queries, starts, strict=True):
         for text in _texts(start, query):
@@ -125,12 +125,12 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
 
 def _texts(start: str, query: Query) -> list[str]:
     """The query without and with the space before its label, and with every candidate."""
-    # A space before the label belongs to the label's first token, never to the query.
+    # The space before a label is part of the label's first token, never of the query.
     return [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
 
 
 def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
-    """The query's and its answers' ids, from those of `_texts`."""
+    """Prefix and answer ids, from the token ids of `_texts`."""
     start = min(common_length(alone, ids) for ids in together)
     answers = tuple(tuple(ids[start:]) for ids in together)
     where = f"{query.where}: " if query.where else ""

@@ -1,1 +1,1 @@
-"""Tables and figures of runs."""
+"""Reports: tables and figures of runs."""

@@ -1,4 +1,4 @@
-"""Arms of a comparison: everything about a job but its task and its seed."""
+"""Arms of a comparison: the settings of a job except its task and its seed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from deepthink_cli.runs.results import Setting
 
-SPLITTING = ("sampling", "shots")  # values that tell arms apart only where one task has several of them
+SPLITTING = ("sampling", "shots")  # fields that distinguish arms only if one task has several values of them
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared with what.
+    """One side of a comparison: the settings that jobs have in common.
 
-    `eta` is None where it was chosen on a dev set. `sampling` and `shots` are None unless one task has
-    several of them: within an arm, tasks may have different numbers of demonstrations.
+    `eta` is None if it was chosen on a dev set. `sampling` and `shots` are None unless one task has
+    several of them: otherwise tasks of an arm may have different numbers of demonstrations.
     """
 
     model: str
@@ -32,18 +32,18 @@ class Arm:
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
-        """The arm of a result; `splitting` names those of `SPLITTING` that tell arms apart."""
+        """The arm of a result; `splitting` names the fields of `SPLITTING` that distinguish arms."""
         names = [name for name in FIELDS if name not in SPLITTING or name in splitting]
         return cls(**{name: getattr(setting, name) for name in names})
 
     @property
     def family(self) -> Arm:
-        """The same arm for every eta."""
+        """The arm without its eta, which groups the etas to choose from."""
         return replace(self, eta=None)
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
-        """What arms of one model are sorted by."""
+        """The sort key of arms of the same model."""
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.shots or 0, self.momentum, self.eta or 0.0),
@@ -54,7 +54,7 @@ class Arm:
         return asdict(self)
 
     def label(self, names: Collection[str], short: bool = False) -> str:
-        """The fields named, in words; `short` omits a model's owner or folder."""
+        """The named fields as text; `short` omits a model's owner or folder."""
         words = {
             "model": PurePath(self.model).name if short else self.model,
             "dtype": self.dtype,
@@ -78,6 +78,6 @@ def varying(arms: Collection[Arm]) -> list[str]:
 
 
 def shared(arms: Sequence[Arm]) -> list[str]:
-    """The fields in which all arms agree, without those that are not set."""
+    """The fields in which all arms agree, except unset ones."""
     present = [name for name in FIELDS if name == "eta" or getattr(arms[0], name) is not None]
     return [name for name in present if name not in varying(arms)]

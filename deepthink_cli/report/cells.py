@@ -1,4 +1,4 @@
-"""One row of a report: as text for people, and as numbers for programs."""
+"""One row of a report: as formatted text, and as numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportLine:
-    """A row of a table and the paper's two figures for the same model and task, where it has them."""
+    """A row of a table and the paper's two figures for the same model and task, if there are any."""
 
     row: TableRow
     paper_plain: Cell | None = None
@@ -29,7 +29,7 @@ class ReportLine:
 
 
 def texts(line: ReportLine) -> dict[str, str]:
-    """The cells by column heading; empty where there is no value."""
+    """The formatted cells by column heading; a cell without a value is empty."""
     row = line.row
     return {
         "task": _name(row),
@@ -50,7 +50,7 @@ def texts(line: ReportLine) -> dict[str, str]:
 
 
 def values(line: ReportLine) -> dict[str, Any]:
-    """The row's numbers, accuracies as shares, nothing rounded."""
+    """The row's numbers, not rounded; accuracies are in [0, 1]."""
     row = line.row
     low, high = row.ci95 or (None, None)
     return {
@@ -104,7 +104,7 @@ def _p(p: float | None) -> str:
 
 
 def _middle(numbers: Sequence[float]) -> str:
-    """The median (one that was chosen, not between two), and the range where they are not all the same."""
+    """The lower median (always one of the numbers), and the range if they differ."""
     low, high = min(numbers), max(numbers)
     return f"{low:g}" if low == high else f"{statistics.median_low(numbers):g} ({low:g} to {high:g})"
 

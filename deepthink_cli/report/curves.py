@@ -1,4 +1,4 @@
-"""What a figure shows: for every task or mean, accuracy by T with its spread over seeds."""
+"""The data of a figure: for every task or mean, accuracy by T with its spread over seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """The curves of one task, or of the mean over a group; `majority` is None where it is not known."""
+    """The curves of one task, or of the mean over a group; `majority` is None if unknown."""
 
     name: str
     is_mean: bool
@@ -62,8 +62,8 @@ def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
 def _curves(arm: Arm, results: DataFrame, members: Sequence[str]) -> list[Curve]:
     """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
 
-    A job is whole if it has every T of its arm in the same widest groups; a seed, if it has a whole job
-    on every task that has one.
+    A job is complete if it has every T that its arm has in the same widest groups; a seed, if it has a complete
+    job on every task that any seed has completed.
     """
     is_member = results["task"].isin(members)
     peers = results[results["group"].isin(results["group"][is_member])]
@@ -81,7 +81,7 @@ def _curves(arm: Arm, results: DataFrame, members: Sequence[str]) -> list[Curve]
 
 
 def _majority(results: DataFrame) -> float | None:
-    """The mean over tasks of the accuracy of always giving the most frequent label."""
+    """The mean over tasks of the accuracy of always predicting the most frequent label."""
     known = results[results["part"] == "test"].dropna(subset="majority")
     by_task = [statistics.fmean(values) for _, values in known.groupby("task")["majority"]]
     return statistics.fmean(by_task) if len(by_task) == results["task"].nunique() else None

@@ -1,6 +1,6 @@
-"""Accuracy over T as small multiples: a panel for each task or mean, a line for each arm.
+"""Draw accuracy over T as small multiples: a panel for each task or mean, a line for each arm.
 
-Sized for print: two panels side by side fill a column of text, four a page, with 7-point letters.
+Sized for print, in 7-point type: two panels side by side fit a text column, four fit a page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-# Metadata that would make two files of the same figure differ, by suffix.
+# Metadata to omit, by suffix, because it differs between files of the same figure.
 METADATA: dict[str, dict[str, None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
@@ -27,10 +27,10 @@ METADATA: dict[str, dict[str, None]] = {
 }
 COLUMN, PAGE = 3.4, 7.0  # widths in inches
 FEW = 6  # panels that fit a column
-HEIGHT = 1.5  # of a panel, in inches
+HEIGHT = 1.5  # size of a panel, in inches
 DPI = 300
-ENTRY, LETTER = 0.45, 0.06  # inches of a legend's line sample and of one letter
-TITLE = 26  # letters that fit a panel's width
+ENTRY, LETTER = 0.45, 0.06  # inches width of a legend's line sample and of one character
+TITLE = 26  # characters that fit a panel's width
 # Okabe and Ito's colours without yellow, which is too pale for a line; markers distinguish them in greyscale.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "os^Dv<>PX"
@@ -71,9 +71,9 @@ def check_suffix(path: Path, option: str = "-o") -> None:
 
 
 def draw(panels: Sequence[Panel], files: Mapping[Path, str]) -> None:
-    """Draw the panels once and write them to every file of `files`, in the format of its suffix there.
+    """Draw the panels once and write them to every file of `files`, in the format of the suffix that `files` gives it.
 
-    The same panels give the same bytes, whatever the user's own matplotlib settings.
+    The same panels give the same bytes, independently of the user's matplotlib settings.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,4 +1,4 @@
-"""What a table must say beside its cells: incomplete jobs, and inputs and demonstrations that were omitted."""
+"""Footnotes of a table: incomplete jobs, and omitted inputs and demonstrations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as d
 
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
-    """One line for each kind of thing that is missing."""
+    """The footnotes, one line for each kind of omission."""
     return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs), *_unchecked(jobs)]
 
 
 def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
-    """Jobs without all the rows that others of their arm have; a seed is missing if another task has it."""
+    """Jobs that lack rows which others of their arm have, and seeds that other tasks have."""
     import pandas as pd
 
     names = varying([job.arm for job in jobs])
@@ -29,7 +29,7 @@ def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
         f"{_listed([arm.label(names, short=True), tasks, seeds])}: {state}"
         for (arm, seeds, state), tasks in by_seeds.items()
     ]
-    return ["Incomplete jobs, left out where what the table needs is missing: " + "; ".join(items)] if items else []
+    return ["Incomplete jobs, omitted if rows that the table needs are missing: " + "; ".join(items)] if items else []
 
 
 def _listed(words: Iterable[object]) -> str:
@@ -54,7 +54,7 @@ def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
 
 
 def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
-    """What a job lacks; empty where it is whole."""
+    """What a job lacks; empty if it is complete."""
     if job is None:
         return "no rows"
     lacking = [("T = ", test - job.test.keys()), ("dev T = ", dev - job.dev.keys())]
@@ -62,7 +62,7 @@ def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
 
 
 def _inputs(jobs: Sequence[JobResults]) -> list[str]:
-    """How many inputs every task was evaluated on; large groups as one number."""
+    """The number of evaluated inputs of every task; of large groups, the total."""
     import pandas as pd
 
     tests = [(job.widest_group, job.task, row) for job in jobs for row in job.test.values()]
@@ -80,7 +80,7 @@ def _inputs(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _counts(jobs: Sequence[JobResults]) -> list[str]:
-    """How many inputs and training rows were not used, by reason."""
+    """The numbers of inputs and training rows that were not used, by reason."""
     import pandas as pd
 
     lines = []
@@ -97,7 +97,7 @@ def _counts(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
-    """Where fewer demonstrations fitted than were asked for."""
+    """Tasks with fewer demonstrations than requested, because no more fit."""
     import pandas as pd
 
     rows = [(name, row.setting.shots, row.shots_used) for name, row in _named_rows(jobs)]
@@ -108,7 +108,7 @@ def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _unchecked(jobs: Sequence[JobResults]) -> list[str]:
-    """How many results have no digest of their inputs."""
+    """The number of results without a digest of their inputs."""
     rows = [row for job in jobs for row in (*job.test.values(), *job.dev.values())]
     without = sum(row.setting.rows_sha256 is None for row in rows)
     if not without:
@@ -120,7 +120,7 @@ def _unchecked(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def _named_rows(jobs: Sequence[JobResults]) -> Iterator[tuple[str, Result]]:
-    """Every test row and the name it has in a footnote: its task, with its model where there are several."""
+    """Every test row and the name it has in a footnote: its task, with its model if there are several."""
     names = [name for name in varying([job.arm for job in jobs]) if name == "model"]
     for job in jobs:
         name = _listed([job.arm.label(names, short=True), job.task])

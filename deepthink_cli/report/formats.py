@@ -1,4 +1,4 @@
-"""A page of tables as Markdown, LaTeX and CSV; knows text, not its subject."""
+"""Format a page of tables as Markdown, LaTeX and CSV; knows nothing about the content."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 @dataclass(frozen=True)
 class Page:
-    """Tables with the same columns, each under its heading (empty for a single one), legend and footnotes below.
+    """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
 
     `source` names the runs; the LaTeX table has it only in a comment.
     """

@@ -1,4 +1,4 @@
-"""Which tasks are averaged together, and in which order tables and figures name them."""
+"""The groups of tasks that are averaged, and the order of names in tables and figures."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.job_results import JobResults
 
-LARGE = 10  # tasks of a group; those of a larger one are shown by their means
+LARGE = 10  # tasks of a group that are shown one by one; larger groups are shown by their means
 
 
 def groups_of(jobs: Sequence[JobResults]) -> dict[str, list[str]]:
-    """The tasks of every group that has more than one."""
+    """The tasks of every group with more than one task."""
     import pandas as pd
 
     pairs = pd.DataFrame([(group, job.task) for job in jobs for group in job.groups], columns=["group", "task"])
@@ -20,7 +20,7 @@ def groups_of(jobs: Sequence[JobResults]) -> dict[str, list[str]]:
 
 
 def names_of(jobs: Sequence[JobResults]) -> list[str]:
-    """Tasks and groups in the order of a table: a group's tasks, the groups within it, then itself."""
+    """Tasks and groups in the order of a table: a group's tasks, its subgroups, then the group."""
     import pandas as pd
 
     groups = groups_of(jobs)
@@ -35,7 +35,7 @@ def names_of(jobs: Sequence[JobResults]) -> list[str]:
 
 
 def is_detail(name: str, groups: dict[str, list[str]]) -> bool:
-    """Whether this is one of so many tasks that their means are shown instead."""
+    """Whether this is a task of a large group, of which only means are shown by default."""
     return any(name in tasks and len(tasks) > LARGE for tasks in groups.values())
 
 

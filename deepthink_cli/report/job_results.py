@@ -1,4 +1,4 @@
-"""The rows of runs by job: one model, one task, one seed, one update rule; every iteration."""
+"""The rows of runs grouped by job: all iterations of one model, task, seed and update rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
 @total_ordering
 @dataclass(frozen=True)
 class Seed:
-    """The seed that sampled the demonstrations, and that of their order where it has one of its own."""
+    """The seed of the demonstrations, and the seed of their order if there is one."""
 
     number: int
     order: int | None = None
@@ -40,7 +40,7 @@ class Seed:
 
 @dataclass
 class JobResults:
-    """The rows of one job by iteration; `dev` is empty where there was no T to choose."""
+    """The rows of one job by iteration; `dev` is empty if the run has no dev rows."""
 
     arm: Arm
     task: str
@@ -51,7 +51,7 @@ class JobResults:
 
     @property
     def widest_group(self) -> str:
-        """The widest group of the task, or the task itself where it has none."""
+        """The widest group of the task, or the task itself if it has none."""
         return self.groups[0] if self.groups else self.task
 
 
@@ -77,8 +77,8 @@ def read_jobs(runs: Sequence[Path]) -> list[JobResults]:
 def jobs_of(results: Iterable[Result]) -> list[JobResults]:
     """Jobs in the order of their first rows.
 
-    Raises InputError where results of the same name come from different data, where a setting has two
-    different results, or where one arm's rows for a task differ in a value that must not be averaged over.
+    Raises InputError if results of the same name come from different data, if a setting has two
+    different results, or if one arm's rows for a task differ in a value that must not be averaged over.
     """
     every = list(results)
     check_agree(every)
@@ -121,7 +121,7 @@ def result_table(jobs: Iterable[JobResults]) -> DataFrame:
 
 
 def _unique(results: Iterable[Result]) -> list[Result]:
-    """Every result once; a row of an older version, without digests, counts as the same row with them."""
+    """The results without duplicates; an older row without digests duplicates the same row with digests."""
     by_setting: dict[Setting, Result] = {}
     for row in results:
         setting = row.setting.without_digests

@@ -24,14 +24,14 @@ class Report(Page):
     rows: Sequence[ReportLine]
 
     def records(self) -> list[dict[str, Any]]:
-        """The numbers of every row, accuracies as shares, nothing rounded."""
+        """The numbers of every row, not rounded; accuracies are in [0, 1]."""
         return [values(line) for line in self.rows]
 
 
 def report(runs: Sequence[Path], iteration: int | None = None, published: bool = False, tasks: bool = False) -> Report:
     """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
 
-    `iteration` is the T to report (default: the one that dev rows choose; without dev rows, the last);
+    `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last);
     `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten.
     Raises InputError for a folder that is not a run, an iteration that no run has, and runs without a row to report.
     """
@@ -45,7 +45,7 @@ def report_of(
     published: bool = False,
     tasks: bool = False,
 ) -> Report:
-    """As `report`, of jobs already read; `source` names their runs."""
+    """Like `report`, for jobs that were already read; `source` names their runs."""
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:
@@ -76,7 +76,7 @@ def report_of(
 
 
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
-    """Rows beside the paper's figures for the same model, task and way to choose T."""
+    """Rows with the paper's figures for the same model, task and way of choosing T."""
     paper = published_figures()
     return [ReportLine(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
 
@@ -101,7 +101,7 @@ def _about_paper(lines: Sequence[ReportLine]) -> list[str]:
 
 
 def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | None) -> list[str]:
-    """What the columns hold."""
+    """The meaning of the columns."""
     free = "T and eta" if any(row.arm.eta is None for row in rows) else "T"
     legend = [
         f"ICL: plain in-context learning, T = 1. Deep-Thinking: {_reported(rows, free, iteration)}. Accuracy in "
@@ -122,7 +122,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
 
 
 def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str:
-    """At which T the rows are reported; `free` is what dev rows choose."""
+    """The T at which rows are reported, as text; `free` names what is chosen on dev rows."""
     if iteration is not None:
         return f"at T = {iteration}"
     chosen = [row.on_dev for row in rows]

@@ -1,4 +1,4 @@
-"""The paper's figures (published.yaml), found by model and task."""
+"""The paper's figures (published.yaml), by model and task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Data(BaseModel):
 
 
 class Line(_Data):
-    """One method's accuracies; `plain` marks in-context learning without a method; `note` names a note of its table."""
+    """One method's accuracies; `plain` marks plain in-context learning; `note` names a note of its table."""
 
     model: str
     method: str
@@ -29,7 +29,7 @@ class Line(_Data):
 
 
 class Table(_Data):
-    """A table, or the half of one with or without a dev set; `dev` is None where the paper does not say."""
+    """A table, or its part with or without a dev set; `dev` is None if the paper does not say."""
 
     table: int
     columns: list[str]
@@ -40,7 +40,7 @@ class Table(_Data):
 
 
 class Cell(_Data):
-    """One published accuracy, in percent, with the footnote it needs."""
+    """One published accuracy, in percent, with its footnote."""
 
     table: int
     dev: bool | None

@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: intervals over seeds, signed ranks, and answers that changed.
+"""Significance of differences: Student's interval, Wilcoxon's signed-rank test, McNemar's test.
 
 Knows numbers; does not know runs.
 """
@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Discordant:
-    """Inputs that only one of two labellings got right: `gained` by the second, `lost` by it."""
+    """Inputs that only one of two labellings got right: `gained` only by the second, `lost` only by the first."""
 
     gained: int
     lost: int
@@ -44,7 +44,7 @@ class Discordant:
 def differences(before: Sequence[float], after: Sequence[float]) -> list[float]:
     """After - before, pair by pair.
 
-    Rounded to twelve decimals: 0.3 - 0.2 and 0.2 - 0.1 are a tie in ranks, not in binary fractions.
+    Rounded to twelve decimals, so that 0.3 - 0.2 and 0.2 - 0.1 are equal and tie in ranks.
     """
     return [round(second - first, 12) for first, second in zip(before, after, strict=True)]
 
@@ -63,8 +63,8 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 def wilcoxon_p(values: Sequence[float]) -> float | None:
     """Exact two-sided Wilcoxon signed-rank p of paired differences, ties and zeros included.
 
-    Zeros are dropped and ties share their mean rank (Wilcoxon 1945); the null distribution is counted
-    over all 2^n signs of those very ranks. None for fewer than two differences; 1 where all are zero.
+    Zeros are dropped and ties share their mean rank (Wilcoxon 1945); the null distribution is computed
+    exactly over all 2^n signs of these ranks. None for fewer than two differences; 1 if all are zero.
     """
     if len(values) < 2:
         return None

@@ -25,9 +25,9 @@ class Score:
     """One seed's accuracies on a task, or their means over the tasks of a group.
 
     `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, where eta was
-    chosen) on the test rows themselves. `answers` are the inputs on which plain and thinking differ,
-    summed over tasks; `iterations` and `etas` are those reported, one for each task; `on_dev` says that
-    dev rows chose them.
+    chosen) on the test rows themselves. `answers` counts the inputs that only one of the two gets right,
+    summed over tasks; `iterations` and `etas` are the reported ones, one for each task; `on_dev` says whether
+    they were chosen on dev rows.
     """
 
     plain: float
@@ -43,7 +43,7 @@ class Score:
 class TableRow:
     """One arm on one task, or on the mean of `tasks` of the `known` tasks of a group, over its seeds.
 
-    `is_detail` marks a task of a group so large that tables show its means.
+    `is_detail` marks a task of a large group, of which tables show only means by default.
     """
 
     arm: Arm
@@ -71,7 +71,7 @@ class TableRow:
 
     @cached_property
     def steps(self) -> list[float]:
-        """Thinking less plain, seed by seed."""
+        """Accuracy gain of each seed: thinking minus plain."""
         return differences([score.plain for score in self.scores], [score.thinking for score in self.scores])
 
     @property
@@ -101,7 +101,7 @@ class TableRow:
 
     @property
     def on_dev(self) -> bool:
-        """Whether dev rows chose the reported T."""
+        """Whether the reported T was chosen on dev rows."""
         return any(score.on_dev for score in self.scores)
 
     @property
@@ -118,8 +118,8 @@ class TableRow:
 def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[TableRow]:
     """A row for each arm and task, and for each arm and group of tasks.
 
-    The reported T is `iteration`; without it, the T that each seed's own dev rows choose, together with
-    eta; without dev rows, the last T. Only seeds that have both that T and T = 1 count; in a group
+    The reported T is `iteration`; by default, T and eta are chosen for each seed on its own dev rows;
+    without dev rows, the last T is reported. Only seeds that have both that T and T = 1 count; in a group
     only those that have them on all its tasks. Raises InputError for an iteration beyond the run.
     """
     last = max((t for job in jobs for t in job.test), default=0)
@@ -146,7 +146,7 @@ Option = tuple[int, float | None]  # T and eta
 
 
 def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
-    """Columns `arm`, `task`, `seed` and `score`: every seed on every task that has what is to be reported."""
+    """Columns `arm`, `task`, `seed` and `score`: every seed and task that has the rows to report."""
     import pandas as pd
 
     table = job_table(jobs)
@@ -154,7 +154,7 @@ def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     table["last"] = table.groupby(["arm", "group"], sort=False)["last"].transform("max")
     options = {} if iteration else _options(jobs)
     table["on_dev"] = [(job.arm.family, job.task) in options for job in jobs]
-    # Where dev rows choose among several etas, the jobs of all of them share one score.
+    # If eta is chosen on dev rows, the jobs of all etas share one score.
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
     sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
@@ -171,7 +171,7 @@ def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
 
 
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
-    """For every family and task with dev rows: every T and eta that a seed needs dev rows for before it chooses."""
+    """For every family and task with dev rows: every T and eta for which a seed must have dev rows."""
     results = result_table(jobs)
     dev = results[results["part"] == "dev"].copy()
     dev["option"] = [(t, arm.eta) for t, arm in zip(dev["iteration"], dev["arm"], strict=True)]
@@ -180,9 +180,9 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
 
 
 def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
-    """The score at the best dev accuracy; of equal ones the smaller T, then the smaller eta.
+    """The score at the best dev accuracy; ties go to the smaller T, then to the smaller eta.
 
-    None where some dev rows are missing: a choice among the others would not be comparable.
+    None if some dev rows are missing: a choice among the others would not be comparable.
     """
     measured = {
         (t, job.arm.eta): (-row.accuracy, t, job.arm.eta or 0.0, job) for job in jobs for t, row in job.dev.items()
@@ -194,7 +194,7 @@ def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | No
 
 
 def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
-    """The score of one seed on one task; None where T = 1 or the reported T is missing."""
+    """The score of one seed on one task; None if T = 1 or the reported T is missing."""
     if 1 not in chosen.test or iteration not in chosen.test:
         return None
     plain, thinking = chosen.test[1], chosen.test[iteration]

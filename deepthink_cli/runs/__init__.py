@@ -1,1 +1,1 @@
-"""Many jobs, in a folder that can be continued."""
+"""Runs: many jobs, with results in a folder that can be resumed."""

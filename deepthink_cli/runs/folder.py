@@ -1,4 +1,4 @@
-"""The folder of a run: rows are appended one by one, so that a killed run loses none and doubles none."""
+"""The folder of a run: rows are appended one by one; a resumed run neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class RunFolder:
-    """The rows of a run, open for appending; `open_run_folder` makes one."""
+    """The rows of a run, open for appending; created by `open_run_folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,14 +26,14 @@ class RunFolder:
         self.done = {row.key for row in self.found}
 
     def has(self, setting: Setting) -> bool:
-        """Whether a setting's row exists, also if an older version wrote it without digests of its data.
+        """Whether a setting's row exists, including one from an older version, without digests of its data.
 
         `check_continues` checks whether the data of those rows are the same.
         """
         return setting.key in self.done or setting.without_digests.key in self.done
 
     def append(self, row: Result) -> None:
-        """Write one row to disk; raises DeepThinkError where the disk refuses, with the rows before it whole."""
+        """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
         with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
             file.write(row.line().encode())
             file.flush()
@@ -43,30 +43,30 @@ class RunFolder:
 
 @contextmanager
 def open_run_folder(folder: Path) -> Iterator[RunFolder]:
-    """Open a run's folder, made if it is not there, for this process alone.
+    """Open a run's folder with an exclusive lock; the folder is created if it does not exist.
 
-    What a killed run left of its last row is cut off. Raises InputError where another process writes the
-    same run, where the folder holds other files, and for rows that are not a run's; DeepThinkError where
-    the disk refuses.
+    An incomplete last row of a killed run is removed. Raises InputError if another process writes the
+    same run, if the folder contains other files, and for rows that are not a run's; DeepThinkError if
+    writing fails.
     """
     _make(folder)
     with _refusals(folder):
         lock = _acquired(folder)
     with lock:
-        run_folder = RunFolder(folder)  # refuses a file that is not a run's before truncating it
+        run_folder = RunFolder(folder)  # raises for a file that is not a run's, before truncating it
         with _refusals(folder):
             _cut_torn_row(folder / FILE)
         yield run_folder
 
 
 def found_in(folder: Path) -> list[Result]:
-    """The rows of a run in a folder, if there is one, without locking it; raises as `open_run_folder` does."""
+    """The rows of a run in a folder, if it contains one, without locking; raises as `open_run_folder` does."""
     with _refusals(folder):
         return read_results(folder) if (folder / FILE).is_file() else []
 
 
 def check_folder(folder: Path) -> None:
-    """Raise InputError where a run cannot be written to this folder."""
+    """Raise InputError if a run cannot be written to this folder."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out {folder}: is a file; name a folder")
     if folder.is_dir() and not (folder / FILE).exists() and any(entry.name != LOCK for entry in folder.iterdir()):
@@ -78,7 +78,7 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def _refusals(folder: Path) -> Iterator[None]:
-    """Raise what the disk refuses as a DeepThinkError that says how the run goes on."""
+    """Raise file system errors as a DeepThinkError that says how to resume the run."""
     try:
         yield
     except OSError as error:
@@ -96,9 +96,9 @@ def _make(folder: Path) -> None:
 
 
 def _acquired(folder: Path) -> AbstractContextManager[object]:
-    """Hold the run's lock, which the kernel frees however a process ends; its file names the process that holds it."""
+    """Hold the run's lock, which the kernel releases when the process ends; the lock file contains the process id."""
     holder = ""
-    with suppress(OSError, UnicodeDecodeError):  # Windows does not let others read a locked file
+    with suppress(OSError, UnicodeDecodeError):  # on Windows, other processes cannot read a locked file
         holder = (folder / LOCK).read_text(encoding="utf-8")
     lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False, on_acquired=_write_process_number)
     try:
@@ -112,7 +112,7 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
         if error.errno not in _NO_LOCKS:
             raise
         raise DeepThinkError(
-            f"--out {folder}: the disk has no locks ({error.strerror}) to keep a second process away; name a folder "
+            f"--out {folder}: the file system has no locks ({error.strerror}), which a run needs; name a folder "
             "on another"
         ) from error
 
@@ -123,7 +123,7 @@ def _write_process_number(descriptor: int) -> None:
 
 
 def _cut_torn_row(path: Path) -> None:
-    """Cut the file after its last line break: what stands behind is a row that was not finished."""
+    """Truncate the file after its last line break: the rest is an incomplete row."""
     size = end = path.stat().st_size
     with open(path, "r+b") as file:
         while end > 0:

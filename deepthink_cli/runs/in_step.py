@@ -1,4 +1,4 @@
-"""Deep-Thinking about several demonstrations at once: all of them take each reading in shared passes."""
+"""Deep-Thinking with several sets of demonstrations at once: each reading of all of them is done in shared passes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 
 
 def think_in_step(engine: Engine, thoughts: Sequence[tuple[TokenizedDemonstrations, Method]]) -> Iterator[list[Memory]]:
-    """Yield the memory of each after every reading, up to the least T among them: the same as `think` of each.
+    """Yield all memories after every reading, up to the smallest T: the same as calling `think` for each.
 
-    Demonstrations that occur several times, with several methods, are read once for T = 1. The list that is yielded
-    may be emptied by the caller, which frees memory for the next reading.
+    Demonstrations that occur several times, with several methods, are read once for T = 1. The caller may clear the
+    yielded list, which frees memory for the next reading.
     """
     texts = [demonstrations.token_ids for demonstrations, _ in thoughts]
     starts = [method.start(len(ids)) for ids, (_, method) in zip(texts, thoughts, strict=True)]

@@ -1,4 +1,4 @@
-"""What a run is made of: tasks, seeds, gates. Its jobs, and the settings of every row, before a model is loaded."""
+"""The plan of a run (tasks, seeds, gates), its jobs and the settings of its rows, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from deepthink_cli.updates.registry import values_of
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is run: every task with every seed and gate; T rows each, and as many on a dev set.
+    """Every task with every seed and gate; each has T rows, and T more if a dev set is scored.
 
-    `demonstrations` replace those that seeds would draw; `dev_size` counts dev rows (None: as many as
-    the test has).
+    `demonstrations` replace those drawn with seeds; `dev_size` counts dev rows (None: as many as
+    test rows).
     """
 
     tasks: tuple[Task, ...]
@@ -58,7 +58,7 @@ class RunPlan:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What is scored."""
+        """The parts to score: `test`, and `dev` if T and eta are chosen."""
         return ("test", "dev") if self.select_dev else ("test",)
 
 
@@ -96,9 +96,9 @@ class RunJob:
 
 
 def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]:
-    """Yield a task's jobs, one a seed, checked as far as they can be without the weights.
+    """Yield a task's jobs, one per seed, with every check that does not need the weights.
 
-    Demonstrations that the model cannot hold are dropped, the first ones first. Raises InputError for a task
+    Demonstrations that do not fit the model are dropped, starting with the first. Raises InputError for a task
     whose rows cannot be read, or if no demonstration fits.
     """
     evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
@@ -106,7 +106,7 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]
         drawn = _drawn(plan, evaluated, seed)
         demonstrations = _fitted(plan, spec, f"task {task.name}, seed {seed}", drawn.demonstrations)
         rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-        if plan.select_dev:  # raises now, before a model is loaded, where the task has no dev rows
+        if plan.select_dev:  # raises before a model is loaded if the task has no dev rows
             rows["dev"] = rows_digest(map(row_digest, dev_set(task, evaluated, drawn, plan.dev_size)))
         yield RunJob(task, task_sha256, seed, evaluated, drawn, demonstrations, rows)
     evaluated.pools.clear()
@@ -114,7 +114,7 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]
 
 def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
-    # Keys do not depend on the path or name of a model; sampled weights alone keep the keys of earlier versions.
+    # Keys do not depend on the path or name of a model; only sampled weights are used, as in earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
     model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
     base = Setting(
@@ -150,7 +150,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
 
 
 def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
-    """Inputs that a job's wanted rows score: T = 1 once for all gates, a dev set as if its task had enough rows."""
+    """The number of inputs to score for the wanted rows: T = 1 once for all gates, dev sets with their requested size."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
     scored = {(each.part, each.iteration, each.iteration > 1 and each.gate) for each in wanted}
     return sum(sizes[part] for part, _, _ in scored)
@@ -163,7 +163,7 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
 
 
 def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
-    """The most demonstrations, counted from the last, that T readings and a query after them can hold."""
+    """As many of the last demonstrations as fit T readings and a query after them."""
     limits, method = spec.limits, (plan.positions, plan.iterations)
     template, examples = demonstrations.template, demonstrations.examples
     tokens = cache(lambda number: count_tokens(spec.tokenizer, template, examples[-number:]))

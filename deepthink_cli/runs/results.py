@@ -1,7 +1,7 @@
 """The rows of a run: one for each (model, task, seed, eta, momentum, positions, protocol, iteration).
 
-A row holds nothing that changes from one run to the next, such as times: a run that was killed and
-continued writes the same bytes as one that was not. Rows made from different demonstrations or
+A row contains nothing that varies between runs, such as times: an interrupted and resumed run writes the
+same bytes as an uninterrupted one. Rows made from different demonstrations or
 evaluated rows have different keys.
 """
 
@@ -28,11 +28,11 @@ Part = Literal["test", "dev"]
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
 @dataclass(frozen=True)
 class Setting:
-    """What one row is a result of; its digest is the row's key.
+    """What identifies one row; its digest is the row's key.
 
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
-    of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` then the
-    rows asked for. The last three are the digests of the demonstrations as the model read them, of the
+    of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
+    number of rows requested. The last three are the digests of the demonstrations as the model read them, of the
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
     """
 
@@ -65,7 +65,7 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits that name this setting and no other."""
+        """Sixteen hexadecimal digits that identify this setting."""
         known = {name: value for name, value in asdict(self).items() if name not in DIGESTS or value is not None}
         return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
 
@@ -83,7 +83,7 @@ class Result:
     `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations
     that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
-    accuracy of always giving the commonest label (None where candidates differ); `correct` has one bit an
+    accuracy of always predicting the most frequent label (None if candidates differ); `correct` has one bit an
     input, in the order of the split (see `bits`). `where` is the line that the row was read from
     (`run/results.jsonl:3`), and is not written.
     """
@@ -114,7 +114,7 @@ class Result:
         return canonical_json(values) + "\n"
 
     def was_right(self) -> list[bool]:
-        """For every scored input, in order, whether it was labelled rightly."""
+        """For every scored input, in order, whether its label is correct."""
         packed = base64.b64decode(self.correct)
         return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(self.n)]
 
@@ -131,9 +131,9 @@ def bits(right: Sequence[bool]) -> str:
 
 
 def read_results(folder: str | Path) -> list[Result]:
-    """The rows of a run's folder, in order; a last line that a killed run left torn is not one.
+    """The rows of a run's folder, in order; an incomplete last line of a killed run is ignored.
 
-    Raises InputError where there is no run, and for a row that is not one of this program's.
+    Raises InputError if there is no run, and for a row that this program did not write.
     """
     path = Path(folder) / FILE
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Run jobs: think about their demonstrations in step and score every iteration on the way."""
+"""Run jobs: read their demonstrations in shared passes, and score every iteration as it is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deepthink_cli.runs.results import Part, Result, Setting, bits
 
 @dataclass(frozen=True)
 class Step:
-    """What is told while jobs run: inputs of a job scored since its last step, and the row when one is done."""
+    """Progress of a job: the inputs scored since its last step, and a row when one is complete."""
 
     job: RunJob
     scored: int
@@ -28,13 +28,13 @@ class Step:
     predictions: Sequence[Prediction] = ()
 
 
-Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings whose rows are wanted
-_COPIES = 3  # float32 copies of a memory that exist at most: history, present and the state of the update rule
+Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings of the rows to write
+_COPIES = 3  # maximum number of float32 copies of a memory: history, present and the state of the update rule
 
 
 @dataclass(frozen=True, eq=False)
 class _Thinking:
-    """The making of one memory: a job with one method, and the settings whose rows are missing."""
+    """One memory to make: a job with one method, and the settings whose rows are missing."""
 
     scorer: _JobScorer
     method: Method
@@ -66,10 +66,10 @@ def together(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Work]:
 
 
 def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
-    """Think once for every job and gate, in step, and score the wanted iterations as they come.
+    """Think once for every job and gate, in shared passes, and score the wanted iterations as they are made.
 
     Yields after every chunk of inputs. T = 1 is the same for every gate and is scored once. As many memories are
-    made together as the free memory of the device holds.
+    made together as fit the free memory of the device.
     """
     last = max(setting.iteration for _, wanted in work for setting in wanted)
     scorers = [(_JobScorer(plan, job, engine), wanted) for job, wanted in work]
@@ -82,7 +82,7 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
 
 
 def _in_step(engine: Engine, thinkings: Sequence[_Thinking], scored: set[str]) -> Iterator[Step]:
-    """Make all memories in step; where that runs out of memory, one half of them after the other.
+    """Make all memories in shared passes; if that runs out of memory, each half of them separately.
 
     `scored` holds the keys of the finished rows.
     """
@@ -101,7 +101,7 @@ def _in_step(engine: Engine, thinkings: Sequence[_Thinking], scored: set[str]) -
     except Exception as error:
         if len(thinkings) == 1 or not ran_out_of_memory(error):
             raise
-    # Outside the handler, which keeps the tensors of the failed pass alive.
+    # Not inside the handler, which keeps the tensors of the failed pass alive.
     memory, memories = None, []
     half = len(thinkings) // 2
     yield from _in_step(engine, thinkings[:half], scored)
@@ -138,7 +138,7 @@ class _JobScorer:
         yield done
 
     def _queries(self, part: Part) -> list[ScoringChunk]:
-        """The part's queries, tokenised when first asked for and kept for every iteration and gate."""
+        """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
             demonstrations, queries = self.job.demonstrations, self.job.queries(self.plan, part)
             self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, self.skipped[part]))

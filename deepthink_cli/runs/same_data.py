@@ -1,7 +1,7 @@
-"""Whether results are of the same data.
+"""Check that results come from the same data.
 
-A setting names its data by task, split and seed; its digests identify their contents. Results that name
-the same data and have different digests are neither continued in one folder nor shown in one table.
+A setting names its data by task, split and seed; its digests identify their contents. Results with the same
+names and different digests must not share a folder or a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Name = tuple[object, ...]
 
 
 def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
-    """Raise InputError where rows of a folder come from other data than a plan's; one line for each job and part."""
+    """Raise InputError if rows of a folder come from other data than the plan; one line for each job and part."""
     known = {name: getattr(setting, digest) for setting in planned for digest, name in _names(setting).items()}
     differing: dict[Name, list[tuple[Result, list[str]]]] = {}
     for row in rows:
@@ -41,7 +41,7 @@ def check_continues(rows: Iterable[Result], planned: Sequence[Setting]) -> None:
 
 
 def check_agree(rows: Iterable[Result]) -> None:
-    """Raise InputError where results that name the same data were made from different data; one line for each name."""
+    """Raise InputError if results that name the same data were made from different data; one line for each name."""
     first: dict[Name, Result] = {}
     messages: dict[Name, str] = {}
     for row in rows:
@@ -62,16 +62,16 @@ def check_agree(rows: Iterable[Result]) -> None:
 
 
 def unchecked(rows: Iterable[Result], planned: Iterable[Setting]) -> int:
-    """How many rows of a folder name the same evaluated rows as a plan, but have no digest of them."""
+    """The number of rows in a folder that name the plan's evaluated rows, but have no digest of them."""
     names = {_names(setting)[ROWS] for setting in planned}
     return sum(row.setting.rows_sha256 is None and _names(row.setting)[ROWS] in names for row in rows)
 
 
 def _names(setting: Setting) -> dict[str, Name]:
-    """For every digest, the fields that determine it while the data do not change."""
+    """For every digest, the fields that determine it as long as the data do not change."""
     drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed)
     task = (setting.task, setting.task_sha256, setting.protocol)
-    dev = drawn if setting.part == "dev" else ()  # the dev rows are those that are not demonstrations
+    dev = drawn if setting.part == "dev" else ()  # dev rows depend on the demonstrations, which are excluded
     return {
         TASK: (TASK, setting.task),
         DEMONSTRATIONS: (DEMONSTRATIONS, *task, setting.model_sha256, setting.positions, *drawn),

@@ -16,8 +16,8 @@ FOLDER = "samples"
 def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
     """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
 
-    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError where the
-    disk refuses.
+    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError if the
+    write fails.
     """
     import pyarrow
     import pyarrow.parquet

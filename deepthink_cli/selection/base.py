@@ -16,6 +16,6 @@ class SelectionMethod(Protocol):
         """Choose `shots` of the rows in `pool`, in the order in which they will be read.
 
         `pool` has at least `shots` rows, in the order of their split, each with its true label in `gold`. Randomness
-        comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError where the method
-        cannot choose so many.
+        comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
+        cannot choose that many.
         """

@@ -9,5 +9,5 @@ from deepthink_cli.data.examples import Query
 
 
 def choose(pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
-    """Choose the first rows, in their order, whatever the seed."""
+    """Choose the first rows, in their order, independently of the seed."""
     return list(pool[:shots])

@@ -31,7 +31,7 @@ def _by_label(pool: Sequence[Query], shots: int) -> dict[str, list[Query]]:
         by_label.setdefault(str(query.gold), []).append(query)
     if len(by_label) > shots:
         raise InputError(
-            f"--shots {shots}: stratified sampling takes each of the {len(by_label)} labels as often; "
+            f"--shots {shots}: stratified sampling needs a row of each of the {len(by_label)} labels; "
             f"use at least {len(by_label)}, or --sampling random"
         )
     return dict(sorted(by_label.items()))

@@ -1,1 +1,1 @@
-"""Tasks as data: definitions in YAML files, and the rows that they name."""
+"""Tasks: definitions in YAML files, and their rows."""

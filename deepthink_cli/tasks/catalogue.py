@@ -1,4 +1,4 @@
-"""The catalogue: every task by name, and the groups that stand for several."""
+"""The catalogue: built-in tasks and groups of tasks, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROTOCOLS = ("paper", "official")
 
 @cache
 def built_in() -> dict[str, Task]:
-    """Every task of the catalogue by name, in the order of the files and of their members."""
+    """Every task of the catalogue by name, in the order of the files and their members."""
     tasks = {task.name: task for path in _files() for task in read_tasks(path)}
     return dict(sorted(tasks.items(), key=lambda item: _position(item[1])))
 
@@ -34,9 +34,9 @@ def groups() -> dict[str, list[str]]:
 
 
 def find_tasks(names: Sequence[str]) -> list[Task]:
-    """The tasks that names, groups and task files stand for, each once, in order.
+    """Resolve names of tasks, groups and task files to tasks, in order, without duplicates.
 
-    Raises InputError for every unknown name, with the nearest known ones.
+    Raises InputError for every unknown name, with the closest known ones.
     """
     problems = Problems()
     tasks: dict[str, Task] = {}
@@ -87,7 +87,7 @@ def _files() -> list[Path]:
 
 
 def _position(task: Task) -> tuple[int, int]:
-    """Where a task is listed: by group, and the classic sets in the paper's order."""
+    """The position of a task in the list: by group, the classic tasks in the paper's order."""
     order = ["classic", "mmlu", "bbh", "mmlu-letters", "bbh-letters"]
     classic = ["sst2", "sst5", "trec", "mr", "agnews"]
     group = next((order.index(group) for group in task.groups if group in order), len(order))

@@ -1,4 +1,4 @@
-"""Task files: from YAML to tasks, one or a family of them; errors name file and line."""
+"""Read task files: a task or a family of tasks in YAML; errors name file and line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REASONS = {
     "model_type": "must be a mapping, as in {{name: value}}",
     "too_short": "must not be empty; name at least one",
 }
-# What pydantic adds to the path of an error, and no file contains.
+# Parts that pydantic adds to the path of an error, and that are not in the file.
 _STEPS = ("str", "list[str]", "[key]")
 
 Where = Callable[..., str]
@@ -56,7 +56,7 @@ def validated(path: str | Path) -> list[Task]:
 
 
 def example_query(task: Task, where: str) -> Query:
-    """A task's own example as a query; raises InputError, naming `where`, if it does not fit."""
+    """A task's example as a query; raises InputError, with `where`, if it does not fit the task."""
     try:
         return query_of(task, Row(task.example, "example"), any_number=True)
     except DoesNotFit as reason:
@@ -64,7 +64,7 @@ def example_query(task: Task, where: str) -> Query:
 
 
 def _read(path: Path) -> list[tuple[Task, Where]]:
-    """Every task of a file, with a function that returns the place of a field."""
+    """Every task of a file, with a function that returns file and line of a field."""
     document = _document(path)
     content = dict(document.values)
     if _FAMILY not in content:
@@ -98,13 +98,13 @@ def _document(path: Path) -> Document:
 
 
 def _member_places(document: Document, member: object) -> Where:
-    """A function that returns the place of a member's field: in the member, or in the family."""
+    """A function that returns file and line of a member's field, in the member or the family."""
 
     def where(*keys: object) -> str:
         path = (_FAMILY, member)
         if keys and document.has(*path, keys[0]):
             return document.where(*path, *keys)
-        if keys and document.has(*path, keys[-1]):  # `rows`, which is filled into the protocols
+        if keys and document.has(*path, keys[-1]):  # `rows`, which is copied into the protocols
             return document.where(*path, keys[-1])
         return document.where(*(keys if keys and document.has(keys[0]) else path))
 
@@ -112,7 +112,7 @@ def _member_places(document: Document, member: object) -> Where:
 
 
 def _member(family: dict[Any, Any], member: str, fields: dict[Any, Any]) -> dict[Any, Any]:
-    """The family's fields with the member's; values of a wrong type are unchanged, for validation to report."""
+    """The family's fields, updated with the member's; values of a wrong type are left to validation."""
     merged = {**family, **fields}
     kind, rows = merged.pop("category", None), merged.pop("rows", None)
     name, title, groups = merged.get("name"), merged.get("title"), merged.get("groups", [])
@@ -150,7 +150,7 @@ def _checked(content: dict[Any, Any], where: Where, member: str) -> Task:
 
 
 def _place(error: Any) -> tuple[object, ...]:
-    """The keys that lead to an error; the message of one of the whole task begins with a field's name."""
+    """The path of keys of an error; for an error of the whole task, from the field name at the start of its message."""
     if error["loc"]:
         return tuple(error["loc"])
     field = error["msg"].removeprefix("Value error, ").split(":")[0]

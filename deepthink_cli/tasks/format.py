@@ -1,4 +1,4 @@
-"""The format of task files, the same for the catalogue's own and a user's."""
+"""The format of task files, built-in ones and users' alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:
-    """Raise ValueError where a format string has a placeholder that is not `known`."""
+    """Raise ValueError if a format string has a placeholder that is not `known`."""
     try:
         pieces = list(Formatter().parse(pattern))
     except ValueError as error:
@@ -55,10 +55,10 @@ def _check_words(field: str, words: list[str]) -> None:
 
 
 class Piece(_Part):
-    """Where one field of the template comes from: a column, and how its text is changed.
+    """The source of one template field: a column, and changes to its text.
 
-    `column` may name a nested column (`choices.text`). `pattern` keeps its first group; `values`
-    replaces one text by another; `line` writes a list, one line an item, with {letter} and {item}.
+    `column` may name a nested column (`choices.text`). `pattern` keeps the text of its first group;
+    `values` maps texts to others; `line` formats each item of a list as a line, with {letter} and {item}.
     """
 
     column: Word
@@ -76,11 +76,11 @@ class Piece(_Part):
 
 
 class Candidates(_Part):
-    """Where a row's own candidates come from: a list column, several columns, options in a text, or fixed words.
+    """The source of a row's candidates: a list column, several columns, options in a text, or fixed words.
 
     `options` is matched against the lines of a text column: its groups are `name` and `text`. `write`
-    makes the candidate's words from {text}, {name} and the row's other fields; `number` is how many candidates a
-    row must have.
+    formats a candidate from {text}, {name} and the row's other fields; `number` is the required number of
+    candidates.
     """
 
     column: str | list[str] | None = None
@@ -103,7 +103,7 @@ class Candidates(_Part):
 
 
 class Answer(_Part):
-    """Where the true answer comes from: a label word, a candidate's name, or a number counted from `first`.
+    """The source of the true answer: a label word, a candidate's name, or an index counted from `first`.
 
     `names` is a list column with the candidates' names (`choices.label`).
     """
@@ -114,10 +114,10 @@ class Answer(_Part):
 
 
 class Split(_Part):
-    """One split: its hub configuration and name where they differ from the task's, or a pinned file.
+    """One split: its hub configuration and name if they differ from the task's, or a pinned file.
 
-    `url` is a JSON file (its rows under `field`) or, with `pattern`, a text whose matches are the rows:
-    the pattern's named groups are the columns.
+    `url` is a JSON file (its rows under `field`) or, with `pattern`, a text in which every match is a
+    row, with the pattern's named groups as columns.
     """
 
     config: str | None = None
@@ -142,7 +142,7 @@ class Hub(_Part):
 
 
 class Protocol(_Part):
-    """Which rows are evaluated: a split, or `sample` of its rows, always the same ones."""
+    """The rows to evaluate: a split, or a fixed sample of `sample` rows."""
 
     split: Word
     sample: Count | None = None
@@ -150,7 +150,7 @@ class Protocol(_Part):
 
 
 class Task(_Part):
-    """One task: prompt, candidates, splits and protocols (the paper's appendix A to C)."""
+    """One task: prompt, candidates, splits and protocols (appendices A to C of the paper)."""
 
     name: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)*$")
     title: str
@@ -187,7 +187,7 @@ class Task(_Part):
     def _complete(self) -> Self:
         pattern = Template(self.template, self.separator)
         if (self.labels is None) == (self.candidates is None):
-            raise ValueError("give labels, or candidates where every row has its own")
+            raise ValueError("give labels, or candidates if every row has its own")
         if self.labels is not None:
             _check_words("labels", self.labels)
         missing = [name for name in pattern.text_fields if name not in self.fields]
@@ -206,5 +206,5 @@ class Task(_Part):
 
     @property
     def prompt(self) -> Template:
-        """The template that writes demonstrations and queries."""
+        """The template of demonstrations and queries."""
         return Template(self.template, self.separator)

@@ -1,4 +1,4 @@
-"""From a row of a data set to a query, as the task's definition says."""
+"""Convert a row of a data set to a query, by the task's definition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class DoesNotFit(Exception):
-    """A row that the task cannot use; the message is the reason under which it is counted."""
+    """A row that the task cannot use; rows are counted by this reason."""
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """A candidate as its row has it: its name (often a letter; may be empty) and its text."""
+    """A candidate of a row: its name (often a letter; may be empty) and its text."""
 
     name: str
     text: str
@@ -29,9 +29,9 @@ class _Choice:
 def query_of(task: Task, row: Row, any_number: bool = False) -> Query:
     """The row as a query with its candidates and its true answer.
 
-    Candidates of the same words are one candidate. `any_number` accepts another number of candidates than the task's,
-    as in a demonstration. Raises DoesNotFit for a row without text, without an answer, with an answer that is not a
-    candidate, or with another number of candidates than the task's.
+    Duplicate candidates are merged. With `any_number`, as for demonstrations, the number of candidates is not checked.
+    Raises DoesNotFit for a row without text, without an answer, with an answer that is not a candidate, or with
+    the wrong number of candidates.
     """
     texts = {name: _text(piece, row.fields) for name, piece in task.fields.items()}
     for name in task.prompt.text_fields:
@@ -54,7 +54,7 @@ def example_of(query: Query) -> Example:
 
 
 def _own_candidates(task: Task, row: Row, texts: Mapping[str, str], any_number: bool) -> tuple[list[str], str]:
-    """The candidates of a row that has its own, and the true one."""
+    """The candidates of a row that has its own, and the true candidate."""
     assert task.candidates is not None
     choices = _choices(task.candidates, row.fields)
     number = task.candidates.number

@@ -1,4 +1,4 @@
-"""Where a task's rows come from: a directory of files, or the hub at a pinned revision. Both give the same rows."""
+"""Read a task's rows from a directory of files, or from the hub at a pinned revision; the rows are the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class Source:
-    """Where to look: the `FOLDER/SPLIT.jsonl` files of `data_dir`, or without it the hub."""
+    """The source of rows: the `FOLDER/SPLIT.jsonl` files of `data_dir`, or the hub if it is None."""
 
     data_dir: Path | None = None
     offline: bool = False
@@ -27,7 +27,7 @@ class Source:
 def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     """Yield the rows of one split, in its order, in the hub's columns.
 
-    Raises InputError or DeepThinkError, with the way out, where the split cannot be read.
+    Raises InputError or DeepThinkError, with a fix, if the split cannot be read.
     """
     if source.data_dir is not None:
         return read_rows(str(_file(task, split, source.data_dir)))
@@ -56,11 +56,11 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         raise InputError(f"task {task.name}: its file names no hub data set; give --data-dir")
     origin = _origin(task, split)
     try:
-        import datasets  # before its settings are changed
+        import datasets  # imported before its settings are changed
 
         with quiet_libraries(source.offline):
             rows = _loaded(datasets.load_dataset, task, split, definition)
-    except Exception as error:  # the library raises many kinds, and the reason is in their text
+    except Exception as error:  # the library raises many types, and the reason is in their message
         reason = " ".join(str(error).split())[:200]
         way = "connect once without --offline" if source.offline else "check the connection"
         raise DeepThinkError(
@@ -83,7 +83,7 @@ def _loaded(load_dataset: Callable[..., Any], task: Task, split: str, definition
 
 
 def matches(pattern: str, text: str) -> list[dict[str, str]]:
-    """The rows that a pattern finds in a text: its named groups are the columns."""
+    """The matches of a pattern in a text as rows, with its named groups as columns."""
     return [
         {name: (value or "").strip() for name, value in match.groupdict().items()}
         for match in re.finditer(pattern, text)

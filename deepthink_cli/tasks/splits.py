@@ -1,4 +1,4 @@
-"""Which rows are evaluated and which are demonstrations: drawn with a seed, and never the same text in both."""
+"""Choose the rows to evaluate and the demonstrations, with a seed; no text is in both."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from deepthink_cli.tasks.format import Protocol, Task
 from deepthink_cli.tasks.items import DoesNotFit, example_of, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
-FIXED_SEED = 0  # draws what does not change with the demonstrations: protocol samples, --limit, dev sets
+FIXED_SEED = 0  # seed of samples that are the same for all demonstrations: protocols, --limit, dev sets
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The rows of a split that are evaluated, read again at every iteration; `skipped` counts rows that do not fit.
+    """The evaluated rows of a split, read from the source again by every iterator; `skipped` counts rows that do not fit.
 
-    `keys` identify all inputs of the split (see `key`), also those that are not evaluated; `rows_sha256`
+    `keys` identify all inputs of the split (see `key`), including those not evaluated; `rows_sha256`
     identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
     """
 
@@ -49,7 +49,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Demonstrations in the order they are read, and how many training rows were omitted, by reason.
+    """Demonstrations in reading order, and the number of training rows omitted, by reason.
 
     `keys` identify the demonstrations (see `key`).
     """
@@ -60,9 +60,9 @@ class Drawn:
 
 
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
-    """The rows that a protocol evaluates; `limit` takes a seeded sample of them, in the split's order.
+    """The rows that a protocol evaluates, or a seeded sample of `limit` of them, in the split's order.
 
-    Raises InputError for a protocol that the task does not have, and where no row fits.
+    Raises InputError for a protocol that the task does not have, and if no row fits.
     """
     name, evaluated = _protocol(task, protocol)
     skipped: Counter[str] = Counter()
@@ -81,7 +81,7 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
 
 
 def sampled(places: Sequence[int], most: int | None) -> Sequence[int]:
-    """A sample of at most `most` places, the same every time, in order."""
+    """A fixed sample of at most `most` places, in order."""
     if most is None or most >= len(places):
         return places
     return sorted(random.Random(FIXED_SEED).sample(places, most))
@@ -98,7 +98,7 @@ def draw_demonstrations(
     """Draw demonstrations from the task's training rows with a registered selection method, by default the task's.
 
     Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
-    same demonstrations. Raises InputError where there are fewer rows than `shots`, and for an unknown method.
+    same demonstrations. Raises InputError if there are fewer rows than `shots`, and for an unknown method.
     """
     pool, left_out = _training(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
@@ -116,9 +116,9 @@ def draw_demonstrations(
 
 
 def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
-    """Training rows that choose T and eta: `size`, or as many as the test set; the same for every seed.
+    """Training rows for choosing T and eta: `size`, or as many as test rows; drawn with a fixed seed.
 
-    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError where
+    Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError if
     the task has no training rows beyond its demonstrations.
     """
     queries, _ = _training(task, task.dev or task.demonstrations, evaluated)
@@ -148,7 +148,7 @@ def rows_digest(rows: Iterable[bytes]) -> str:
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
-    """The protocol and its name; a task without the one asked for has its first instead."""
+    """The protocol and its name; a task that lacks the requested protocol uses its first one."""
     if protocol not in (*PROTOCOLS, *task.protocols):
         raise InputError(f"--protocol {protocol}: use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
     name = protocol if protocol in task.protocols else next(iter(task.protocols))
@@ -165,7 +165,7 @@ def _queries(task: Task, split: str, source: Source, any_number: bool = False) -
 
 
 def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
-    """The rows of a split that may be demonstrations or dev rows, and why others may not; cached for all seeds."""
+    """The rows of a split that may be demonstrations or dev rows, and counts of the others by reason; cached."""
     if split in evaluated.pools:
         return evaluated.pools[split]
     pool: list[Query] = []

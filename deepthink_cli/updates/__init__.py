@@ -1,1 +1,1 @@
-"""Update rules: how a reading moves the memory. One file a rule, one registry."""
+"""Update rules, which combine a new reading with the memory: one file per rule, and a registry."""

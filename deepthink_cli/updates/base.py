@@ -1,4 +1,4 @@
-"""What an update rule is."""
+"""The interface of an update rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Which tensor of a memory is updated: `layer` counts from 0; the first update makes iteration 2."""
+    """The tensor that is updated: `layer` counts from 0; the first update has iteration 2."""
 
     iteration: int
     layer: int
@@ -28,7 +28,7 @@ class UpdateRule(Protocol):
     def __call__(
         self, history: Tensor, present: Tensor, state: Tensor | None, place: Place
     ) -> tuple[Tensor, Tensor | None]:
-        """The tensor's next value, and what the rule wants to have as `state` at its next update, or None.
+        """Return the tensor's next value, and the `state` of its next update, or None.
 
         Args:
             history: K~_(t-1) or V~_(t-1) of one layer, (kv_heads, L, head_dim); must not be changed.

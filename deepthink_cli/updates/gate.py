@@ -39,17 +39,17 @@ class Gate(UpdateRule):
 
     @property
     def brief(self) -> str:
-        """The gate in as few characters as possible."""
+        """The gate as a short text."""
         return f"eta {self.eta:g}, momentum {self.momentum:g}"
 
 
 def grid_values(gates: Sequence[Gate]) -> dict[str, list[float]]:
-    """The values that a grid of gates is made of."""
+    """The values of eta and momentum in a grid of gates."""
     etas, momentums = ([*dict.fromkeys(values)] for values in zip(*map(astuple, gates), strict=True))
     return {"etas": etas, "momentums": momentums}
 
 
 def grid_text(gates: Sequence[Gate]) -> str:
-    """A grid of gates in words."""
+    """A grid of gates as text."""
     etas, momentums = (", ".join(map(str, values)) for values in grid_values(gates).values())
     return f"eta {etas}; momentum {momentums}"

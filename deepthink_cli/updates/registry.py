@@ -1,4 +1,4 @@
-"""The update rules by name: a memory's file names the rule that made it."""
+"""The update rules by name: a memory file contains the name of its rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def values_of(rule: UpdateRule) -> dict[str, Any]:
 def rule_of(name: str, values: Mapping[str, Any]) -> UpdateRule:
     """The rule of this name with these parameters.
 
-    Raises InputError where this installation has no such rule, or the rule no such parameters.
+    Raises InputError if this installation has no such rule, or the rule no such parameters.
     """
     if name not in RULES:
         raise InputError(f"update rule {name!r} is unknown here; the known ones are {', '.join(RULES)}")

@@ -1,1 +1,1 @@
-"""What the commands do, without printing."""
+"""Workflows: the commands as functions that do not print."""

@@ -36,8 +36,8 @@ from deepthink_cli.workflows.task_rows import announce, check_memory, tell_of_le
 class EvaluatedRows:
     """The rows to evaluate: a file's, or a task's split under a protocol.
 
-    `count` queries; `skipped` counts rows that could not be scored, by reason; `checked` is what a first look at a
-    file found, None for a task.
+    `count` is the number of queries; `skipped` counts rows that could not be scored, by reason; `checked` is the
+    result of checking a file's rows, None for a task.
     """
 
     queries: Iterable[Query]
@@ -51,7 +51,7 @@ class EvaluatedRows:
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """What `deepthink eval --json` prints: the metrics of every iteration, and what they were measured on."""
+    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated."""
 
     evaluation: Evaluation
     memory: OpenedMemory
@@ -63,7 +63,7 @@ class EvaluationReport:
 
     @property
     def inputs_per_second(self) -> float:
-        """Evaluated rows per second, loading included where the model was loaded."""
+        """Evaluated rows per second, including the time to load the model, if it was loaded."""
         return self.evaluation.n / self.seconds
 
     @property
@@ -97,7 +97,7 @@ class EvaluationReport:
 
 
 def rows_of_file(memory: OpenedMemory, path: str, limit: int | None = None) -> EvaluatedRows:
-    """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with every mistake in it."""
+    """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
     demonstrations, problems = memory.provenance.demonstrations, Problems()
     checked = check_rows(demonstrations, path, problems, labelled=True)
     problems.raise_any()
@@ -116,7 +116,7 @@ def rows_of_task(
     limit: int | None = None,
     tell: Tell = silent,
 ) -> EvaluatedRows:
-    """The rows that a task's protocol evaluates; demonstrations among them are told.
+    """The rows that a task's protocol evaluates, with a warning if the memory's demonstrations are among them.
 
     Raises InputError for a memory that was made for other labels or fields.
     """
@@ -141,12 +141,12 @@ def evaluate(
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
 
     Args:
-        memory: a file, what `open_memory` gave, or memories that think() made.
-        rows: a file of labelled rows, or what `rows_of_file` or `rows_of_task` gave.
+        memory: a file, the result of `open_memory`, or memories from think().
+        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`.
         iteration: which kept iterations of a file: a number, `last` or `all`.
-        options: how to load the model that made the memory; what is left open is taken from the memory.
-        engine: the model, where it is loaded already.
-        observe: called with every prediction, one iteration after the other for each row.
+        options: how to load the model that made the memory; unset options are taken from the memory.
+        engine: the model, if it is already loaded.
+        observe: called with every prediction: for each row, one per iteration.
         tell: called with events.
 
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do.

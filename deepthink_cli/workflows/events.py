@@ -1,4 +1,4 @@
-"""What workflows tell while they run: a caller may show it, log it or ignore it."""
+"""Events that workflows report while they run: a caller may show, log or ignore them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Detail:
-    """Something for users who asked to know more."""
+    """A message for users who asked for details (--verbose)."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something for users, unless they asked for silence."""
+    """A message for users, hidden by --quiet."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Warn:
-    """Something that users must know in any case."""
+    """A warning, which is always shown."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` (None if that is not known) of what is being done; `fields` say more, each by its name."""
+    """Progress of a task: `done` of `total` (None if unknown) steps; `fields` are further values by name."""
 
     what: str
     done: int
@@ -52,22 +52,22 @@ def silent(event: Event) -> None:
 
 
 class RunObserver:
-    """What happens in a run; each method does nothing, a caller overrides those that it wants to show."""
+    """Callbacks for the progress of a run; each does nothing unless a subclass overrides it."""
 
     def begin(self, plan: RunPlan, work: Work) -> None:
-        """The jobs with their missing rows are known."""
+        """Called when the jobs and their missing rows are known."""
 
     def start(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs of one task begin, in step."""
+        """Called when jobs of one task start together."""
 
     def scored(self, job: RunJob, inputs: int) -> None:
-        """Inputs of a job were scored."""
+        """Called when inputs of a job were scored."""
 
     def row(self, job: RunJob, row: Result) -> None:
-        """A row of a job was written."""
+        """Called when a row of a job was written."""
 
     def finish(self, jobs: Sequence[RunJob]) -> None:
-        """Jobs are done."""
+        """Called when jobs are done."""
 
     def end(self) -> None:
-        """The run is done, or was stopped by an error or an interrupt."""
+        """Called when the run is done, or was stopped by an error or an interrupt."""

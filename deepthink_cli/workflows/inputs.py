@@ -1,4 +1,4 @@
-"""Rows on their way through a workflow: checked before the model is loaded, and made into rows of output."""
+"""Check rows of input before the model is loaded, and format rows of output."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from deepthink_cli.scoring import check_length
 
 @dataclass
 class CheckedRows:
-    """What a first look at a file's rows found.
+    """The result of checking a file's rows.
 
-    `count` rows, the longest with its longest candidate of `longest` bytes; `own_candidates` says that a row brings
-    candidates of its own.
+    `count` is the number of rows, `longest` the bytes of the longest row with its longest candidate; `own_candidates`
+    says whether a row has candidates of its own.
     """
 
     count: int = 0
@@ -32,7 +32,7 @@ class CheckedRows:
 def check_rows(
     demonstrations: TokenizedDemonstrations, source: str, problems: Problems, labelled: bool = False
 ) -> CheckedRows | None:
-    """Check every row of a file, in constant memory, before any model is loaded; mistakes go to `problems`.
+    """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
 
     Standard input can be read only once: its rows are checked as they are scored, and None is returned.
     """
@@ -51,13 +51,13 @@ def check_rows(
 def check_tokens(
     demonstrations: TokenizedDemonstrations, spec: ModelSpec, source: str, checked: CheckedRows | None
 ) -> None:
-    """Tokenise the rows of a file that may be too long, or bring candidates, before the weights are loaded.
+    """Tokenise the rows of a file that may be too long or have candidates, before the weights are loaded.
 
-    Rows that were `checked` are not read again where none can be of that kind.
+    The file is not read again if `checked` shows that it has no such row.
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     most = spec.limits.most_tokens(length)
-    # No tokenizer makes more tokens than there are bytes, so most rows need no second look.
+    # No text has more tokens than bytes, so most files need no tokenisation here.
     room = math.inf if most is None else most - length
     if checked is None or (checked.longest <= room and not checked.own_candidates):
         return
@@ -93,5 +93,5 @@ def _brings_candidates(query: Query) -> bool:
 
 
 def _jsonable(value: Any) -> Any:
-    """The field, or null for the NaN that pandas writes to Parquet where a value is missing."""
+    """The value, or None for NaN, which pandas writes to Parquet for a missing value."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

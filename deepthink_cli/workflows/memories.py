@@ -1,4 +1,4 @@
-"""A memory to be used, and the model that made it."""
+"""Open a memory and the model that made it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from deepthink_cli.workflows.models import describe_engine, find_model, load
 
 @dataclass(frozen=True)
 class OpenedMemory:
-    """The iterations of one memory that are to be used, verified, before the model is there.
+    """The verified iterations of one memory, before the model is loaded.
 
-    `name` is the file, or what messages call a memory that is in none; `kept` are all iterations that it has.
+    `name` is the file, or the name in messages of a memory without a file; `kept` are all its iterations.
     """
 
     name: str
@@ -38,9 +38,9 @@ class OpenedMemory:
 
 
 def open_memory(path: str | Path, iteration: str = "last") -> OpenedMemory:
-    """Read a memory file and check every byte of it; `iteration` is a kept one, `last` or `all`.
+    """Read a memory file and check every byte of it; `iteration` is a number, `last` or `all`.
 
-    Raises InputError for a file that is not a whole, unchanged memory, and for an iteration that was not kept.
+    Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
     """
     header = read_header(path)
     artifact = read_artifact(header, _chosen(header, iteration))
@@ -51,20 +51,20 @@ def open_memory(path: str | Path, iteration: str = "last") -> OpenedMemory:
 
 
 def opened(memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: str = "last") -> OpenedMemory:
-    """What `open_memory` gives, also for memories that are in no file; of those, all are used."""
+    """Like `open_memory`, but also accepts memories that are not in a file; all of them are used."""
     if isinstance(memory, OpenedMemory):
         return memory
     if isinstance(memory, str | Path):
         return open_memory(memory, iteration)
     memories = (memory,) if isinstance(memory, Memory) else tuple(memory)
     if not memories or memories[0].provenance is None:
-        raise InputError("this memory has no provenance; give one that think() or load_memory() made")
+        raise InputError("this memory has no provenance; use one from think() or load_memory()")
     iterations = tuple(each.iteration for each in memories)
     return OpenedMemory("this memory", memories[0].provenance, iterations, iterations, None, memories)
 
 
 def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> ModelOptions:
-    """The options to load a memory's model with: what was not given is taken from the memory."""
+    """The options to load a memory's model with: unset options are taken from the memory."""
     made_by, options = memory.provenance.model, options or ModelOptions.checked()
     model = options.model if "model" in options.model_fields_set else made_by.id
     return options.model_copy(
@@ -78,14 +78,14 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
 
 
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
-    """Find the memory's model, without its weights; raises InputError where it is another model."""
+    """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell)
     check_fit(memory.provenance, spec.identify(), memory.name)
     return spec
 
 
 def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine, list[Memory]]:
-    """The model with its weights and the memories, which fit it; another compute dtype than the memory's is told."""
+    """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
     memories = memory.memories()
     engine = load(spec, tell)
     check_memories(memory, memories, engine, tell)
@@ -94,7 +94,7 @@ def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine
 
 
 def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:
-    """Raise InputError unless the memories fit the engine's model; another compute dtype than theirs is told."""
+    """Raise InputError unless the memories fit the engine's model; warns of a different compute dtype."""
     check_fit(memory.provenance, engine.identity, memory.name)
     for each in memories:
         engine.check_memory(each, memory.name)
@@ -105,7 +105,7 @@ def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Eng
 
 
 def _chosen(header: Header, choice: str) -> Sequence[int]:
-    """The kept iterations that `choice` names."""
+    """The kept iterations that `choice` selects."""
     kept = header.metadata.kept
     if choice == "all":
         return kept

@@ -1,4 +1,4 @@
-"""Finding and loading a model, with what users should know of it."""
+"""Find and load a model, and report events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
 
 
 def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
-    """Find a model, without its weights; a download is announced before it begins."""
+    """Find a model, without its weights; reports a download before it starts."""
     check_engine(options.engine)
     if needs_download(options):
         tell(Note(f"downloading {options.model} from the hub"))
@@ -22,9 +22,9 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
-    """Load a model's weights and choose its engine; weights that are a pickle are told."""
+    """Load a model's weights and choose its engine; warns of pickled weights."""
     with catch_warnings():
-        simplefilter("ignore", RuntimeWarning)  # told as an event by `describe_engine`
+        simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
         engine = load_model(spec)
     if spec.has_pickled_weights():
         tell(
@@ -36,7 +36,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 
 
 def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
-    """Tell what was loaded, on which engine, and why; the engine as a note where it is not the fastest, or `always`."""
+    """Report the loaded model and its engine: as a note if the engine is not the fastest or `always`, else as a detail."""
     tell(Detail(f"loaded {engine.identity.id}, {engine.identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))

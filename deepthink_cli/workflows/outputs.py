@@ -1,4 +1,4 @@
-"""Where a command may write: never to a file that it reads, and not into a run's folder."""
+"""Check the outputs of a command, which must not overwrite its inputs or write into a run's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Paths = Iterable[str | Path]
 def check_apart(
     path: str | Path, read: Paths, option: str = "-o", runs: Collection[Path] = (), figures: Collection[str] = ()
 ) -> None:
-    """Raise InputError unless `path` can be written without overwriting what a command reads, under any name.
+    """Raise InputError unless `path` can be written without overwriting an input of the command, under any name.
 
     `read` are files, folders whose files are read, and `-` for standard input. Into a run's folder, such as those in
     `runs`, only files whose suffix is in `figures` may be written. Also raises as `check_output` does.
@@ -47,7 +47,7 @@ def check_apart(
 
 
 def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
-    """Raise InputError unless a run can be written to `folder` without overwriting what it reads.
+    """Raise InputError unless a run can be written to `folder` without overwriting its inputs.
 
     `read` is as in `check_apart`. Also raises as `check_folder` does.
     """
@@ -74,7 +74,7 @@ def _files(path: str | Path) -> Iterator[Path]:
 
 
 def _number(path: str | Path) -> tuple[int, int] | None:
-    """The device and inode of a file, the same under every name; None where there is no file."""
+    """The device and inode of a file, which are the same for all its links; None if there is no file."""
     with suppress(OSError, ValueError):  # standard input may be closed, or have no file
         status = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
         return (status.st_dev, status.st_ino) if str(path) != STDIN or stat.S_ISREG(status.st_mode) else None

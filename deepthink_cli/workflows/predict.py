@@ -1,4 +1,4 @@
-"""Label a file of inputs from a memory: what `deepthink predict` does."""
+"""Label a file of inputs with a memory: the workflow of `deepthink predict`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run jobs into a folder that can be continued: what `deepthink run` does."""
+"""Run jobs, with results in a folder that can be resumed: the workflow of `deepthink run`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from deepthink_cli.workflows.task_rows import announce
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run that is checked as far as it can be without the weights."""
+    """A run that has passed every check that does not need the weights."""
 
     plan: RunPlan
     jobs: Sequence[RunJob]
@@ -58,13 +58,13 @@ class PreparedRun:
 
     @property
     def gates(self) -> str:
-        """The grid of gates in words."""
+        """The grid of gates as text."""
         return grid_text(self.plan.gates)
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How many rows the run has, how many were written now, and the inputs that were scored for them."""
+    """The number of rows of the run, the rows written by this call, and the inputs scored for them."""
 
     out: str
     rows: int
@@ -80,7 +80,7 @@ def plan_run(
     source: Source,
     demonstrations: DemonstrationSet | None = None,
 ) -> RunPlan:
-    """What is to be run; `demonstrations` replace those that seeds would draw, for one task and one seed."""
+    """Plan a run; `demonstrations` replace those drawn with seeds, for one task and one seed."""
     return RunPlan(
         tasks=tuple(tasks),
         seeds=options.every_seed,
@@ -100,9 +100,9 @@ def plan_run(
 
 
 def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:
-    """Read the tasks and check every job and what the folder holds already, without loading the weights.
+    """Read the tasks, and check every job and the rows in the folder, without loading the weights.
 
-    Raises InputError with all mistakes of all tasks, and where the folder's rows come from other data.
+    Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
     """
     announce(plan.source, len(plan.tasks), tell)
     problems, jobs = Problems(), list[RunJob]()
@@ -124,9 +124,9 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
 def execute(
     prepared: PreparedRun, samples: bool = False, observer: RunObserver | None = None, tell: Tell = silent
 ) -> RunSummary:
-    """Load the model and write every missing row into the folder, which a killed run leaves whole.
+    """Load the model and write every missing row into the folder; all writes are crash-safe.
 
-    With `samples`, every input's scores are kept beside the rows. Raises InputError where another process writes the
+    With `samples`, every input's scores are written as well. Raises InputError if another process writes the
     same run.
     """
     with open_run_folder(prepared.out) as folder:
@@ -148,7 +148,7 @@ def execute(
 
 
 def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
-    """Raise InputError where the folder's rows come from other data; where that is unknown, it is told."""
+    """Raise InputError if the folder's rows come from other data; warns if that cannot be checked."""
     rows = found_in(prepared.out)
     if not rows:
         return
@@ -168,13 +168,13 @@ def _missing(prepared: PreparedRun, engine: Engine, folder: RunFolder) -> Work:
         where = f"task {job.task.name}, seed {job.seed}: demonstrations"
         engine.check_ids(job.demonstrations.token_ids, where)
     work = [(job, settings(prepared.plan, job, engine.identity)) for job in prepared.jobs]
-    # Checked again: downloaded weights have a digest now, and another process may have written rows meanwhile.
+    # Checked again: downloaded weights now have a digest, and another process may have written rows.
     check_continues(folder.found, [setting for _, of_job in work for setting in of_job])
     return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in work]
 
 
 def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples: bool, observer: RunObserver) -> int:
-    """Score what is missing; returns the number of inputs."""
+    """Score the missing rows; return the number of inputs scored."""
     inputs = 0
     observer.begin(plan, work)
     try:

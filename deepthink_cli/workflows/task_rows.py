@@ -1,4 +1,4 @@
-"""Demonstrations and rows of tasks, with what users should know of them."""
+"""Read demonstrations and rows of tasks, and report events."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from deepthink_cli.workflows.memories import OpenedMemory
 
 
 def source_of(data_dir: Path | None, offline: bool) -> Source:
-    """Where task rows come from; raises InputError for a data directory that is not there."""
+    """Where task rows come from; raises InputError if the data directory does not exist."""
     if data_dir is not None and not data_dir.is_dir():
         raise InputError(f"--data-dir {data_dir}: no such directory")
     return Source(data_dir, offline)
 
 
 def announce(source: Source, tasks: int, tell: Tell) -> None:
-    """Tell that rows may be downloaded, before they are."""
+    """Report that rows may be downloaded, before that happens."""
     if needs_hub(source):
         rows = "its rows" if tasks == 1 else f"the rows of {tasks} tasks"
         tell(Note(f"reading {rows} from the hub, or from its cache"))
 
 
 def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:
-    """The task's demonstrations; rows that were left out are told."""
+    """Draw the task's demonstrations; reports the rows that were omitted."""
     announce(source, 1, tell)
     evaluated = evaluation_set(task, protocol, source)
     drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
@@ -44,9 +44,9 @@ def demonstrations_for(task: Task, path: str) -> DemonstrationSet:
 
 
 def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
-    """Raise InputError where a memory was made for other label words or other fields than the task's.
+    """Raise InputError if a memory was made for other label words or other fields than the task's.
 
-    A template with other words is told: the rows are written with the memory's.
+    Warns if the templates differ in their text: the memory's template is used.
     """
     demonstrations, labels = memory.provenance.demonstrations, task.labels or []
     template, prompt = demonstrations.template, task.prompt
@@ -70,7 +70,7 @@ def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
 
 
 def tell_of_leaks(memory: OpenedMemory, evaluated: EvaluationSet, tell: Tell) -> None:
-    """Tell how many of the memory's demonstrations are among the rows that are evaluated."""
+    """Warn if demonstrations of the memory are among the evaluated rows."""
     demonstrations = memory.provenance.demonstrations
     labels = tuple(demonstrations.labels)
     leaked = sum(
@@ -78,7 +78,7 @@ def tell_of_leaks(memory: OpenedMemory, evaluated: EvaluationSet, tell: Tell) ->
     )
     if leaked:
         text = (
-            f"warning: {leaked} of the memory's demonstrations stand in {evaluated.task.name}'s {evaluated.split} "
-            "split; its accuracy is too good"
+            f"warning: {leaked} of the memory's demonstrations are in {evaluated.task.name}'s {evaluated.split} "
+            "split; the accuracy is too high"
         )
         tell(Note(text))

@@ -1,4 +1,4 @@
-"""Think about demonstrations and store the memory: what `deepthink think` does."""
+"""Read demonstrations T times and store the memory: the workflow of `deepthink think`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from deepthink_cli.workflows.models import describe_engine, find_model, load
 
 @dataclass(frozen=True)
 class ThinkPlan:
-    """Everything that is checked before the weights are loaded.
+    """A checked plan for making a memory, before the weights are loaded.
 
-    `kept` are the iterations to store; `task` and `seed` say where the demonstrations come from, if from a task.
+    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task.
     """
 
     spec: ModelSpec
@@ -64,7 +64,7 @@ class ThinkPlan:
 
 @dataclass(frozen=True)
 class Thought:
-    """A stored memory: the header of its file, and the seconds that reading took."""
+    """A stored memory: the header of its file, and the time of the readings in seconds."""
 
     header: Header
     seconds: float
@@ -80,8 +80,7 @@ def plan_thinking(
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
-    Raises InputError where they do not, for label words that the tokenizer does not tell apart, and for tokens that
-    the model does not know.
+    Raises InputError if they do not, for label words with the same tokens, and for tokens unknown to the model.
     """
     spec = find_model(model, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)

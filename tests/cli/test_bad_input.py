@@ -42,7 +42,7 @@ BAD_OPTIONS = {
         ["--label-field", "class"],
         "--label-field class: demos.jsonl:1 has the fields text, label",
     ),
-    "a template without fields": (["--template", "Review:"], "--template Review:: has no {field} and is no file"),
+    "a template without fields": (["--template", "Review:"], "--template Review:: has no {field} and is not a file"),
     "a template that goes on": (["--template", "{text} {label}."], "must end with its label field"),
     "an unknown device": (["--device", "tpu"], "--device tpu: use auto, cpu, cuda, cuda:N or mps"),
     "an unknown model": (["-m", "./nowhere"], "-m ./nowhere: no such model directory"),

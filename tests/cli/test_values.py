@@ -78,7 +78,7 @@ def test_a_template_may_be_typed_or_lie_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["Review:", "gone.txt", "", "many words " * 500])
 def test_a_template_that_is_no_file_and_has_no_field_is_refused(typed: str) -> None:
-    way_out = r"has no {field} and is no file; write 'Review: {text}\nSentiment: {label}'"
+    way_out = r"has no {field} and is not a file; write 'Review: {text}\nSentiment: {label}'"
     with pytest.raises(InputError) as caught:
         pattern(typed)
     assert str(caught.value) == f"--template {typed}: {way_out}"

@@ -109,7 +109,7 @@ def test_a_seed_without_all_tasks_is_not_in_the_mean_and_is_named() -> None:
     rows = [*seeds([[50, 60], [50, 60]], task="a"), *curve([50, 70], task="b")]
     jobs = jobs_of(rows)
     assert len(summarize(jobs)[-1].scores) == 1
-    assert footnotes(jobs)[0] == "Incomplete jobs, left out where what the table needs is missing: b, seed 1: no rows"
+    assert footnotes(jobs)[0] == "Incomplete jobs, omitted if rows that the table needs are missing: b, seed 1: no rows"
 
 
 def test_jobs_that_were_cut_off_are_named_and_not_paired() -> None:

@@ -84,7 +84,7 @@ def test_a_disk_without_locks_is_no_place_for_a_run(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(fcntl, "flock", none)
     with (
-        pytest.raises(DeepThinkError, match=r"the disk has no locks \(No locks available\)"),
+        pytest.raises(DeepThinkError, match=r"the file system has no locks \(No locks available\)"),
         open_run_folder(tmp_path / "out"),
     ):
         pass
