@@ -69,6 +69,8 @@ class Reach:
         """key_1GLD and value_1GLD of the past in one layer; copied only if the past has several parts."""
         if not self.past:
             return key_1GTD[:, :, :0], value_1GTD[:, :, :0]
+        if number >= len(self.past[0].keys):
+            raise UnsupportedAttention("some of its layers attend to the keys and values of other layers")
         keys_GLD = [memory.keys[number].to(key_1GTD) for memory in self.past]
         values_GLD = [memory.values[number].to(value_1GTD) for memory in self.past]
         if (keys_GLD[0].shape[::2], values_GLD[0].shape[::2]) != (key_1GTD.shape[1::2], value_1GTD.shape[1::2]):

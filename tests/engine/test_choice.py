@@ -100,6 +100,31 @@ def test_a_model_with_attention_of_its_own_says_so_without_a_warning(family: str
         assert "its attention is custom code" in load_model(str(models(family))).description
 
 
+def test_layers_that_share_keys_and_values_are_a_reason_not_to_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharing = {
+        **FAMILIES["llama"],
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "laurel_rank": 4,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 320,
+        "activation_sparsity_pattern": [0.0] * 4,
+    }
+    monkeypatch.setitem(FAMILIES, "gemma3n_text", sharing)
+    folder = write_model(tmp_path / "model", "gemma3n_text")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        engine = load_model(str(folder))
+    assert isinstance(engine, PaddedEngine)
+    assert "some of its layers attend to the keys and values of other layers" in engine.description
+    with pytest.raises(InputError, match="use --engine padded"):
+        load_model(str(folder), engine="packed")
+
+
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_error_that_is_not_the_networks_way_of_attending_is_a_warning_that_names_it(
     error: Exception, models: Models, monkeypatch: pytest.MonkeyPatch
