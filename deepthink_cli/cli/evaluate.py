@@ -69,11 +69,11 @@ def evaluate(
     common: CommonArguments,
 ) -> None:
     """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
+    from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluate import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.task_rows import source_of
 
     problems = Problems()
     with problems.collected():

@@ -65,10 +65,10 @@ def run(
     Think once for every task and seed, and score every iteration up to T; a killed run continues where it stopped.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
     from deepthink_cli.workflows.run import execute, plan_run, prepare_run
-    from deepthink_cli.workflows.task_rows import source_of
 
     problems = Problems()
     with problems.collected():

@@ -46,7 +46,7 @@ def tasks(
     """List the built-in tasks, show one with its prompt, count its rows (--data-dir), or validate a task file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.files import validated
-    from deepthink_cli.workflows.task_rows import source_of
+    from deepthink_cli.tasks.sources import source_of
 
     source = source_of(data_dir, offline)
     if name == VALIDATE:

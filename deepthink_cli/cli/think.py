@@ -65,8 +65,8 @@ def think(
     common: CommonArguments,
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
+    from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.task_rows import source_of
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
 
     problems = Problems()

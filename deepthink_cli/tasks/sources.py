@@ -24,6 +24,13 @@ class Source:
     offline: bool = False
 
 
+def source_of(data_dir: Path | None, offline: bool) -> Source:
+    """Where task rows come from; raises InputError if the data directory does not exist."""
+    if data_dir is not None and not data_dir.is_dir():
+        raise InputError(f"--data-dir {data_dir}: no such directory")
+    return Source(data_dir, offline)
+
+
 def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     """Yield the rows of one split, in its order, in the hub's columns.
 

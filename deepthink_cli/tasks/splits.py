@@ -22,7 +22,7 @@ FIXED_SEED = 0  # seed of samples that are the same for all demonstrations: prot
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The evaluated rows of a split, read from the source again by every iterator; `skipped` counts rows that do not fit.
+    """The evaluated rows of a split, read again by every iterator; `skipped` counts rows that do not fit.
 
     `keys` identify all inputs of the split (see `key`), including those not evaluated; `rows_sha256`
     identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.

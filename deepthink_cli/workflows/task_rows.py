@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
@@ -12,13 +10,6 @@ from deepthink_cli.tasks.sources import Source, needs_hub
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set, key
 from deepthink_cli.workflows.events import Note, Tell, Warn
 from deepthink_cli.workflows.memories import OpenedMemory
-
-
-def source_of(data_dir: Path | None, offline: bool) -> Source:
-    """Where task rows come from; raises InputError if the data directory does not exist."""
-    if data_dir is not None and not data_dir.is_dir():
-        raise InputError(f"--data-dir {data_dir}: no such directory")
-    return Source(data_dir, offline)
 
 
 def announce(source: Source, tasks: int, tell: Tell) -> None:

@@ -81,7 +81,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
             assert body <= 40, f"{path.name}: {node.name} has {body} lines"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["think", "--help"], ["eval", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["think", "--help"], ["eval", "--help"], ["--version"], ["tasks"]])
 def test_help_does_not_import_torch(arguments: list[str]) -> None:
     assert not modules_after(arguments) & HEAVY
 
