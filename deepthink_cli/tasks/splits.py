@@ -17,12 +17,12 @@ from deepthink_cli.tasks.format import Protocol, Task
 from deepthink_cli.tasks.items import DoesNotFit, example_of, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
-FIXED_SEED = 0  # seed of samples that are the same for all demonstrations: protocols, --limit, dev sets
+FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The evaluated rows of a split, read from the source again by every iterator; `skipped` counts rows that do not fit.
+    """The evaluated rows of a split, read again by every iterator; `skipped` counts rows that do not fit.
 
     `keys` identify all inputs of the split (see `key`), including those not evaluated; `rows_sha256`
     identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
