@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class DeepThinkError(Exception):
-    """A known failure at run time; `messages` holds one line for each independent cause."""
+    """A known failure at run time; `messages` has one line for each independent cause."""
 
     exit_code = ExitCode.ERROR
 

@@ -114,7 +114,7 @@ def scoring_chunks(
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
     The others are counted in `skipped` by reason: too long for the model, or with candidates that
-    its tokenizer does not tell apart.
+    have the same tokens.
     """
     remaining = iter(queries)
     while part := list(islice(remaining, CHUNK)):

@@ -132,7 +132,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
     assert provenance is not None
     for each in memories[:-1]:
         if each.provenance != provenance:
-            raise InputError("these memories come from different runs; save each in a file of its own")
+            raise InputError("these memories come from different runs; save each in its own file")
     kept = [each.iteration for each in memories]
     if len(set(kept)) < len(kept):
         raise InputError(f"iterations {kept}: one is duplicated; give each once")

@@ -101,7 +101,7 @@ class PromptArguments:
     ] = None
     label_field: Annotated[
         str | None,
-        option("--label-field", panel=DATA, metavar="NAME", help="Field that holds the label. Default: the last."),
+        option("--label-field", panel=DATA, metavar="NAME", help="Name of the label field. Default: the last field."),
     ] = None
     labels: Annotated[
         str | None,

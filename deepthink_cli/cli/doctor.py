@@ -39,7 +39,7 @@ def doctor(
     model: Annotated[ModelArguments, Without("batch_tokens")],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
-    """Show versions, devices, working dtypes, a model's engine, caches and offline flags, for bug reports."""
+    """Show versions, devices, working dtypes, a model's engine, caches and offline flags."""
     model_options = model.checked()
     facts: dict[str, Any] = {
         "python": f"{platform.python_version()} ({sys.executable})",

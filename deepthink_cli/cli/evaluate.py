@@ -68,8 +68,10 @@ def evaluate(
     data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
-    """Accuracy of a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class."""
-    from deepthink_cli.tasks.sources import source_of
+    """Measure accuracy on labelled rows, next to plain in-context learning (T = 1).
+
+    Also shows the majority baseline, F1 scores and a confusion table.
+    """
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluate import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import model_options, open_memory

@@ -47,7 +47,9 @@ class MethodArguments:
     ] = "0.01"
     momentum: Annotated[
         str,
-        option("--momentum", panel=METHOD, metavar="BETA", help="0 as in the paper; 0.9 as in the official code."),
+        option(
+            "--momentum", panel=METHOD, metavar="BETA", help="Momentum: 0 as in the paper, 0.9 as in the official code."
+        ),
     ] = "0"
     positions: _Positions = "continued"
     keep: Annotated[
@@ -70,7 +72,9 @@ class SweepArguments:
     ] = "0.01"
     momentum: Annotated[
         str,
-        option("--momentum", panel=METHOD, metavar="BETA,...", help="0 as in the paper; or several, as in 0,0.9."),
+        option(
+            "--momentum", panel=METHOD, metavar="BETA,...", help="Momentum: 0 as in the paper; or several, as in 0,0.9."
+        ),
     ] = "0"
     positions: _Positions = "continued"
     select: Annotated[

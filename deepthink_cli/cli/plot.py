@@ -38,7 +38,10 @@ def plot(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Draw accuracy over T: a panel for each task or mean, bands over seeds, a dotted line for in-context learning."""
+    """Draw accuracy over T: a panel for each task or mean, with bands over seeds.
+
+    The dotted line is plain in-context learning (T = 1).
+    """
     from deepthink_cli.io.atomic import replacing
     from deepthink_cli.report.curves import panels
     from deepthink_cli.report.figures import METADATA, check_suffix, draw

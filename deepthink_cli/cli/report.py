@@ -68,7 +68,7 @@ def report(
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
-    """Print tables of one or several runs: Deep-Thinking against plain in-context learning, over seeds."""
+    """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of

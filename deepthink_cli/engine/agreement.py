@@ -34,9 +34,8 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
-    least = (
-        0.1 if model.identity.quantize else 1e-3
-    )  # in 8 bits, a token's rounding depends on the other tokens of the pass
+    # In 8 bits, a token's rounding depends on the other tokens of the pass.
+    least = 0.1 if model.identity.quantize else 1e-3
     if _relative_difference(actual_SN, expected_SN) > max(
         least, 2 * _relative_difference(rounded_SN, expected_SN)
     ):  # scoring reports NaN

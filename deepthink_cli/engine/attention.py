@@ -74,7 +74,7 @@ class Reach:
         keys_GLD = [memory.keys[number].to(key_1GTD) for memory in self.past]
         values_GLD = [memory.values[number].to(value_1GTD) for memory in self.past]
         if (keys_GLD[0].shape[::2], values_GLD[0].shape[::2]) != (key_1GTD.shape[1::2], value_1GTD.shape[1::2]):
-            raise UnsupportedAttention("its cache does not hold the keys and values that its attention reads")
+            raise UnsupportedAttention("its cache does not contain the keys and values that its attention uses")
         if len(self.past) == 1:
             return keys_GLD[0][None], values_GLD[0][None]
         return torch.cat(keys_GLD, 1)[None], torch.cat(values_GLD, 1)[None]

@@ -101,7 +101,7 @@ class LanguageModel:
         advice = "give the model that made it, or think again"
         if _sizes(memory) != _sizes(self._one_token):
             raise InputError(
-                f"{name}: holds {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
+                f"{name}: has {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
             )
         ids = memory.provenance.demonstrations.token_ids if memory.provenance else ()
         known = self.known_tokens

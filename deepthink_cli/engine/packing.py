@@ -137,7 +137,7 @@ def requests(rows: Sequence[PackedRow], starts: Sequence[int], device: torch.dev
 def _branches(
     answers: tuple[tuple[int, ...], ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[tuple[int, int, int], ...]]:
-    """Ids, depths, ends and asked of the tokens that follow a query, counted from its end."""
+    """The fields `ids`, `depths`, `ends` and `asked` for the tokens after a query, with indices from its end."""
     paths = sorted({answer[:n] for answer in answers for n in range(1, len(answer))})  # depth first
     places = {path: place for place, path in enumerate(paths)}
     ends = {path[:n]: place + 1 for path, place in places.items() for n in range(1, len(path) + 1)}

@@ -55,7 +55,7 @@ class PaddedEngine(BatchedEngine):
         return readings[:1]
 
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
-        """The present of each reading, in a pass of its own."""
+        """The present of each reading, each in a separate pass."""
         return [self.model.read(reading.token_ids, reading.history, reading.start) for reading in readings]
 
 

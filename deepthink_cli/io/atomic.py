@@ -16,9 +16,7 @@ from filelock import FileLock, Timeout
 from deepthink_cli.errors import DeepThinkError, InputError
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
-_LONGEST = (
-    200  # bytes of a file name: 255, the limit of common file systems, less what the temporary folder's name adds
-)
+_LONGEST = 200  # bytes of a file name: 255 on common file systems, less the rest of the temporary folder's name
 
 
 def check_output(path: str | Path, option: str = "-o") -> Path:
@@ -121,9 +119,8 @@ def _mode(target: Path, folder: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(
-        path, os.O_RDWR if os.name == "nt" else os.O_RDONLY
-    )  # Windows can sync only files opened for writing
+    # Windows can sync only files opened for writing.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -110,7 +110,7 @@ def _parts(file: Path) -> list[Stored]:
         return [Stored(file.name, str(size), file, 0, size)]
     parts = stored_tensors(file)
     if sum(part.end - part.begin for part in parts) > size:
-        raise DeepThinkError(f"{file}: damaged: its tensors take up more than the file; get the whole checkpoint")
+        raise DeepThinkError(f"{file}: damaged: its tensors are larger than the file; get the whole checkpoint")
     return parts
 
 

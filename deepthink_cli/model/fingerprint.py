@@ -1,4 +1,4 @@
-"""Digests that tell one model from another."""
+"""Digests that identify a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Format a page of tables as Markdown, LaTeX and CSV; knows nothing about the content."""
+"""Format a page of tables as Markdown, LaTeX and CSV, independently of the content."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
 
 
 def scorings(plan: RunPlan, job: RunJob, wanted: Iterable[Setting]) -> int:
-    """The number of inputs to score for the wanted rows: T = 1 once for all gates, dev sets by their requested size."""
+    """The number of inputs to score for the wanted rows: T = 1 once for all gates, dev sets in full."""
     sizes = {"test": len(job.evaluated), "dev": plan.dev_size or len(job.evaluated)}
     scored = {(each.part, each.iteration, each.iteration > 1 and each.gate) for each in wanted}
     return sum(sizes[part] for part, _, _ in scored)

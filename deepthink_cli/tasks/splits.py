@@ -17,7 +17,7 @@ from deepthink_cli.tasks.format import Protocol, Task
 from deepthink_cli.tasks.items import DoesNotFit, example_of, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
-FIXED_SEED = 0  # seed of samples that are the same for all demonstrations: protocols, --limit, dev sets
+FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def evaluate(
         options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
         observe: called with every prediction: for each row, one per iteration.
-        tell: called with events.
+        tell: called with every event.
 
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do.
     """

@@ -71,7 +71,7 @@ def check_tokens(
 
 
 def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, Any]:
-    """One row of output, as `deepthink predict` writes it; `several` says that there are several iterations."""
+    """One row of output, as `deepthink predict` writes it; with `several`, including the iteration."""
     row: dict[str, Any] = {"index": index}
     if several:
         row["iteration"] = prediction.iteration

@@ -36,7 +36,7 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 
 
 def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
-    """Report the loaded model as a detail, and its engine as a note if it is not the fastest, or `always`."""
+    """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
     tell(Detail(f"loaded {engine.identity.id}, {engine.identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))

@@ -90,7 +90,7 @@ def _is_memory(target: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a folder holds a run; a copy without its lock is recognised by its rows."""
+    """Whether a folder contains a run, recognised by its lock file or by its rows."""
     if not (folder / FILE).is_file():
         return False
     with open(folder / FILE, "rb") as rows:

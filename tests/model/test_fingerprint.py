@@ -186,5 +186,5 @@ def test_tensors_that_share_bytes_are_damage(model: Path) -> None:
         {str(n): {"dtype": "U8", "shape": [999], "data_offsets": [0, 999]} for n in range(100)}
     ).encode()
     (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(999))
-    with pytest.raises(DeepThinkError, match=r"its tensors take up more than the file; get the whole checkpoint"):
+    with pytest.raises(DeepThinkError, match=r"its tensors are larger than the file; get the whole checkpoint"):
         contents_sha256([model / "model.safetensors"])
