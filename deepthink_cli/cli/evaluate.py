@@ -72,6 +72,7 @@ def evaluate(
 
     Also shows the majority baseline, F1 scores and a confusion table.
     """
+    from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluate import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import model_options, open_memory
