@@ -68,10 +68,7 @@ def evaluate(
     data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
-    """Measure accuracy on labelled rows, next to plain in-context learning (T = 1).
-
-    Also shows the majority baseline, F1 scores and a confusion table.
-    """
+    """Measure accuracy on labelled rows, next to plain in-context learning (T = 1)."""
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluate import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import model_options, open_memory
