@@ -76,7 +76,7 @@ class Evaluator:
         self.chance += 1 / len(prediction.scores)
 
     def result(self) -> Evaluation:
-        """The metrics of everything counted."""
+        """The metrics of all predictions counted so far."""
         last = self.tallies[max(self.tallies)]
         results = {iteration: tally.metrics() for iteration, tally in self.tallies.items()}
         chance = self.chance / sum(tally.n for tally in self.tallies.values())

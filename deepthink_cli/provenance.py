@@ -1,6 +1,6 @@
 """The provenance of a memory: model, demonstrations and method.
 
-Plain frozen dataclasses; pydantic checks them where they are read from a file (docs/artifact.md).
+Plain frozen dataclasses, validated by pydantic when they are read from a file (docs/artifact.md).
 """
 
 from __future__ import annotations

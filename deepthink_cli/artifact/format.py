@@ -257,7 +257,7 @@ def _check_layout(header: Header) -> None:
                 f"{header.path}: damaged: {name} is {entry.dtype} {list(shape)}, not F32 (heads, {length}, size)"
             )
         if entry.begin != place or entry.end - entry.begin != width * math.prod(shape):
-            raise InputError(f"{header.path}: damaged: the bytes of {name} are not where they should be")
+            raise InputError(f"{header.path}: damaged: the bytes of {name} are at the wrong offset")
         place = entry.end
     if header.start + place != header.size:
         raise InputError(f"{header.path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")

@@ -61,7 +61,7 @@ def run(
     dry_run: DryRun = False,
     common: CommonArguments,
 ) -> None:
-    """Think once for every task and seed, and score every iteration; resumes interrupted runs."""
+    """Think once for every task and seed, and score every T; resumes interrupted runs."""
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.models import find_model

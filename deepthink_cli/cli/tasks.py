@@ -43,7 +43,7 @@ def tasks(
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, count its rows (--data-dir), or validate a task file."""
+    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.files import validated
     from deepthink_cli.tasks.sources import source_of

@@ -70,7 +70,7 @@ class Template:
         return "".join(literal + values.get(name or "", "") for literal, name in self._pieces())
 
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
-        """Solved examples joined by, and ending with, the separator."""
+        """Solved examples, each followed by the separator."""
         return "".join(self.query(text) + label + self.separator for text, label in examples)
 
     def values(self, text: str | Mapping[str, str]) -> dict[str, str]:

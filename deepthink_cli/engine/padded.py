@@ -51,7 +51,7 @@ class PaddedEngine(BatchedEngine):
         return self.batch_tokens, rows_over(self.model, memory, width, self.free)
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
-        """One reading a pass."""
+        """One reading per pass."""
         return readings[:1]
 
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:

@@ -40,7 +40,7 @@ _ENCODERS = {
 _ALIBI = {"bloom", "mpt"}
 _MASK_BUFFERS = {"gpt_neo"}  # their attention mask has a fixed number of keys
 _UNSUPPORTED = {
-    "cpmant": "adds its own prompt tokens before every text",
+    "cpmant": "adds prompt tokens of its own before every text",
     "llama4": "scales attention by a token's position in its pass",
     "llama4_text": "scales attention by a token's position in its pass",
     "trocr": "is the decoder of an encoder-decoder, trained to attend to its encoder's output",

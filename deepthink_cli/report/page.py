@@ -128,5 +128,5 @@ def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str
     chosen = [row.on_dev for row in rows]
     if not any(chosen):
         return "at the last T"
-    rest = "" if all(chosen) else ", at the last T where there are none"
+    rest = "" if all(chosen) else ", at the last T if there are none"
     return f"at the {free} that each seed's own dev rows choose (median and range){rest}"

@@ -24,7 +24,7 @@ ALPHA = 0.05
 class Score:
     """One seed's accuracies on a task, or their means over the tasks of a group.
 
-    `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, where eta was
+    `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, if eta was
     chosen) on the test rows themselves. `answers` counts the inputs that only one of the two gets right,
     summed over tasks; `iterations` and `etas` are the reported ones, one for each task; `on_dev` says whether
     they were chosen on dev rows.

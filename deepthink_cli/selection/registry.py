@@ -38,4 +38,4 @@ def _known(name: Any) -> Any:
 
 
 Sampling = Annotated[str, BeforeValidator(_known)]
-"""The name of a registered selection method, checked where pydantic reads it."""
+"""The name of a registered selection method, validated by pydantic."""

@@ -309,7 +309,7 @@ def test_a_file_that_changes_after_its_header_was_read_is_refused(header: Header
 def test_tensors_lie_one_behind_the_other(path: Path, offsets: list[int]) -> None:
     message = refusal(memory_file(path, tensors=entries(data_offsets=offsets)))
     assert message.startswith(f"{path}: damaged: the bytes of ")
-    assert message.endswith(" are not where they should be")
+    assert message.endswith(" are at the wrong offset")
 
 
 @pytest.mark.parametrize("offsets", [None, [0], [0, 1, 2], ["x", "y"], [0, float("inf")], {}])

@@ -1,0 +1,92 @@
+"""An engine that leaves everything to another one: the base of engines that change only a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.provenance import ModelIdentity
+
+
+class DelegatingEngine(Engine):
+    """Calls `inner` for everything; a subclass overrides what it changes."""
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner = inner
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model that memories of this engine record."""
+        return self.inner.identity
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's tokenizer."""
+        return self.inner.tokenizer
+
+    @property
+    def limits(self) -> Limits:
+        """How many tokens the model can hold."""
+        return self.inner.limits
+
+    @property
+    def description(self) -> str:
+        """The engine in one line."""
+        return self.inner.description
+
+    @property
+    def device(self) -> str:
+        """The device that the model computes on."""
+        return self.inner.device
+
+    @property
+    def notice(self) -> str | None:
+        """What users are told when this engine was chosen, unless they ask for silence."""
+        return self.inner.notice
+
+    @property
+    def warning(self) -> str | None:
+        """What users are told in any case."""
+        return self.inner.warning
+
+    @property
+    def tokens_together(self) -> int:
+        """The number of tokens up to which several readings are fastest in a single call of `read`."""
+        return self.inner.tokens_together
+
+    def tokens_held(self, copies: int) -> int:
+        """For how many tokens float32 memories fit the device `copies` times."""
+        return self.inner.tokens_held(copies)
+
+    def read(self, readings: Sequence[Reading]) -> list[Memory]:
+        """The present of every reading, in order (Eq. 2 and 3)."""
+        return self.inner.read(readings)
+
+    def plan(self, queries: Sequence[TokenizedQuery]) -> ScoringPlan:
+        """The part of scoring that is the same for all memories."""
+        return self.inner.plan(queries)
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        """For each memory, the log-probability of every candidate of every query after it, in nats."""
+        return self.inner.score(memories, plan)
+
+    def place(self, memory: Memory) -> Memory:
+        """A copy of a memory that scores faster."""
+        return self.inner.place(memory)
+
+    def check_ids(self, ids: Iterable[int], where: str) -> None:
+        """Raise InputError, prefixed with `where`, for a token id that the model does not have."""
+        self.inner.check_ids(ids, where)
+
+    def check_memory(self, memory: Memory, name: str = "this memory") -> None:
+        """Raise InputError unless the memory has this model's layers, heads and sizes."""
+        self.inner.check_memory(memory, name)
+
+    def advice(self) -> str:
+        """The most likely cause of NaN or infinity in this model, and a fix."""
+        return self.inner.advice()

@@ -1,0 +1,99 @@
+"""The labelled rows that a memory is evaluated on: those of a file, or of a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepthink_cli.data.examples import Query, read_queries
+from deepthink_cli.data.rows import STDIN
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.memory import Memory
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set, sampled
+from deepthink_cli.workflows.events import Tell, silent
+from deepthink_cli.workflows.inputs import CheckedRows, check_rows
+from deepthink_cli.workflows.memories import OpenedMemory, opened
+from deepthink_cli.workflows.task_rows import announce, check_memory, tell_of_leaks
+
+
+@dataclass(frozen=True)
+class EvaluatedRows:
+    """The rows to evaluate: a file's, or a task's split under a protocol; they can be read several times.
+
+    `count` is the number of queries; `demonstrations` those of the memory that the rows were read for; `skipped` counts
+    rows that are no queries of the task, by reason; `checked` is the result of checking a file's rows, None for a task.
+    """
+
+    queries: Iterable[Query]
+    count: int
+    split: str
+    demonstrations: TokenizedDemonstrations
+    task: str | None = None
+    protocol: str | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    checked: CheckedRows | None = None
+
+
+@dataclass(frozen=True)
+class _FileQueries:
+    """The queries at some places of a file, read again by every iterator."""
+
+    path: str
+    demonstrations: TokenizedDemonstrations
+    places: frozenset[int]
+
+    def __iter__(self) -> Iterator[Query]:
+        template, labels = self.demonstrations.template, self.demonstrations.labels
+        queries = read_queries(self.path, template, labels, labelled=True)
+        return (query for place, query in enumerate(queries) if place in self.places)
+
+
+def rows_of_file(
+    memory: str | Path | OpenedMemory | Memory, path: str | Path, limit: int | None = None
+) -> EvaluatedRows:
+    """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
+    if str(path) == STDIN:
+        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+    demonstrations, problems = opened(memory).provenance.demonstrations, Problems()
+    checked = check_rows(demonstrations, str(path), problems, labelled=True)
+    problems.raise_any()
+    assert checked is not None
+    places = frozenset(sampled(range(checked.count), limit))
+    queries = _FileQueries(str(path), demonstrations, places)
+    return EvaluatedRows(queries, len(places), str(path), demonstrations, checked=checked)
+
+
+def rows_of_task(
+    memory: str | Path | OpenedMemory | Memory,
+    name: str,
+    protocol: str = "official",
+    source: Source | None = None,
+    limit: int | None = None,
+    tell: Tell = silent,
+) -> EvaluatedRows:
+    """The rows that a task's protocol evaluates, with a warning if the memory's demonstrations are among them.
+
+    Raises InputError for a memory that was made for other labels or fields.
+    """
+    memory, source, task = opened(memory), source or Source(), find_task(name)
+    check_memory(memory, task, tell)
+    announce(source, 1, tell)
+    rows = evaluation_set(task, protocol, source, limit)
+    tell_of_leaks(memory, rows, tell)
+    demonstrations = memory.provenance.demonstrations
+    return EvaluatedRows(rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped)
+
+
+def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:
+    """Raise InputError if rows were read for a memory with another template or other labels."""
+    read_for, demonstrations = rows.demonstrations, memory.provenance.demonstrations
+    if (read_for.template, read_for.labels) != (demonstrations.template, demonstrations.labels):
+        raise InputError(
+            f"{memory.name}: the rows of {rows.split} were read for a memory with the labels "
+            f"{', '.join(read_for.labels)} and the template {read_for.template.pattern!r}; read them for this memory"
+        )
