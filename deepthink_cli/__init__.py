@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
+    from deepthink_cli.options import ModelOptions
     from deepthink_cli.prediction import Prediction, predict
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
     from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
+    from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
+    from deepthink_cli.workflows.memories import open_memory
 
 _HOME = {
     "DemonstrationSet": "data.examples",
@@ -31,6 +34,7 @@ _HOME = {
     "Gate": "updates.gate",
     "Memory": "memory",
     "Method": "method",
+    "ModelOptions": "options",
     "Prediction": "prediction",
     "Query": "data.examples",
     "Template": "data.template",
@@ -38,8 +42,11 @@ _HOME = {
     "evaluate": "workflows.evaluate",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
+    "open_memory": "workflows.memories",
     "predict": "prediction",
     "read_demonstrations": "data.examples",
+    "rows_of_file": "workflows.evaluated_rows",
+    "rows_of_task": "workflows.evaluated_rows",
     "save_memory": "artifact.files",
     "score": "scoring",
     "think": "thinking",
@@ -54,14 +61,18 @@ __all__ = [
     "Gate",
     "Memory",
     "Method",
+    "ModelOptions",
     "Prediction",
     "Query",
     "Template",
     "evaluate",
     "load_memory",
     "load_model",
+    "open_memory",
     "predict",
     "read_demonstrations",
+    "rows_of_file",
+    "rows_of_task",
     "save_memory",
     "score",
     "think",
@@ -74,3 +85,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'deepthink_cli' has no attribute {name!r}")
     return getattr(import_module(f"deepthink_cli.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

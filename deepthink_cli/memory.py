@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.provenance import Drift, Provenance
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
@@ -59,7 +60,7 @@ class Memory:
         olds, news = (*self.keys, *self.values), (*present.keys, *present.values)
         places = [Place(self.iteration + 1, layer, layers, part) for part in PARTS for layer in range(layers)]
         results = [rule(*tensors) for tensors in zip(olds, news, states, places, strict=False)]
-        moved = [next_value for next_value, _ in results]
+        moved = [_checked(rule, old, next_value) for old, (next_value, _) in zip(olds, results, strict=True)]
         drift = _changes(olds, moved)
         following = replace(
             self._with(moved[:layers], moved[layers:]),
@@ -124,6 +125,16 @@ def from_cache(cache: DynamicCache, last: int) -> Memory:
     keys = tuple(layer.keys[0, :, -last:].to(torch.float32, copy=True) for layer in layers)
     values = tuple(layer.values[0, :, -last:].to(torch.float32, copy=True) for layer in layers)
     return Memory(keys, values)
+
+
+def _checked(rule: UpdateRule, old: Tensor, moved: Tensor) -> Tensor:
+    """The tensor that a rule returned, a copy if it is the history itself; raises DeepThinkError if it does not fit."""
+    if (moved.shape, moved.dtype) != (old.shape, old.dtype):
+        raise DeepThinkError(
+            f"{type(rule).__name__}: an update rule must return {old.dtype} {tuple(old.shape)}, as the history is; "
+            f"it returned {moved.dtype} {tuple(moved.shape)}"
+        )
+    return moved.clone() if moved is old else moved
 
 
 def _changes(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, ...]:

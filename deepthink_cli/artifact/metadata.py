@@ -110,6 +110,13 @@ def rule_fields(rule: UpdateRule) -> dict[str, Any]:
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
 
 
+def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
+    """The values of the gate, or the name and the parameters of another update rule, as JSON values."""
+    if type(rule) is Gate:
+        return values_of(rule)
+    return {"update": {"name": name_of(rule), "values": values_of(rule)}}
+
+
 def as_json(metadata: Metadata) -> dict[str, Any]:
     """The metadata as JSON values."""
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +43,7 @@ DryRun = Annotated[
 
 @dataclass(frozen=True)
 class Origin:
-    """The task and the seed of a memory's demonstrations; `typed` is the value of --task."""
+    """The task and the seed of a memory's demonstrations; `typed` are the words that name its rows to `eval`."""
 
     task: str | None = None
     seed: int | None = None
@@ -125,9 +126,10 @@ def _from_task(
     from deepthink_cli.workflows.task_rows import demonstrations_for, draw
 
     task = find_task(name)
+    typed = name if source.data_dir is None else shlex.join([name, "--data-dir", str(source.data_dir)])
     if demos is not None:
-        return demonstrations_for(task, demos), Origin(task.name, None, name)
-    return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, name)
+        return demonstrations_for(task, demos), Origin(task.name, None, typed)
+    return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
 
 
 def _only_without_task(**values: str | None) -> None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.examples import Query, read_queries
+from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import Problems
 from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
-from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.sources import Source
-from deepthink_cli.tasks.splits import evaluation_set, sampled
-from deepthink_cli.updates.registry import values_of
+from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
-from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
+from deepthink_cli.workflows.inputs import check_tokens
 from deepthink_cli.workflows.memories import (
     OpenedMemory,
     check_memories,
@@ -29,24 +25,6 @@ from deepthink_cli.workflows.memories import (
     load_both,
     opened,
 )
-from deepthink_cli.workflows.task_rows import announce, check_memory, tell_of_leaks
-
-
-@dataclass(frozen=True)
-class EvaluatedRows:
-    """The rows to evaluate: a file's, or a task's split under a protocol.
-
-    `count` is the number of queries; `skipped` counts rows that could not be scored, by reason; `checked` is the
-    result of checking a file's rows, None for a task.
-    """
-
-    queries: Iterable[Query]
-    count: int
-    split: str
-    task: str | None = None
-    protocol: str | None = None
-    skipped: Counter[str] | None = None
-    checked: CheckedRows | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +55,7 @@ class EvaluationReport:
         memory = {
             "file": self.memory.name,
             "model": provenance.model.id,
-            **values_of(method.update),
+            **rule_as_json(method.update),
             "positions": method.positions,
             "iterations": method.iterations,
             "kept": list(self.memory.kept),
@@ -96,43 +74,11 @@ class EvaluationReport:
         }
 
 
-def rows_of_file(memory: OpenedMemory, path: str, limit: int | None = None) -> EvaluatedRows:
-    """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
-    demonstrations, problems = memory.provenance.demonstrations, Problems()
-    checked = check_rows(demonstrations, path, problems, labelled=True)
-    problems.raise_any()
-    assert checked is not None
-    places = frozenset(sampled(range(checked.count), limit))
-    queries = read_queries(path, demonstrations.template, demonstrations.labels, labelled=True)
-    chosen = (query for place, query in enumerate(queries) if place in places)
-    return EvaluatedRows(chosen, len(places), path, skipped=Counter(), checked=checked)
-
-
-def rows_of_task(
-    memory: OpenedMemory,
-    name: str,
-    protocol: str = "official",
-    source: Source | None = None,
-    limit: int | None = None,
-    tell: Tell = silent,
-) -> EvaluatedRows:
-    """The rows that a task's protocol evaluates, with a warning if the memory's demonstrations are among them.
-
-    Raises InputError for a memory that was made for other labels or fields.
-    """
-    source, task = source or Source(), find_task(name)
-    check_memory(memory, task, tell)
-    announce(source, 1, tell)
-    rows = evaluation_set(task, protocol, source, limit)
-    tell_of_leaks(memory, rows, tell)
-    return EvaluatedRows(rows, len(rows), rows.split, task.name, rows.protocol, rows.skipped)
-
-
 def evaluate(
     memory: str | Path | OpenedMemory | Memory | Sequence[Memory],
     rows: str | Path | EvaluatedRows,
     *,
-    iteration: str = "all",
+    iteration: int | str = "all",
     options: ModelOptions | None = None,
     engine: Engine | None = None,
     observe: Callable[[Prediction], None] | None = None,
@@ -142,17 +88,21 @@ def evaluate(
 
     Args:
         memory: a file, the result of `open_memory`, or memories from think().
-        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`.
+        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
         iteration: which kept iterations of a file: a number, `last` or `all`.
-        options: how to load the model that made the memory; unset options are taken from the memory.
+        options: how to load the model that made the memory, as in `ModelOptions.checked(device="cuda")`; unset options
+            are taken from the memory.
         engine: the model, if it is already loaded.
         observe: called with every prediction: for each row, one per iteration.
-        tell: called with every event.
+        tell: called with every event (`deepthink_cli.workflows.events`).
+
+    The report has `accuracy`, `evaluation` with the metrics of every iteration, and `as_json()`.
 
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do.
     """
     memory = opened(memory, iteration)
-    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, str(rows))
+    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows)
+    check_read_for(rows, memory)
     if engine is None:
         spec = find_its_model(memory, options, tell)
         check_tokens(memory.provenance.demonstrations, spec, rows.split, rows.checked)
@@ -161,7 +111,7 @@ def evaluate(
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
-    skipped = Counter[str]() if rows.skipped is None else rows.skipped
+    skipped = Counter(rows.skipped)
     evaluation = _evaluate(engine, stored, rows, skipped, observe, tell)
     seconds = time.perf_counter() - started
     return EvaluationReport(evaluation, memory, rows.task, rows.split, rows.protocol, dict(skipped), seconds)

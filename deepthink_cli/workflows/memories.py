@@ -37,27 +37,31 @@ class OpenedMemory:
         return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
 
 
-def open_memory(path: str | Path, iteration: str = "last") -> OpenedMemory:
+def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:
     """Read a memory file and check every byte of it; `iteration` is a number, `last` or `all`.
 
     Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
     """
     header = read_header(path)
-    artifact = read_artifact(header, _chosen(header, iteration))
+    artifact = read_artifact(header, _chosen(header, str(iteration)))
     metadata = header.metadata
     return OpenedMemory(
         str(path), provenance_of(header), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
     )
 
 
-def opened(memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: str = "last") -> OpenedMemory:
+def opened(
+    memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: int | str = "last"
+) -> OpenedMemory:
     """Like `open_memory`, but also accepts memories that are not in a file; all of them are used."""
     if isinstance(memory, OpenedMemory):
         return memory
     if isinstance(memory, str | Path):
         return open_memory(memory, iteration)
     memories = (memory,) if isinstance(memory, Memory) else tuple(memory)
-    if not memories or memories[0].provenance is None:
+    if not memories:
+        raise InputError("no memories; give one or more that think() or load_memory() made")
+    if memories[0].provenance is None:
         raise InputError("this memory has no provenance; use one from think() or load_memory()")
     iterations = tuple(each.iteration for each in memories)
     return OpenedMemory("this memory", memories[0].provenance, iterations, iterations, None, memories)

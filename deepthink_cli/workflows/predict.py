@@ -18,7 +18,7 @@ def predict_file(
     memory: str | Path | OpenedMemory,
     inputs: str,
     *,
-    iteration: str = "last",
+    iteration: int | str = "last",
     options: ModelOptions | None = None,
     checked: CheckedRows | None = None,
     chunk: int = CHUNK,

@@ -10,6 +10,7 @@ from typing import Any
 
 from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
+from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
@@ -19,7 +20,6 @@ from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
 from deepthink_cli.options import MethodOptions, ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think
-from deepthink_cli.updates.registry import values_of
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.models import describe_engine, find_model, load
 
@@ -54,7 +54,7 @@ class ThinkPlan:
             "largest": spec.limits.largest(method.positions, method.iterations, length),
             "context": spec.limits.most_tokens(length),
             "passes": method.iterations,
-            **values_of(method.update),
+            **rule_as_json(method.update),
             "positions": method.positions,
             "kept": list(self.kept),
             "memory_bytes": memory_bytes,

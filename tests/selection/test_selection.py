@@ -63,9 +63,9 @@ def last(pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
 
 def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, data = tiny_task(tmp_path, sampling="last")
-    with pytest.raises(InputError, match=r"sampling: 'last' is not 'random', 'stratified' or 'first'"):
+    with pytest.raises(InputError, match=r"sampling: 'last' is not 'random', 'stratified'"):
         find_task(str(path))
-    with pytest.raises(InputError, match=r"--sampling last: Input should be 'random', 'stratified' or 'first'"):
+    with pytest.raises(InputError, match=r"--sampling last: .*'random', 'stratified'"):
         TaskOptions.checked(sampling="last")
     with pytest.raises(InputError, match=r"--sampling last: use random, stratified or first"):
         selection_method("last")

@@ -27,7 +27,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.artifact.format import KEY, read_header
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.registry import RULES, name_of, rule_of, values_of
 
@@ -215,3 +215,31 @@ def test_the_header_of_a_memory_says_by_which_rule_it_was_made(
 ) -> None:
     save_memory(thought(Method(2, RunningMean(1)))[-1], tmp_path / "mem.safetensors")
     assert read_header(tmp_path / "mem.safetensors").metadata.method.update == RunningMean(1)
+
+
+@dataclass(frozen=True)
+class Returning(UpdateRule):
+    """Returns the history as it is, or in another dtype."""
+
+    dtype: str = "float32"
+
+    def __call__(self, history: Tensor, present: Tensor, state: Tensor | None, place: Place) -> tuple[Tensor, None]:
+        return history.to(getattr(torch, self.dtype)), None
+
+
+def test_a_rule_may_return_the_history_and_all_iterations_are_saved(
+    llama: BatchedEngine, reviews: DemonstrationSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "returning", Returning)
+    demonstrations = tokenize_demonstrations(llama.tokenizer, reviews)
+    save_memory(list(think(llama, demonstrations, Method(3, Returning()))), tmp_path / "mem.safetensors")
+    first, last = (load_memory(tmp_path / "mem.safetensors", iteration) for iteration in (1, 3))
+    assert all(torch.equal(*keys) for keys in zip(first.keys, last.keys, strict=True))
+
+
+def test_a_rule_that_returns_another_dtype_is_refused_by_its_name(
+    llama: BatchedEngine, reviews: DemonstrationSet
+) -> None:
+    demonstrations = tokenize_demonstrations(llama.tokenizer, reviews)
+    with pytest.raises(DeepThinkError, match=r"Returning: an update rule must return torch\.float32"):
+        list(think(llama, demonstrations, Method(2, Returning("float16"))))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import write_rows
 from tiny import tiny_task
+from torch import Tensor
 
 from deepthink_cli import Method, evaluate, load_memory, load_model, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
@@ -16,9 +18,22 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.tasks.sources import Source
-from deepthink_cli.workflows.evaluate import rows_of_task
+from deepthink_cli.updates.base import Place, UpdateRule
+from deepthink_cli.updates.registry import RULES
+from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
 from deepthink_cli.workflows.events import Event, Note, Progress, Warn
 from deepthink_cli.workflows.memories import open_memory
+
+
+@dataclass(frozen=True)
+class Still(UpdateRule):
+    """Leaves the memory as it is; its parameter has the name of one of the method's."""
+
+    iterations: int = 0
+
+    def __call__(self, history: Tensor, present: Tensor, state: Tensor | None, place: Place) -> tuple[Tensor, None]:
+        return history, None
+
 
 TIMES = ("seconds", "inputs_per_second")
 
@@ -67,7 +82,7 @@ def test_memories_in_no_file_are_evaluated_with_the_model_that_made_them(demos: 
     memories = list(think(engine, demonstrations, Method(2)))
     seen: list[Prediction] = []
     report = evaluate(memories, demos, engine=engine, observe=seen.append)
-    assert report.as_json()["memory"]["file"] == "this memory"  # type: ignore[index]
+    assert report.as_json()["memory"]["file"] == "this memory"
     assert [prediction.iteration for prediction in seen] == [1, 2] * report.evaluation.n
 
 
@@ -87,6 +102,33 @@ def test_mistakes_in_rows_are_told_before_a_model_is_loaded(
     with pytest.raises(InputError) as error:
         evaluate(memory, rows)
     assert len(error.value.messages) == 2
+
+
+def test_rows_can_be_evaluated_several_times(memory: Path, demos: Path) -> None:
+    rows = rows_of_file(memory, demos)
+    assert evaluate(memory, rows).evaluation == evaluate(memory, rows).evaluation
+
+
+def test_rows_that_were_read_for_another_memory_are_refused(memory: Path, demos: Path, tmp_path: Path) -> None:
+    other = write_rows(tmp_path / "other.jsonl", [{"text": "a", "kind": "x"}, {"text": "b", "kind": "y"}])
+    assert run(["think", str(other), "-T", "1", "-q", "-o", str(tmp_path / "other.safetensors")]) == 0
+    with pytest.raises(InputError, match="read for a memory with the labels positive, negative"):
+        evaluate(tmp_path / "other.safetensors", rows_of_file(memory, demos))
+
+
+def test_standard_input_cannot_be_evaluated(memory: Path) -> None:
+    with pytest.raises(InputError, match="reads its rows twice"):
+        evaluate(memory, "-")
+
+
+def test_a_report_names_the_update_rule_that_made_the_memory(demos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "still", Still)
+    engine = load_model()
+    demonstrations = tokenize_demonstrations(engine.tokenizer, read_demonstrations(str(demos)))
+    memories = list(think(engine, demonstrations, Method(2, Still(7))))
+    described = evaluate(memories, demos, engine=engine).as_json()["memory"]
+    assert described["update"] == {"name": "still", "values": {"iterations": 7}}
+    assert described["iterations"] == 2
 
 
 def test_a_memory_of_another_model_is_refused(memory: Path, demos: Path, llama: object) -> None:
