@@ -68,10 +68,7 @@ def evaluate(
     data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
-    """Measure accuracy on labelled rows, next to plain in-context learning (T = 1).
-
-    Also shows the majority baseline, F1 scores and a confusion table.
-    """
+    """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
@@ -102,11 +99,10 @@ def evaluate(
     if samples is not None:
         check_apart(samples, read_by(model=model_options(opened, options).model), "--samples")
     with Show(common, bar=not common.json) as tell, _samples_file(samples, len({1, *opened.iterations})) as observe:
-        rows = (
-            rows_of_file(opened, str(labelled), row_limit)
-            if task is None
-            else rows_of_task(opened, task, protocol, source, row_limit, tell)
-        )
+        if task is None:
+            rows = rows_of_file(opened, str(labelled), row_limit)
+        else:
+            rows = rows_of_task(opened, task, protocol, source, row_limit, tell)
         evaluation = evaluation_of(opened, rows, options=options, observe=observe, tell=tell)
     show(evaluation, common.json)
     if threshold is not None and evaluation.accuracy < threshold:
