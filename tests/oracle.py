@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-
-from deepthink_cli.model.tokens import TokenizedQuery
 
 Array = NDArray[np.float64]
 Layers = list[tuple[Array, Array]]  # (keys, values), each (heads, tokens, size)
@@ -132,14 +129,3 @@ class GPT2Oracle(Oracle):
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + self.config.layer_norm_epsilon)
         return scaled * self.weights[name + ".weight"] + self.weights[name + ".bias"]
-
-
-def plain_scores(model: Any, demos: tuple[int, ...], query: TokenizedQuery) -> list[float]:
-    """Log-probabilities of whole prompts in one pass, without any cache."""
-    sums = []
-    for answer in query.answers:
-        ids = torch.tensor([[*demos, *query.prefix, *answer]])
-        logits = model.network(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
-        first = len(demos) + len(query.prefix) - 1
-        sums.append(sum(float(logits[first + n, token]) for n, token in enumerate(answer)))
-    return sums
