@@ -73,7 +73,7 @@ def test_an_encoder_decoder_and_its_decoder_alone_are_refused(family: str, field
         ("xlm", "takes no keys and values of earlier tokens"),
         ("xlnet", "takes no keys and values of earlier tokens"),
         ("openai-gpt", "takes no keys and values of earlier tokens"),
-        ("cpmant", "its own prompt tokens"),
+        ("cpmant", "prompt tokens of its own"),
         ("llama4_text", "position in its pass"),
         ("trocr", "decoder of an encoder-decoder"),
     ],
