@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
@@ -84,6 +87,16 @@ class Problems:
             yield
         except InputError as error:
             self.messages.extend(error.messages)
+
+    def result(self, make: Callable[[], T]) -> T:
+        """The value of `make()`; None, with the errors collected, if it raises `InputError`.
+
+        Call `raise_any` before the value is used.
+        """
+        value: T | None = None
+        with self.collected():
+            value = make()
+        return value
 
     def raise_any(self) -> None:
         """Raise one `InputError` with everything collected, if anything was."""

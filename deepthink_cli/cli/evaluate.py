@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,12 +19,16 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
+from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 from deepthink_cli.io.text import json_line
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
+    from deepthink_cli.options import ModelOptions
     from deepthink_cli.prediction import Prediction
+    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.workflows.evaluate import EvaluationReport
     from deepthink_cli.workflows.memories import OpenedMemory
 
 Labelled = Annotated[
@@ -70,48 +75,69 @@ def evaluate(
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
-    from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
-    from deepthink_cli.workflows.memories import model_options, open_memory
-    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.memories import open_memory
 
     problems = Problems()
-    with problems.collected():
-        options = model.checked()
-    with problems.collected():
-        if samples is not None:
-            read = read_by(memory, labelled, model=model.model, task=task, data_dir=data_dir, config=common.config)
-            check_apart(samples, read, "--samples")
-    with problems.collected():
-        threshold = _share(fail_under)
-    with problems.collected():
-        row_limit = TaskOptions.checked(limit=limit).limit
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
-    opened = None
-    with problems.collected():
-        opened = open_memory(memory, iteration)
-    with problems.collected():
-        _check_choice(labelled, task, opened)
+    options = problems.result(model.checked)
+    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    problems.result(lambda: _check_samples(samples, memory, labelled, **paths))
+    threshold = problems.result(lambda: _share(fail_under))
+    row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
+    source = problems.result(lambda: source_of(data_dir, model.offline))
+    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    problems.result(lambda: _check_choice(labelled, task, opened))
     if problems.messages or opened is None:
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
-    if samples is not None:
-        check_apart(samples, read_by(model=model_options(opened, options).model), "--samples")
-    with Show(common, bar=not common.json) as tell, _samples_file(samples, len({1, *opened.iterations})) as observe:
-        if task is None:
-            rows = rows_of_file(opened, str(labelled), row_limit)
+    chosen = _TaskRows(task, protocol, source) if task else str(labelled)
+    result = _evaluate(opened, chosen, row_limit, options, samples, common)
+    show(result, common.json)
+    if threshold is not None and result.accuracy < threshold:
+        raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
+
+
+@dataclass(frozen=True)
+class _TaskRows:
+    """The rows of a task under a protocol."""
+
+    task: str
+    protocol: str
+    source: Source
+
+
+def _evaluate(
+    memory: OpenedMemory,
+    chosen: _TaskRows | str,
+    limit: int | None,
+    options: ModelOptions,
+    samples: Path | None,
+    common: CommonArguments,
+) -> EvaluationReport:
+    """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
+    from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
+    from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
+    from deepthink_cli.workflows.memories import model_options
+
+    _check_samples(samples, model=model_options(memory, options).model)
+    with Show(common, bar=not common.json) as tell, _samples_file(samples, len({1, *memory.iterations})) as observe:
+        if isinstance(chosen, str):
+            rows = rows_of_file(memory, chosen, limit)
         else:
-            rows = rows_of_task(opened, task, protocol, source, row_limit, tell)
-        evaluation = evaluation_of(opened, rows, options=options, observe=observe, tell=tell)
-    show(evaluation, common.json)
-    if threshold is not None and evaluation.accuracy < threshold:
-        raise BelowThreshold(f"accuracy {evaluation.accuracy:.4f} is below --fail-under {fail_under}")
+            rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
+        return evaluation_of(memory, rows, options=options, observe=observe, tell=tell)
+
+
+def _check_samples(samples: Path | None, *rows: str | Path | None, **paths: Any) -> None:
+    """Raise InputError if the samples would overwrite a file that is read, as `read_by` names them."""
+    from deepthink_cli.workflows.outputs import check_apart
+
+    if samples is not None:
+        check_apart(samples, read_by(*rows, **paths), "--samples")
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:
-    if labelled == "-":
-        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+    if labelled is not None:
+        check_rereadable(labelled)
     if labelled is None and task is None:
         name = (memory.provenance.task if memory else None) or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")

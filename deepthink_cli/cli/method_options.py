@@ -58,8 +58,10 @@ class MethodArguments:
     ] = "last"
 
     def checked(self) -> MethodOptions:
-        """The validated options; raises InputError for each wrong value."""
-        return MethodOptions.checked(**asdict(self))
+        """The validated options; raises InputError for each wrong value, and for kept iterations beyond T."""
+        options = MethodOptions.checked(**asdict(self))
+        _ = options.kept  # raises for iterations beyond T
+        return options
 
 
 @dataclass(frozen=True)

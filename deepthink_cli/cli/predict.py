@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -21,6 +22,7 @@ from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.prediction import Prediction
+    from deepthink_cli.workflows.memories import OpenedMemory
 
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -52,8 +54,6 @@ def predict(
 
     The model, the template and the labels come from the memory.
     """
-    from deepthink_cli.io.atomic import writing
-    from deepthink_cli.io.prefetch import behind
     from deepthink_cli.prediction import CHUNK
     from deepthink_cli.workflows.inputs import check_rows
     from deepthink_cli.workflows.memories import model_options, open_memory
@@ -63,14 +63,11 @@ def predict(
     if output is not None and str(output) == "-":
         output = None
     problems = Problems()
-    with problems.collected():
-        options = model.checked()
+    options = problems.result(model.checked)
     with problems.collected():
         if output is not None:
             check_apart(output, read_by(memory, inputs, model=model.model, config=common.config))
-    opened = None
-    with problems.collected():
-        opened = open_memory(memory, iteration)
+    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
     problems.raise_any()
     assert opened is not None
@@ -80,13 +77,22 @@ def predict(
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
         parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, tell=tell)
-        with nullcontext(sys.stdout) if output is None else writing(output) as out:
-            rows = _Rows(out, len(opened.iterations))
-            with behind(rows.write) as written:
-                for part in parts:
-                    written(part)
+        count = _write(parts, output, len(opened.iterations))
     if output is not None:
-        note(f"wrote {output} ({rows.count} rows)", common.quiet)
+        note(f"wrote {output} ({count} rows)", common.quiet)
+
+
+def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int) -> int:
+    """Write predictions as they come, to a file or to stdout; returns the number of rows."""
+    from deepthink_cli.io.atomic import writing
+    from deepthink_cli.io.prefetch import behind
+
+    with nullcontext(sys.stdout) if output is None else writing(output) as out:
+        rows = _Rows(out, iterations)
+        with behind(rows.write) as write:
+            for part in parts:
+                write(part)
+    return rows.count
 
 
 class _Rows:

@@ -62,27 +62,19 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
-    from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
     from deepthink_cli.workflows.run import execute, plan_run, prepare_run
 
     problems = Problems()
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        run_options = sweep.checked(drawing, limit)
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
+    model_options = problems.result(model.checked)
+    run_options = problems.result(lambda: sweep.checked(drawing, limit))
+    source = problems.result(lambda: source_of(data_dir, model.offline))
     with problems.collected():
         read = read_by(demos, model=model.model, task=task, data_dir=data_dir, config=common.config)
         check_run_apart(out, read)
-    tasks: list[Task] = []
-    with problems.collected():
-        if not task:
-            raise InputError("--task: no task; name one or more, as in --task classic")
-        tasks = find_tasks(task)
+    tasks = problems.result(lambda: _tasks(task))
     problems.raise_any()
     with Show(common) as tell:
         spec = find_model(model_options, tell)
@@ -93,6 +85,14 @@ def run(
             return
         summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell)
     _report(summary, common)
+
+
+def _tasks(names: list[str] | None) -> list[Task]:
+    from deepthink_cli.tasks.catalogue import find_tasks
+
+    if not names:
+        raise InputError("--task: no task; name one or more, as in --task classic")
+    return find_tasks(names)
 
 
 def _demonstrations(tasks: list[Task], options: RunOptions, demos: str | None) -> DemonstrationSet | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deepthink_cli.options import TaskOptions
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.events import Tell
-    from deepthink_cli.workflows.think import ThinkPlan, Thought
+    from deepthink_cli.workflows.think import ThinkPlan, ThinkResult
 
 Demos = Annotated[
     str | None,
@@ -71,40 +71,27 @@ def think(
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
 
     problems = Problems()
-    with problems.collected():
-        read = read_by(
-            demos, model=model.model, template=prompt.template, task=task, data_dir=data_dir, config=common.config
-        )
-        check_apart(output, read)
-    with problems.collected():
-        model_options = model.checked()
-    with problems.collected():
-        method_options = method.checked()
-        _ = method_options.kept  # raises for iterations beyond T
-    with problems.collected():
-        task_options = drawing.checked()
-    with problems.collected():
-        only_with_task(task, **asdict(drawing))
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
+    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    problems.result(lambda: check_apart(output, read_by(demos, template=prompt.template, **paths)))
+    model_options = problems.result(model.checked)
+    method_options = problems.result(method.checked)
+    task_options = problems.result(drawing.checked)
+    problems.result(lambda: only_with_task(task, **asdict(drawing)))
+    source = problems.result(lambda: source_of(data_dir, model.offline))
     if task is None:
-        with problems.collected():
-            demonstration_set = _from_rows(demos, prompt)
+        demonstrations, origin = problems.result(lambda: _from_rows(demos, prompt)), Origin()
         problems.raise_any()
-        origin = Origin()
     else:
-        with problems.collected():
-            _only_without_task(**asdict(prompt))
+        problems.result(lambda: _only_without_task(**asdict(prompt)))
         problems.raise_any()
-        demonstration_set, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
-
+        demonstrations, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
-        plan = plan_thinking(demonstration_set, model_options, method_options, origin.task, origin.seed, tell)
+        plan = plan_thinking(demonstrations, model_options, method_options, origin.task, origin.seed, tell)
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
-        thought = think_and_save(plan, output, tell)
-    _report(plan, thought, origin, output, common)
+        result = think_and_save(plan, output, tell)
+    _report(plan, result, origin, output, common)
 
 
 def _from_rows(demos: str | None, prompt: PromptArguments) -> DemonstrationSet:
@@ -156,17 +143,17 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     )
 
 
-def _report(plan: ThinkPlan, thought: Thought, origin: Origin, output: Path, common: CommonArguments) -> None:
+def _report(plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments) -> None:
     from deepthink_cli.artifact.format import summary
 
     if common.json:
-        write_json({**summary(thought.header), "seconds": thought.seconds})
+        write_json({**summary(result.header), "seconds": result.seconds})
     length, readings = len(plan.demonstrations.token_ids), plan.options.iterations
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"
     lines = (
         f"read {len(plan.demonstrations.examples)} demonstrations ({length} tokens) {readings} times in "
-        f"{thought.seconds:.1f} s, {readings * length / thought.seconds:,.0f} tokens/s",
-        f"wrote {output} ({size(thought.header.size)}, iteration {', '.join(map(str, plan.kept))})",
+        f"{result.seconds:.1f} s, {readings * length / result.seconds:,.0f} tokens/s",
+        f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
         f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}",
     )
     for line in lines:

@@ -54,6 +54,12 @@ def read_rows(source: str, problems: Problems | None = None) -> Iterator[Row]:
         raise InputError(f"{name_of(source)}: no rows; give at least one")
 
 
+def check_rereadable(source: str) -> None:
+    """Raise InputError for standard input, whose rows can be read only once."""
+    if source == STDIN:
+        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+
+
 def name_of(source: str) -> str:
     """The name of a source in messages."""
     return "standard input" if source == STDIN else source

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepthink_cli.data.examples import Query, read_queries
-from deepthink_cli.data.rows import STDIN
+from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -57,8 +57,7 @@ def rows_of_file(
     memory: str | Path | OpenedMemory | Memory, path: str | Path, limit: int | None = None
 ) -> EvaluatedRows:
     """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
-    if str(path) == STDIN:
-        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+    check_rereadable(str(path))
     demonstrations, problems = opened(memory).provenance.demonstrations, Problems()
     checked = check_rows(demonstrations, str(path), problems, labelled=True)
     problems.raise_any()

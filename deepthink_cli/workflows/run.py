@@ -132,8 +132,9 @@ def execute(
     with open_run_folder(prepared.out) as folder:
         engine = load(prepared.spec, tell)
         describe_engine(engine, tell, always=True)
-        work = _missing(prepared, engine, folder)
-        rows = sum(len(settings) for _, settings in prepared.settings())
+        asked = [(job, settings(prepared.plan, job, engine.identity)) for job in prepared.jobs]
+        work = _missing(asked, engine, folder)
+        rows = sum(len(of_job) for _, of_job in asked)
         left = sum(len(wanted) for _, wanted in work)
         if left < rows:
             tell(Note(f"{prepared.out}: {rows - left} of {rows} rows are there already"))
@@ -162,15 +163,14 @@ def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
         tell(Warn(text))
 
 
-def _missing(prepared: PreparedRun, engine: Engine, folder: RunFolder) -> Work:
-    """Every job with the settings whose rows are missing."""
-    for job in prepared.jobs:
+def _missing(asked: Work, engine: Engine, folder: RunFolder) -> Work:
+    """Every job with those of its settings whose rows are missing."""
+    for job, _ in asked:
         where = f"task {job.task.name}, seed {job.seed}: demonstrations"
         engine.check_ids(job.demonstrations.token_ids, where)
-    work = [(job, settings(prepared.plan, job, engine.identity)) for job in prepared.jobs]
     # Checked again: downloaded weights now have a digest, and another process may have written rows.
-    check_continues(folder.found, [setting for _, of_job in work for setting in of_job])
-    return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in work]
+    check_continues(folder.found, [setting for _, of_job in asked for setting in of_job])
+    return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in asked]
 
 
 def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples: bool, observer: RunObserver) -> int:

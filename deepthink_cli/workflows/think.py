@@ -63,7 +63,7 @@ class ThinkPlan:
 
 
 @dataclass(frozen=True)
-class Thought:
+class ThinkResult:
     """A stored memory: the header of its file, and the time of the readings in seconds."""
 
     header: Header
@@ -93,7 +93,7 @@ def plan_thinking(
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed)
 
 
-def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> Thought:
+def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
     """Load the model, think, and write the kept iterations to a file."""
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
@@ -101,7 +101,7 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     started = time.perf_counter()
     memories = _kept(engine, plan, started, tell)
     seconds = time.perf_counter() - started
-    return Thought(save_memory(memories, output), seconds)
+    return ThinkResult(save_memory(memories, output), seconds)
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequence[Memory]:
