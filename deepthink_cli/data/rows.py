@@ -73,9 +73,14 @@ def _reader(source: str) -> Callable[[str], Iterator[Row | InputError]]:
     if os.path.isdir(source):
         raise InputError(f"{source}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it")
     readers = {
-        ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_lines, "": _json_lines,
-        ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
-    }  # fmt: skip
+        ".jsonl": _json_lines,
+        ".ndjson": _json_lines,
+        ".json": _json_lines,
+        "": _json_lines,
+        ".csv": _csv,
+        ".tsv": _tsv,
+        ".parquet": _parquet,
+    }
     suffix = Path(source).suffix.lower()
     if suffix not in readers:
         raise InputError(f"{source}: unknown format {suffix!r}; use .jsonl, .csv, .tsv or .parquet")
