@@ -37,6 +37,7 @@ class ModelOptions(Options):
 
     model: str = Field(POCKET, min_length=1)
     revision: str | None = None
+    gguf: str | None = Field(None, min_length=1)
     dtype: Dtype = "auto"
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     device_map: Literal["auto"] | None = None
@@ -73,12 +74,7 @@ class MethodOptions(Options):
         """The iterations whose memory is stored, in order; raises InputError for one beyond T."""
         if self.keep == "last":
             return (self.iterations,)
-        if self.keep == "all":
-            return tuple(range(1, self.iterations + 1))
-        kept = tuple(sorted({int(part) for part in self.keep.split(",")}))
-        if kept[0] < 1 or kept[-1] > self.iterations:
-            raise InputError(f"--keep {self.keep}: iterations run from 1 to {self.iterations}; raise -T or keep others")
-        return kept
+        return _chosen_iterations("--keep", self.keep, self.iterations)
 
 
 class TaskOptions(Options):
@@ -95,6 +91,7 @@ class RunOptions(TaskOptions):
     """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
 
     iterations: int = Field(5, ge=1)
+    at: str = "all"
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
     etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01,)
     momentums: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0,)
@@ -106,6 +103,18 @@ class RunOptions(TaskOptions):
     @classmethod
     def _several(cls, text: Any) -> Any:
         return text.split(",") if isinstance(text, str) else text
+
+    @field_validator("at")
+    @classmethod
+    def _listed(cls, at: str) -> str:
+        if at != "all" and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in at.split(",")):
+            raise ValueError("say all, or iterations as in 1,3,5")
+        return at
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The iterations that are scored, in order; raises InputError for one beyond T."""
+        return _chosen_iterations("--at", self.at, self.iterations)
 
     @field_validator("seeds")
     @classmethod
@@ -126,7 +135,18 @@ class RunOptions(TaskOptions):
         return tuple(dict.fromkeys(parts)) if "," in self.seeds else tuple(range(parts[0]))
 
 
+def _chosen_iterations(option: str, choice: str, last: int) -> tuple[int, ...]:
+    """The iterations that `choice` lists, in order, or all; raises InputError for one that is not from 1 to `last`."""
+    if choice == "all":
+        return tuple(range(1, last + 1))
+    chosen = tuple(sorted({int(part) for part in choice.split(",")}))
+    if chosen[0] < 1 or chosen[-1] > last:
+        raise InputError(f"{option} {choice}: iterations run from 1 to {last}; raise -T or name others")
+    return chosen
+
+
 _WAYS_OUT = {
+    "at": "say all, or iterations as in 1,3,5",
     "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
     "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
@@ -144,6 +164,7 @@ _WAYS_OUT = {
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
     "device_map": "use auto",
+    "gguf": "the name of a GGUF file in the model's directory or hub repository",
     "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 

@@ -28,7 +28,8 @@ class ModelIdentity:
     The digests cover the configuration, the weights and the tokenizer. `weights_sha256` is two digests with a colon
     between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty if
     the weights are not on this machine. `dtype` is the compute dtype, which may differ when the memory is used;
-    `quantize` must be the same.
+    `quantize` must be the same. `gguf` is the name of the GGUF file that the model was read from, None for another
+    format; the digest of the weights covers its bytes, so the file may be renamed.
     """
 
     id: str
@@ -39,6 +40,7 @@ class ModelIdentity:
     tokenizer_sha256: str
     dtype: str
     quantize: str | None = None
+    gguf: str | None = None
 
     @property
     def sampled_weights(self) -> str:

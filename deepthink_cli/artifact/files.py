@@ -108,7 +108,8 @@ def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) ->
 def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
-    return f"{model.id}{revision}{quantized}"
+    unquantized = "" if model.gguf is None else f" ({model.gguf}, dequantized GGUF weights)"
+    return f"{model.id}{revision}{quantized}{unquantized}"
 
 
 def _memory(artifact: Artifact, iteration: int) -> Memory:

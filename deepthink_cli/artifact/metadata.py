@@ -122,6 +122,8 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.update is None:
         del fields["update"]
+    if metadata.model.gguf is None:
+        del fields["model"]["gguf"]
     return fields
 
 

@@ -69,6 +69,15 @@ class SweepArguments:
     """The grid of a run: gates and seeds, and the dev rows to choose among them."""
 
     iterations: _Iterations = "5"
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            rich_help_panel=METHOD,
+            metavar="T,...",
+            help="Iterations to score: all, or numbers as in 1,2,5,10; the readings between them are made as well.",
+        ),
+    ] = "all"
     eta: Annotated[
         str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate in (0, 1], or several separated by commas.")
     ] = "0.01"
@@ -108,6 +117,8 @@ class SweepArguments:
     ] = "1"
 
     def checked(self, drawing: DrawingArguments, limit: str | None) -> RunOptions:
-        """The validated options of a run; raises InputError for each wrong value."""
+        """The validated options of a run; raises InputError for each wrong value, and for iterations beyond T."""
         values = asdict(self) | asdict(drawing) | {"seed": 0, "limit": limit}
-        return RunOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)
+        options = RunOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)
+        _ = options.scored  # raises for iterations beyond T
+        return options

@@ -44,11 +44,20 @@ class ModelArguments:
             "-m",
             panel=MODEL,
             metavar="MODEL",
-            help="Hub id, local directory, or pocket, the built-in model.",
+            help="Hub id, local directory, GGUF file, or pocket, the built-in model.",
         ),
     ] = None
     revision: Annotated[
         str | None, option("--revision", panel=MODEL, metavar="REV", help="Branch, tag or commit of a hub model.")
+    ] = None
+    gguf: Annotated[
+        str | None,
+        option(
+            "--gguf",
+            panel=MODEL,
+            metavar="FILE",
+            help="GGUF file in the model's directory or hub repository (needs gguf).",
+        ),
     ] = None
     dtype: Annotated[
         Dtype,

@@ -21,6 +21,7 @@ from deepthink_cli.errors import InputError, Problems
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.options import RunOptions
+    from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.tasks.format import Task
     from deepthink_cli.workflows.run import PreparedRun, RunSummary
 
@@ -116,10 +117,16 @@ def _show_plan(prepared: PreparedRun, json: bool) -> None:
         f"model    {values['model']}",
         f"tasks    {len(tasks)}: {', '.join(tasks[:8])}{', ...' if len(tasks) > 8 else ''}",
         f"seeds    {', '.join(map(str, values['seeds']))}",
-        f"gates    {prepared.gates}; T = 1 to {values['iterations']}",
+        f"gates    {prepared.gates}; T = {_iterations(prepared.plan)}",
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
         f"folder   {values['out']} (not written: this is a dry run)",
     )
+
+
+def _iterations(plan: RunPlan) -> str:
+    if len(plan.scored) == plan.iterations:
+        return f"1 to {plan.iterations}"
+    return ", ".join(map(str, plan.scored))
 
 
 def _report(summary: RunSummary, common: CommonArguments) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from logging import CRITICAL, getLogger
 from threading import RLock
 
@@ -38,6 +39,10 @@ def _hide_progress_bars(restored: ExitStack) -> None:
         if (library := sys.modules.get(name)) and library.is_progress_bar_enabled():
             restored.callback(library.enable_progress_bar)
             library.disable_progress_bar()
+    # Has a progress bar of its own, which no setting hides.
+    if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
+        restored.callback(setattr, library, "tqdm", library.tqdm)
+        library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
 
 
 def _set_variable(restored: ExitStack, name: str) -> None:

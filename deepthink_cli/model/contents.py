@@ -53,8 +53,8 @@ def stored_tensors(file: Path) -> list[Stored]:
 def contents_sha256(files: Sequence[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and bytes; shards and their order do not matter.
 
-    A file that is not safetensors contributes its name, size and bytes. Raises DeepThinkError for a damaged header,
-    and for tensors larger than their file.
+    A file that is not safetensors contributes its name (unless it is GGUF), size and bytes. Raises DeepThinkError for a
+    damaged header, and for tensors larger than their file.
     """
     if sum(file.stat().st_size for file in files) < _SMALL:
         return _hashed(files)
@@ -107,7 +107,8 @@ def _hashed(files: Sequence[Path]) -> str:
 def _parts(file: Path) -> list[Stored]:
     size = file.stat().st_size
     if file.suffix != ".safetensors":
-        return [Stored(file.name, str(size), file, 0, size)]
+        name = "" if file.suffix == ".gguf" else file.name  # users rename GGUF files
+        return [Stored(name, str(size), file, 0, size)]
     parts = stored_tensors(file)
     if sum(part.end - part.begin for part in parts) > size:
         raise DeepThinkError(f"{file}: damaged: its tensors are larger than the file; get the whole checkpoint")

@@ -56,25 +56,31 @@ def weights_sha256(files: list[Path]) -> str:
 def samples_sha256(files: list[Path]) -> str:
     """Digest of every tensor's name, dtype, shape and sampled bytes.
 
-    A file that is not safetensors contributes its name, size and samples of its bytes. Raises as `weights_sha256`.
+    A file that is not safetensors contributes its name (unless it is GGUF), size and samples of its bytes.
+    Raises as `weights_sha256`.
     """
     parts: dict[str, bytes] = {}
     for file in files:
         if file.suffix == ".safetensors":
             parts.update(_sampled_tensors(file))
         else:
-            parts[file.name] = _sampled_file(file)
+            parts["" if file.suffix == ".gguf" else file.name] = _sampled_file(file)
     total = hashlib.sha256()
     for name in sorted(parts):
         total.update(canonical_json(name).encode(errors="surrogatepass") + parts[name])
     return total.hexdigest()
 
 
-def weight_files(source: str, revision: str | None, config: PretrainedConfig | None = None) -> list[Path]:
-    """The weight files of a model that are on this machine, as transformers would choose them.
+def weight_files(
+    source: str, revision: str | None, config: PretrainedConfig | None = None, gguf: str | None = None
+) -> list[Path]:
+    """The weight files of a model that are on this machine, as transformers would choose them, or its file `gguf`.
 
     Raises InputError for a damaged index, for files outside the model's folder, and for a distributed checkpoint.
     """
+    if gguf is not None:
+        path = _local(source, gguf, revision)
+        return [] if path is None else [path]
     for file in Path(source).glob(_DISTRIBUTED):
         raise InputError(f"{file}: part of a distributed checkpoint; save the model with save_pretrained")
     configured = getattr(config, "transformers_weights", None)
@@ -104,10 +110,11 @@ def _inside(name: str, where: str) -> str:
     return name
 
 
-def hub_commit(source: str, revision: str | None) -> str | None:
-    """The commit of a hub model that is in the cache; None for a local directory."""
-    path = _local(source, "config.json", revision)
-    return path.parent.name if path is not None and path.parent.parent.name == "snapshots" else None
+def hub_commit(source: str, revision: str | None, name: str = "config.json") -> str | None:
+    """The commit of a hub model of which file `name` is in the cache; None for a local directory."""
+    path = _local(source, name, revision)
+    parents = () if path is None else path.parents
+    return next((folder.name for folder in parents if folder.parent.name == "snapshots"), None)
 
 
 def _local(source: str, name: str, revision: str | None) -> Path | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, PreTrainedModel
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.libraries import quiet_libraries
@@ -18,7 +19,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
     Raises DeepThinkError if the weights are incomplete or damaged.
     """
-    options, placement = spec.options, _placement(spec)
+    options, arguments = spec.options, _arguments(spec)
     network: PreTrainedModel
     report: dict[str, Any]
     try:
@@ -32,7 +33,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 trust_remote_code=options.trust_remote_code,
                 weights_only=True,  # for pickled weights, torch's safe loader
                 output_loading_info=True,
-                **placement,
+                **arguments,
             )
     except Exception as error:  # the libraries raise many types, and the reason is in their message
         raise load_failure(spec.id, error) from error
@@ -41,24 +42,28 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
         raise DeepThinkError(
             f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
         )
-    if not placement:
+    if "device_map" not in arguments:
         network = network.to(spec.device)  # type: ignore[arg-type]
     network.requires_grad_(False)
     network.train(False)
     return network
 
 
-def _placement(spec: ModelSpec) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for devices and quantization; empty if the defaults are used."""
-    options, placement = spec.options, dict[str, Any]()
+def _arguments(spec: ModelSpec) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the file's format, devices and quantization."""
+    options, arguments = spec.options, dict[str, Any]()
+    if spec.gguf is not None:
+        # The whole path: transformers looks for a name in the working directory first.
+        arguments["gguf_file"] = str(Path(spec.source) / spec.gguf)
+        arguments["quantization_config"] = GgufConfig(dequantize=True)  # otherwise kernels of the hub are tried
     if options.device_map is not None:
-        placement["device_map"] = options.device_map
+        arguments["device_map"] = options.device_map
     elif options.quantize is not None:
-        placement["device_map"] = {"": spec.device}
+        arguments["device_map"] = {"": spec.device}
     if options.quantize is not None:
-        placement["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        arguments["quantization_config"] = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_8bit=options.quantize == "8bit",
             load_in_4bit=options.quantize == "4bit",
             bnb_4bit_compute_dtype=spec.dtype,
         )
-    return placement
+    return arguments

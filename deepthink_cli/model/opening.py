@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -15,52 +14,44 @@ from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.limits import limits_of
+from deepthink_cli.model.location import Location, downloaded, locate
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import POCKET, ModelOptions
+from deepthink_cli.options import ModelOptions
 
 
 def open_model(options: ModelOptions) -> ModelSpec:
     """Find a model and read its configuration and tokenizer, without its weights.
 
-    Raises InputError for a directory or hub id that cannot be opened, for an unsupported architecture and for a missing
-    tokenizer; each message names a fix.
+    Raises InputError for a directory, GGUF file or hub id that cannot be opened, for an unsupported architecture and
+    for a missing tokenizer; each message names a fix.
     """
     _check_extras(options)
     choose_device(options.device)
-    name, source = _located(options.model)
+    found = locate(options)
+    name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline):
-        with library_errors(f"-m {name}", _way_out(options)):
-            config: PretrainedConfig = AutoConfig.from_pretrained(source, **_hub_options(options))
+        with library_errors(f"-m {name}", _way_out(options, found)):
+            found = downloaded(found, options)
+            source = found.source
+            if found.gguf is not None:
+                arguments |= {"gguf_file": str(found.file)}
+            config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
             _refuse_custom_code(name, config, options)
-        tokenizer = _load_tokenizer(name, source, options)
-        revision = hub_commit(source, options.revision) or options.revision
-        weight_files(source, revision, config)  # raises for files outside the model's folder
+        tokenizer = _load_tokenizer(found, arguments, options.trust_remote_code)
+        revision = hub_commit(source, options.revision, found.gguf or "config.json") or options.revision
+        weight_files(source, revision, config, found.gguf)  # raises for files outside the model's folder
         return ModelSpec(
-            options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer)
+            options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer), found.gguf
         )
 
 
 def needs_download(options: ModelOptions) -> bool:
     """Whether opening and loading this model may download it: a hub model whose weights are not on this machine."""
-    _, source = _located(options.model)
-    return not options.offline and not Path(source).is_dir() and not weight_files(source, options.revision)
-
-
-def _located(model: str) -> tuple[str, str]:
-    """The model's id, and the directory or hub id that transformers reads it from."""
-    if model == POCKET:
-        return POCKET, str(importlib.resources.files("deepthink_cli") / POCKET)
-    path = Path(model).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise InputError(
-                f"-m {model}: no config.json in this directory; name a directory written by save_pretrained"
-            )
-        return str(path.resolve()), str(path.resolve())
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
-        raise InputError(f"-m {model}: no such model directory; check the path, or give a hub id such as gpt2")
-    return model, model
+    found = locate(options)
+    if options.offline or found.is_local:
+        return False
+    return not weight_files(found.source, options.revision, gguf=found.gguf)
 
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
@@ -77,19 +68,19 @@ def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptio
             )
 
 
-def _load_tokenizer(name: str, source: str, options: ModelOptions) -> PreTrainedTokenizerBase:
-    failure = f"-m {name}: its tokenizer cannot be loaded"
-    local = Path(source)
+def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: bool) -> PreTrainedTokenizerBase:
+    failure, way_out = f"-m {found.id}: its tokenizer cannot be loaded", "save the tokenizer beside the model"
+    local = Path(found.source)
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
-    if local.is_dir() and not any((local / file).exists() for file in files) and not options.trust_remote_code:
-        raise InputError(
-            f"{failure}: none of {', '.join(files)} is in the directory; save the tokenizer beside the model"
-        )
-    with library_errors(failure, "save the tokenizer beside the model"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **_hub_options(options))
+    if found.gguf is not None:
+        failure, way_out = f"-m {found.id}: no tokenizer in this GGUF file", "use a file that contains its tokenizer"
+    elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
+        raise InputError(f"{failure}: none of {', '.join(files)} is in the directory; {way_out}")
+    with library_errors(failure, way_out):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(found.source, **arguments)
         size = len(tokenizer)
     if not size:
-        raise InputError(f"{failure}: it has no vocabulary; save the tokenizer beside the model")
+        raise InputError(f"{failure}: it has no vocabulary; {way_out}")
     return tokenizer
 
 
@@ -112,7 +103,9 @@ def _check_extras(options: ModelOptions) -> None:
         raise InputError("--device-map auto: accelerate is not installed; pip install 'deepthink-cli[multi-gpu]'")
 
 
-def _way_out(options: ModelOptions) -> str:
+def _way_out(options: ModelOptions, found: Location) -> str:
+    if found.gguf is not None and found.is_local:
+        return "use another GGUF file, or the model in the format of transformers"
     if options.offline:
         return "omit --offline, or put the model into the cache first"
     return "check the name, --revision and the network, or give a local directory"

@@ -24,8 +24,9 @@ from deepthink_cli.provenance import ModelIdentity
 class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options it will be loaded with.
 
-    `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory;
-    `source` is the directory or hub id that transformers loads. Properties never read files; methods may.
+    `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory or GGUF file;
+    `source` is the directory or hub id that transformers loads, `gguf` the name of the GGUF file in it.
+    Properties never read files; methods may.
     """
 
     options: ModelOptions
@@ -37,6 +38,7 @@ class ModelSpec:
     limits: Limits
     config_sha256: str
     tokenizer_sha256: str
+    gguf: str | None = None
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -59,11 +61,11 @@ class ModelSpec:
 
     def local_weights(self) -> list[Path]:
         """The weight files on this machine; empty before a download. Raises as `weight_files` does."""
-        return weight_files(self.source, self.revision, self.config)
+        return weight_files(self.source, self.revision, self.config, self.gguf)
 
     def has_pickled_weights(self) -> bool:
         """Whether the weights on this machine are pickled, and so must be read by torch's safe loader."""
-        return any(file.suffix != ".safetensors" for file in self.local_weights())
+        return any(file.suffix not in (".safetensors", ".gguf") for file in self.local_weights())
 
     def identify(self) -> ModelIdentity:
         """The identity that memories of this model record.
@@ -83,6 +85,7 @@ class ModelSpec:
                 tokenizer_sha256=self.tokenizer_sha256,
                 dtype=str(self.dtype).removeprefix("torch."),
                 quantize=self.options.quantize,
+                gguf=self.gguf,
             )
         return self._identities[state]
 

@@ -35,15 +35,16 @@ from deepthink_cli.updates.registry import values_of
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Every task with every seed and gate; each has T rows, and T more if a dev set is scored.
+    """Every task with every seed and gate; each has a row for every scored iteration, and as many for a dev set.
 
-    `demonstrations` replace those drawn with seeds; `dev_size` counts dev rows (None: as many as
-    test rows).
+    All `iterations` readings are made; those in `scored` have rows. `demonstrations` replace those drawn with seeds;
+    `dev_size` counts dev rows (None: as many as test rows).
     """
 
     tasks: tuple[Task, ...]
     seeds: tuple[int, ...]
     iterations: int
+    scored: tuple[int, ...]
     gates: tuple[Gate, ...]
     positions: Positions
     protocol: str
@@ -116,7 +117,8 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
     """The settings of a job's rows, in the order they are written."""
     # Keys do not depend on the path or name of a model; only sampled weights are used, as in earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
-    model = sha256(canonical_json({**asdict(identity), **same}).encode()).hexdigest()
+    described = {name: value for name, value in asdict(identity).items() if name != "gguf"}
+    model = sha256(canonical_json({**described, **same}).encode()).hexdigest()
     base = Setting(
         model=identity.id,
         model_sha256=model,
@@ -145,7 +147,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         for setting in (base, dev)
         if setting.part in plan.parts
         for gate in plan.gates
-        for iteration in range(1, plan.iterations + 1)
+        for iteration in plan.scored
     ]
 
 

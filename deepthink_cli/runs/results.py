@@ -84,8 +84,9 @@ class Result:
     that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
     accuracy of always predicting the most frequent label (None if candidates differ); `correct` has one bit an
-    input, in the order of the split (see `bits`). `where` is the line that the row was read from
-    (`run/results.jsonl:3`), and is not written.
+    input, in the order of the split (see `bits`). `drift` is the relative change of keys and of values in the row's
+    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `where` is the line
+    that the row was read from (`run/results.jsonl:3`), and is not written.
     """
 
     key: str
@@ -105,12 +106,15 @@ class Result:
     correct: str
     skipped: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    drift: tuple[float, float] | None = None
     where: str = field(default="", compare=False)
 
     def line(self) -> str:
         """The row as one line of canonical JSON."""
         values = asdict(self)
         del values["where"]
+        if self.drift is None:
+            del values["drift"]
         return canonical_json(values) + "\n"
 
     def was_right(self) -> list[bool]:

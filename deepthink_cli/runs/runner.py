@@ -132,7 +132,9 @@ class _JobScorer:
                 evaluator.add(prediction)
             predictions += of_chunk
             yield Step(self.job, len(of_chunk))
-        done = Step(self.job, 0, self._row(setting, evaluator, predictions), predictions)
+        drift = (memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None
+        row = replace(self._row(setting, evaluator, predictions), drift=drift)
+        done = Step(self.job, 0, row, predictions)
         if setting.iteration == 1:
             self.first[part] = done
         yield done

@@ -36,7 +36,7 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "--samples") as temporary:
-            pyarrow.parquet.write_table(table, temporary)
+            pyarrow.parquet.write_table(table, temporary, compression="zstd")
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
     return path

@@ -74,6 +74,7 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
     return options.model_copy(
         update={
             "model": model,
+            "gguf": options.gguf or (made_by.gguf if model == made_by.id else None),
             "revision": options.revision or (made_by.revision if model == made_by.id else None),
             "dtype": made_by.dtype if options.dtype == "auto" else options.dtype,
             "quantize": options.quantize or made_by.quantize,
