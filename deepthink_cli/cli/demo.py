@@ -1,4 +1,4 @@
-"""`deepthink demo`: every step on the built-in model, with the commands that a user would type."""
+"""`deepthink demo`: every step on one model, with the commands that a user would type, and what thinking changed."""
 
 from __future__ import annotations
 
@@ -6,43 +6,112 @@ import json
 import shlex
 import sys
 import tempfile
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from deepthink_cli.cli.console import note
+from deepthink_cli.cli.console import note, report
+from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.errors import DeepThinkError, ExitCode
+from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
 
 INPUTS = 4  # labelled by the predict step
+ROWS = 200  # of SST-2, with --data-dir
+METHOD = ("-T", "8", "--eta", "0.1")
+_TASK = ("--task", "sst2")
 
 
 @grouped
-def demo(common: Annotated[CommonArguments, Without("json", "verbose", "config")]) -> None:
-    """Show think, inspect, predict and eval on the built-in model, offline, in seconds."""
+def demo(
+    *,
+    model: ModelArguments,
+    data_dir: DataDir = None,
+    common: Annotated[CommonArguments, Without("json", "verbose", "config")],
+) -> None:
+    """Show think, inspect, predict and eval, by default on the built-in model, offline, in seconds.
+
+    With --data-dir the demonstrations and rows are those of SST-2 in that directory.
+    """
+    model.checked()
     data = _examples()
-    demos, labelled = data / "demos.jsonl", data / "labelled.jsonl"
+    words, quiet = _words(model), ["-q"] if common.quiet else []
+    source = [] if data_dir is None else [*_TASK, "--data-dir", str(data_dir)]
+    read = source or [str(data / "demos.jsonl")]
     with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
         memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
-        rows = [json.loads(line) for line in labelled.read_text(encoding="utf-8").splitlines()]
-        unlabelled = [{"review": row["review"]} for row in rows[:: len(rows) // INPUTS][:INPUTS]]
-        few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
-        quiet = ["-q"] if common.quiet else []
+        _write_few(data / "labelled.jsonl", few, "text" if source else "review")
         _step(
-            "1. Think: read the solved examples 15 times and store the memory.",
-            ["think", str(demos), "-T", "15", "--keep", "all", "-o", str(memory), *quiet],
+            "Think: read the solved examples 8 times and store the memory of every reading.",
+            ["think", *read, *words, *METHOD, "--keep", "all", "-o", str(memory), *quiet],
         )
-        _step("2. Inspect: show what the memory contains.", ["inspect", str(memory)])
-        _step("3. Predict: label new inputs with it.", ["predict", str(memory), str(few), *quiet])
-        _step(
-            "4. Eval: accuracy at every T; T = 1 is plain in-context learning.",
-            ["eval", str(memory), str(labelled), *quiet],
-        )
-    note("")
-    note('Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:')
-    note("  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors")
-    note("  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")
-    note("  deepthink eval mem.safetensors labelled.jsonl")
+        _step("Inspect: show what the memory contains.", ["inspect", str(memory)])
+        _step("Predict: label new inputs with the last memory.", ["predict", str(memory), str(few), *quiet])
+        if source:
+            samples = _evaluate("Eval: accuracy at every T.", memory, [*source, "--limit", str(ROWS)], quiet)
+            chosen, reason = max(samples), f"T = {max(samples)} is the last reading and was not chosen on any rows"
+            rows = f"{len(samples[1])} rows of SST-2"
+        else:
+            title = "Eval: accuracy at every T, on rows that choose T; T = 1 is plain in-context learning."
+            tried = _evaluate(title, memory, [str(data / "labelled.jsonl")], quiet)
+            chosen = max(tried, key=lambda iteration: (sum(tried[iteration]), -iteration))
+            reason = f"T = {chosen} was chosen on the {len(tried[1])} rows of labelled.jsonl"
+            title = "Eval again: accuracy on other rows, which had no part in the choice."
+            samples = _evaluate(title, memory, [str(data / "sentences.jsonl")], quiet)
+            rows = f"{len(samples[1])} rows of sentences.jsonl"
+    report("", *_outcome(samples, chosen, reason, rows))
+    for line in ("", *_NEXT):
+        note(line)
+
+
+_NEXT = (
+    'Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:',
+    "  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors",
+    "  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl",
+    "  deepthink eval mem.safetensors labelled.jsonl",
+)
+
+
+def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) -> list[str]:
+    """What thinking changed, in words; `right` says for every iteration and row whether the label was correct."""
+    from deepthink_cli.report.significance import discordant
+
+    plain, thought = (sum(right[iteration]) / len(right[1]) for iteration in (1, chosen))
+    lines = [f"What thinking changed, on {rows}: {reason}; eta = {METHOD[-1]} is fixed in this demo."]
+    if chosen == 1:
+        return [*lines, f"So plain in-context learning is kept: {plain:.1%}."]
+    pairs = discordant(right[1], right[chosen])
+    verdict = "no more than chance can explain" if pairs.p >= 0.05 else "a gain" if thought > plain else "a loss"
+    return [
+        *lines,
+        f"T = 1: {plain:.1%}; T = {chosen}: {thought:.1%}, {100 * (thought - plain):+.1f} points: {pairs.gained} rows "
+        f"corrected, {pairs.lost} rows spoilt, exact McNemar p = {pairs.p:.2g}: {verdict}.",
+    ]
+
+
+def _evaluate(title: str, memory: Path, rows: list[str], quiet: list[str]) -> dict[int, list[bool]]:
+    """Show an evaluation; for every iteration, whether each row's label was correct."""
+    samples = memory.with_name("samples.jsonl")
+    _step(title, ["eval", str(memory), *rows, "--samples", str(samples), *quiet])
+    right: dict[int, list[bool]] = {}
+    for line in samples.read_text(encoding="utf-8").splitlines():
+        row: dict[str, Any] = json.loads(line)
+        right.setdefault(row["iteration"], []).append(row["label"] == row["gold"])
+    return right
+
+
+def _write_few(labelled: Path, few: Path, field: str) -> None:
+    rows = [json.loads(line) for line in labelled.read_text(encoding="utf-8").splitlines()]
+    unlabelled = [{field: row["review"]} for row in rows[:: len(rows) // INPUTS][:INPUTS]]
+    few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
+
+
+def _words(model: ModelArguments) -> list[str]:
+    """The options that differ from their defaults, as they are typed."""
+    defaults = {field.name: field.default for field in fields(ModelArguments)}
+    given = {name: value for name, value in asdict(model).items() if value != defaults[name]}
+    flags = {name: f"--{name.replace('_', '-')}" for name in given}
+    return [word for name, value in given.items() for word in ([flags[name]] + [str(value)] * (value is not True))]
 
 
 def _step(title: str, arguments: list[str]) -> None:
@@ -53,7 +122,8 @@ def _step(title: str, arguments: list[str]) -> None:
         note(line)
     code = run(arguments)
     if code != ExitCode.DONE:
-        raise DeepThinkError(f"the demo stopped: deepthink {arguments[0]} ended with {code}")
+        error = InputError if code == ExitCode.USAGE else DeepThinkError
+        raise error(f"the demo stopped: deepthink {arguments[0]} ended with {code}")
 
 
 def _examples() -> Path:

@@ -321,12 +321,3 @@ def test_a_bug_is_reported_shortly_and_in_full_with_debug(
     assert "Traceback" not in err
     assert run(["think", str(demos), "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_the_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo"]) == 0
-    out, err = capsys.readouterr()
-    assert len(rows("\n".join(line for line in out.splitlines() if line.startswith("{")))) == 4
-    assert "64 inputs" in out
-    for step in ("1. Think", "2. Inspect", "3. Predict", "4. Eval", "deepthink think demos.jsonl -m gpt2"):
-        assert step in err

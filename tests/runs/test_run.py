@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 from tiny import run_words, tiny_task
 
+from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE, Result, bits, read_results
@@ -72,6 +73,28 @@ def test_the_first_reading_is_the_same_for_every_gate(command: list[str], tmp_pa
     assert len(rows) == 2 * 2 * 3
     assert len({row.correct for row in rows if row.setting.iteration == 1}) == 1
     assert len({row.key for row in rows}) == len(rows)
+
+
+def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--at", "1,3", "--seeds", "1"]) == 0
+    chosen = read_results(tmp_path / "out")
+    assert [row.setting.iteration for row in chosen] == [1, 3]
+    assert run([*command, "--seeds", "1"]) == 0
+    everything = {row.setting.iteration: row for row in read_results(tmp_path / "out")}
+    assert sorted(everything) == [1, 2, 3]
+    assert run([*command, "--seeds", "1", "--out", str(tmp_path / "all")]) == 0
+    assert [row.line() for row in read_results(tmp_path / "all")] == [everything[t].line() for t in (1, 2, 3)]
+
+
+def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--eta", "0.1", "--seeds", "1"]) == 0
+    memory = str(tmp_path / "mem.safetensors")
+    words = [*command[1:5], "--protocol", "paper", "--eta", "0.1", *command[5:7], "-T", "3"]
+    assert run(["think", *words, "-q", "-o", memory]) == 0
+    drift = load_memory(memory).drift
+    rows = read_results(tmp_path / "out")
+    assert rows[0].drift is None
+    assert [row.drift for row in rows[1:]] == [pytest.approx((each.mean_keys, each.mean_values)) for each in drift]
 
 
 def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
@@ -145,6 +168,8 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
         (["--select", "test"], "--select test"),
         (["--limit", "0"], "--limit 0: a number of rows"),
         (["-T", "0"], "--iterations 0"),
+        (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
+        (["--at", "some"], "--at some: say all, or iterations as in 1,3,5"),
         (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
     ],
 )
@@ -164,6 +189,10 @@ def test_a_dry_run_says_what_would_be_done(
     assert run([*command, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["jobs"], plan["rows"], plan["inputs_to_score"]) == (2, 6, 72)
+    assert run([*command, "--dry-run", "--at", "1,3"]) == 0
+    said = capsys.readouterr().out
+    assert "T = 1, 3\n" in said
+    assert "2 jobs, 4 rows, 48 inputs to score" in said
     assert not (tmp_path / "out").exists()
 
 
