@@ -76,16 +76,17 @@ def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) 
     """What thinking changed, in words; `right` says for every iteration and row whether the label was correct."""
     from deepthink_cli.report.significance import discordant
 
-    plain, thought = (sum(right[iteration]) / len(right[1]) for iteration in (1, chosen))
     lines = [f"What thinking changed, on {rows}: {reason}; eta = {METHOD[-1]} is fixed in this demo."]
-    if chosen == 1:
-        return [*lines, f"So plain in-context learning is kept: {plain:.1%}."]
-    pairs = discordant(right[1], right[chosen])
+    compared, would = (chosen, "") if chosen > 1 else (max(right), "with ")
+    plain, thought = (sum(right[iteration]) / len(right[1]) for iteration in (1, compared))
+    pairs = discordant(right[1], right[compared])
     verdict = "no more than chance can explain" if pairs.p >= 0.05 else "a gain" if thought > plain else "a loss"
+    if chosen == 1:
+        lines.append(f"So plain in-context learning is kept: {plain:.1%}.")
     return [
         *lines,
-        f"T = 1: {plain:.1%}; T = {chosen}: {thought:.1%}, {100 * (thought - plain):+.1f} points: {pairs.gained} rows "
-        f"corrected, {pairs.lost} rows spoilt, exact McNemar p = {pairs.p:.2g}: {verdict}.",
+        f"T = 1: {plain:.1%}; {would}T = {compared}: {thought:.1%}, {100 * (thought - plain):+.1f} points: "
+        f"{pairs.gained} rows corrected, {pairs.lost} rows spoilt, exact McNemar p = {pairs.p:.2g}: {verdict}.",
     ]
 
 

@@ -47,14 +47,16 @@ def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Ca
 
 
 def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
-    def outcome(corrected: int, spoilt: int, chosen: int = 2) -> str:
+    def outcome(corrected: int, spoilt: int, chosen: int = 2) -> list[str]:
         first = [False] * corrected + [True] * (100 - corrected)
         second = [True] * (100 - spoilt) + [False] * spoilt
-        return _outcome({1: first, 2: second}, chosen, "reason", "rows")[-1]
+        return _outcome({1: first, 2: second}, chosen, "reason", "rows")[1:]
 
-    assert outcome(12, 2) == (
+    assert outcome(12, 2) == [
         "T = 1: 88.0%; T = 2: 98.0%, +10.0 points: 12 rows corrected, 2 rows spoilt, exact McNemar p = 0.013: a gain."
-    )
-    assert outcome(2, 12).endswith("a loss.")
-    assert outcome(3, 2).endswith("no more than chance can explain.")
-    assert outcome(12, 2, chosen=1) == "So plain in-context learning is kept: 88.0%."
+    ]
+    assert outcome(2, 12)[-1].endswith("a loss.")
+    assert outcome(3, 2)[-1].endswith("no more than chance can explain.")
+    kept, compared = outcome(2, 12, chosen=1)
+    assert kept == "So plain in-context learning is kept: 98.0%."
+    assert compared.startswith("T = 1: 98.0%; with T = 2: 88.0%, -10.0 points")
