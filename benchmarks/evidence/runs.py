@@ -28,7 +28,7 @@ SETTINGS = {
 }
 AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
 DEV = ("--select", "dev", "--dev-size", DEV_ROWS)
-REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 3)
+REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
 DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
 
