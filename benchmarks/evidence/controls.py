@@ -18,7 +18,7 @@ class Repeats:
 
     `repeating` compares them with T = 1 once, `thinking` compares T > 1 with T = 1, and `between` the repetition with
     thinking. `agreement` is the share of inputs to which both give the same label, `agreement_first` the
-    repetition's with T = 1. `t` is the iteration that is compared: the number of repetitions or the nearest in the grid.
+    repetition's with T = 1. `t` is the iteration compared: the number of repetitions, or the nearest in the grid.
     """
 
     task: str
@@ -99,13 +99,13 @@ def flipped(control: pd.DataFrame) -> Iterator[Flipped]:
             pairs = [(firsts.loc[row["seed"]], row) for _, row in later.iterrows() if row["seed"] in firsts.index]
             if pairs:
                 raw, calibrated = (
-                    Comparison.of(*([_follows(row, corrected) for row in side] for side in zip(*pairs, strict=True)))
+                    Comparison.of(*([follows(row, corrected) for row in side] for side in zip(*pairs, strict=True)))
                     for corrected in (False, True)
                 )
                 yield Flipped(task, setting, eta, t, raw, calibrated)
 
 
-def _follows(row: pd.Series, calibrated: bool) -> np.ndarray:
+def follows(row: pd.Series, calibrated: bool) -> np.ndarray:
     """For every input, whether the label is the other one of two than the true one."""
     scores = row["scores"]
     assert len(scores.labels) == 2
