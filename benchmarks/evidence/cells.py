@@ -9,6 +9,7 @@ import pandas as pd
 
 from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
 
+from .load import in_order
 from .measures import Bools
 
 ALPHA = 0.05
@@ -118,7 +119,7 @@ def choices(rows: pd.DataFrame, etas: Collection[float] = CORE_ETAS) -> pd.DataF
                 }
             )
     columns = ["setting", "task", "seed", "eta", "t", "before", "after", "calibrated_after", "oracle"]
-    return pd.DataFrame(found, columns=columns)
+    return in_order(pd.DataFrame(found, columns=columns))
 
 
 def compare_chosen(chosen: pd.DataFrame, calibrated: bool = False) -> Comparison:
@@ -145,7 +146,8 @@ def fixed(rows: pd.DataFrame) -> pd.DataFrame:
                 calibrated = Comparison.of(list(first["calibrated_right"]), list(last["calibrated_right"]))
                 values = (setting, task, eta, t, len(seeds), raw, calibrated, first, last)
                 found.append(values)
-    return pd.DataFrame(found, columns=["setting", "task", "eta", "t", "seeds", "raw", "calibrated", "first", "last"])
+    columns = ["setting", "task", "eta", "t", "seeds", "raw", "calibrated", "first", "last"]
+    return in_order(pd.DataFrame(found, columns=columns))
 
 
 def _best(accuracy: pd.Series) -> tuple[float, int]:

@@ -62,6 +62,11 @@ class Evidence:
         names = self.rows["folder"].astype(str)
         return self.rows[~names.isin(CONTROLS) & ~names.str.startswith(ALL_ROWS)]
 
+    @property
+    def all_rows(self) -> pd.DataFrame:
+        """The rows of the repetition on all test rows."""
+        return self.rows[self.rows["folder"].astype(str).str.startswith(ALL_ROWS)]
+
 
 def read_evidence(folder: Path) -> Evidence:
     """Read every run below a folder; a folder that is missing or has no rows yet contributes nothing."""
@@ -78,7 +83,8 @@ def read_evidence(folder: Path) -> Evidence:
             models.add(PurePath(result.setting.model).name)
             dtypes.add(result.setting.dtype)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
-    return Evidence(_sorted(rows), missing, tuple(sorted(models)), tuple(sorted(dtypes)))
+    rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
+    return Evidence(rows, missing, tuple(sorted(models)), tuple(sorted(dtypes)))
 
 
 def read_scores(path: Path) -> Scores:
@@ -94,7 +100,7 @@ def read_scores(path: Path) -> Scores:
 def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str, Any]:
     calibrated, labels, number = batch_calibrated(scores.logs), predicted(scores.logs), len(scores.labels)
     distribution, true = shares(labels, number), shares(scores.gold, number)
-    drift = getattr(result, "drift", None)
+    drift = result.drift
     return {
         "folder": folder,
         "setting": setting,
@@ -139,10 +145,10 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
     }
 
 
-def _sorted(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows in a fixed order, the tasks and settings in that of tables, whatever order the runs wrote them in."""
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with tasks and settings as ordered categories, in the order of tables, however they were run."""
     for name, order in (("task", TASK_ORDER), ("setting", ORDER)):
-        values = list(dict.fromkeys(rows[name]))
+        values = set(rows[name])
         known = [value for value in order if value in values]
-        rows[name] = pd.Categorical(rows[name], [*known, *sorted(set(values) - set(known))], ordered=True)
-    return rows.sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
+        rows[name] = pd.Categorical(rows[name], [*known, *sorted(values - set(known))], ordered=True)
+    return rows

@@ -24,7 +24,10 @@ RAW, CALIBRATED = COLOURS[0], COLOURS[1]
 WIDTH, DPI = 7.0, 150
 
 
-def write(path: Path, draw: Callable[..., Figure], *data: Any) -> None:
+Draw = Callable[..., Figure]
+
+
+def write(path: Path, draw: Draw, *data: Any) -> None:
     """Draw a figure with the style of `deepthink plot` and write it as PNG."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()

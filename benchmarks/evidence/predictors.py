@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from .load import in_order
 from .statistics import Interval, cluster_interval, correlation, rank_correlation, ranks_within
 
 PREDICTORS = {
@@ -68,7 +69,7 @@ def gain_cells(rows: pd.DataFrame) -> pd.DataFrame:
                 }
             )
     columns = ["setting", "task", "seed", "eta", "gain", "calibrated_gain", *PREDICTORS]
-    return pd.DataFrame(found, columns=columns)
+    return in_order(pd.DataFrame(found, columns=columns))
 
 
 def correlations(cells: pd.DataFrame, gain: str = "gain") -> list[Correlation]:

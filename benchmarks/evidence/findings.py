@@ -1,0 +1,196 @@
+"""Sentences chosen by rules from the figures, so that they hold whatever the figures are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from .controls import Flipped, Repeats
+from .load import TASK_NAMES, Evidence
+from .pooled import Estimate, Summary, estimate, summary
+from .predictors import PREDICTORS, Correlation
+
+SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def points(difference: float) -> str:
+    """A difference of shares in points, with its sign."""
+    return f"{100 * difference:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """An interval in points; empty if there is none."""
+    return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
+
+
+def with_interval(value: Estimate) -> str:
+    """A mean difference and its interval, in points."""
+    ends = f"; 95 % interval {interval(value.interval)}" if value.interval else "; too few cells for an interval"
+    return f"{points(value.mean)} points{ends}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural if it is not 1."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def names(tasks: Sequence[str]) -> str:
+    """Task names joined by commas and `and`."""
+    words = [TASK_NAMES.get(task, task) for task in tasks]
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
+    """The first sentences of the page: what was run, and whether thinking helps."""
+    if chosen.empty:
+        return "No task, setting and seed has been run to its end yet: nothing can be said."
+    tasks, seeds = list(dict.fromkeys(chosen["task"])), chosen["seed"].nunique()
+    whole = summary(chosen)
+    effect = {
+        1: "raises accuracy",
+        -1: "lowers accuracy",
+        0: "neither raises nor lowers accuracy by an amount that these rows can show",
+    }[whole.gain.sign]
+    dev = "On dev rows T = 1 itself was best in" if whole.kept_first else "Dev rows chose T = 1 in"
+    return (
+        f"{' and '.join(evidence.models)} on {names(tasks)}, {counted(seeds, 'seed')}, "
+        f"{counted(whole.cells, 'cell')} of a task, a setting and a seed. With T and eta chosen on dev rows, thinking "
+        f"**{effect}** over all cells together ({with_interval(whole.gain)}; T = 1 has {percent(whole.plain)}). "
+        f"It helps in {whole.helps}, harms in {whole.harms}, and shows no difference in {whole.same} of them "
+        f"(McNemar's test at 5 % on the cell's test rows). {dev} {whole.kept_first} of the {whole.cells}."
+    )
+
+
+def settings_sentence(chosen: pd.DataFrame) -> str:
+    """Which settings gain and lose over their tasks and seeds; empty for fewer than two settings."""
+    sums = {str(setting): summary(rows) for setting, rows in chosen.groupby("setting", observed=True)}
+    if len(sums) < 2:
+        return ""
+    words = {1: "gains", -1: "loses", 0: "is not shown to change anything"}
+    parts = [f"{name} {words[each.gain.sign]} ({with_interval(each.gain)})" for name, each in sums.items()]
+    return f"By setting: {'; '.join(parts)}."
+
+
+def tasks_sentence(chosen: pd.DataFrame) -> str:
+    """On which tasks single cells are helped and harmed."""
+    parts = []
+    for task, rows in chosen.groupby("task", observed=True):
+        each = summary(rows)
+        parts.append(f"{TASK_NAMES.get(task, task)} {each.helps} / {each.harms} / {each.same}")
+    return f"By task, cells helped / harmed / without a difference shown: {'; '.join(parts)}."
+
+
+def calibration_sentence(whole: Summary) -> str:
+    """Whether what thinking gains is a correction of label bias."""
+    figures = (
+        f"After batch calibration, which uses no label, T = 1 has {percent(whole.calibrated_plain)} instead of "
+        f"{percent(whole.plain)}, and thinking changes that by {with_interval(whole.calibrated_gain)}."
+    )
+    raw, calibrated, calibration = whole.gain.sign, whole.calibrated_gain.sign, whole.calibration.sign
+    if raw > 0:
+        reading = {
+            1: "A part of the gain remains, so it is not only a correction of label bias.",
+            0: "No gain is shown after calibration: these figures agree with a mere correction of label bias.",
+            -1: "After calibration thinking harms: the gain is a correction of label bias, at a price.",
+        }[calibrated]
+    elif calibrated > 0:
+        reading = "So thinking gains only where the label bias is corrected by other means."
+    elif calibrated < 0:
+        reading = "So thinking harms where the label bias is corrected by other means."
+    else:
+        reading = "No gain is shown with or without it."
+    cheaper = ""
+    if calibration > 0 and whole.calibrated_plain > whole.thinking:
+        cheaper = (
+            f" Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
+            f"{points(whole.thinking - whole.plain)} points), and needs one reading."
+        )
+    return f"{figures} {reading}{cheaper}"
+
+
+def predictors_sentence(found: Sequence[Correlation]) -> str:
+    """What tells a gain in advance: the predictors whose interval does not contain zero."""
+    if not found:
+        return "There are too few cells to say what tells a gain in advance."
+    telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
+    if not telling:
+        return "Nothing that was measured tells in advance where thinking gains: every interval contains zero."
+    telling.sort(key=lambda each: -abs(each.overall))
+    parts = [f"{PREDICTORS[each.name]} ({each.overall:+.2f})" for each in telling]
+    rest = [each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0]
+    inner = ", ".join(PREDICTORS[each.name] for each in rest) or "none of them"
+    return (
+        "What goes along with the gain, by Spearman's correlation whose interval excludes zero: "
+        f"{'; '.join(parts)}. Within one task and setting, among seeds only: {inner}."
+    )
+
+
+@dataclass(frozen=True)
+class Objection:
+    """The figures of a control over all its tasks and seeds: `first` of one way, `second` of the other."""
+
+    gain_first: Estimate
+    gain_second: Estimate
+    between: Estimate
+
+
+def repeats_summary(found: Sequence[Repeats]) -> Objection | None:
+    """Repetition and thinking, pooled over tasks, settings and numbers of repetitions."""
+    values = [
+        (each.task, place, *steps)
+        for each in found
+        for place, steps in enumerate(zip(each.repeating.steps, each.thinking.steps, each.between.steps, strict=True))
+    ]
+    if not values:
+        return None
+    clusters = [value[:2] for value in values]
+    return Objection(*(estimate([value[n] for value in values], clusters) for n in (2, 3, 4)))
+
+
+def repeats_sentence(found: Sequence[Repeats]) -> str:
+    """Whether repeating the demonstrations gives the same as thinking."""
+    pooled = repeats_summary(found)
+    if pooled is None:
+        return "That repeating the demonstrations gives the same is not tested yet."
+    agreement = sum(each.agreement for each in found) / len(found)
+    if pooled.between.sign:
+        better = "thinking" if pooled.between.sign > 0 else "repeating"
+        verdict = f"does not give the same: {better} is better"
+    elif pooled.between.interval and max(map(abs, pooled.between.interval)) < SMALL:
+        verdict = f"gives the same accuracy within {100 * SMALL:.0f} points"
+    else:
+        verdict = "is not shown to differ in accuracy, nor to be the same"
+    return (
+        f"Repeating the demonstrations in one reading {verdict} (repeating changes T = 1 by "
+        f"{points(pooled.gain_first.mean)} points, thinking by {points(pooled.gain_second.mean)}; thinking minus "
+        f"repeating {with_interval(pooled.between)}). Both give the same label to {percent(agreement)} of the inputs."
+    )
+
+
+def flipped_sentence(found: Sequence[Flipped]) -> str:
+    """Whether exchanged label words are learned, and whether thinking helps with it."""
+    if not found:
+        return "That exchanged label words are not learned is not tested yet."
+    last = [each for each in found if each.t == max(other.t for other in found)]
+    rows = [
+        (each.task, place, before, after)
+        for each in last
+        for place, (before, after) in enumerate(zip(each.calibrated.before, each.calibrated.after, strict=True))
+    ]
+    clusters = [row[:2] for row in rows]
+    half = [estimate([row[n] - 0.5 for row in rows], clusters) for n in (2, 3)]
+    change = estimate([row[3] - row[2] for row in rows], clusters)
+    words = {1: "are followed", -1: "are not followed: the true words win", 0: "are neither followed nor refused"}
+    moves = {1: "more", -1: "less", 0: "not demonstrably more or less"}
+    return (
+        f"Exchanged label words {words[half[1].sign]} at T = {last[0].t} (batch-calibrated, "
+        f"{percent(0.5 + half[1].mean)} of the answers follow the demonstrations, {percent(0.5 + half[0].mean)} at "
+        f"T = 1); with thinking they are followed {moves[change.sign]} ({with_interval(change)})."
+    )
