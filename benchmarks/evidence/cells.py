@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import pandas as pd
 
@@ -91,14 +92,14 @@ def verdict(change: Discordant) -> str:
 def choices(rows: pd.DataFrame, etas: Collection[float] = CORE_ETAS) -> pd.DataFrame:
     """A row for every setting, task and seed whose grid is complete: T and eta chosen on its dev rows, and more.
 
-    Complete is what has every (eta, T) that its setting has anywhere, on test and dev rows. Ties go to the smaller T,
-    then to the smaller eta. `before` and `after` are rows of the test part, `oracle` its best accuracy,
+    Complete is what has every eta of its setting with every T of its setting, on test and dev rows. Ties go to the
+    smaller T, then to the smaller eta. `before` and `after` are rows of the test part, `oracle` its best accuracy,
     `calibrated_after` the row that is best on dev rows after batch calibration.
     """
     found = []
     rows = rows[rows["eta"].isin(etas)]
     for setting, of_setting in rows.groupby("setting", observed=True):
-        needed = set(zip(of_setting["eta"], of_setting["t"], strict=True))
+        needed = set(product(of_setting["eta"].unique(), of_setting["t"].unique()))
         for (task, seed), job in of_setting.groupby(["task", "seed"], observed=True):
             parts = [job[job["part"] == part].set_index(["eta", "t"]) for part in ("test", "dev")]
             if any(set(part.index) != needed for part in parts) or not any(t == 1 for _, t in needed):

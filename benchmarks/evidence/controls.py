@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from .cells import Comparison
-from .measures import batch_calibrated, predicted
+from .measures import Bools, batch_calibrated, predicted
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,9 @@ class Repeats:
     """Repeated demonstrations at T = 1 beside thinking with one setting, over the seeds that have both.
 
     `repeating` compares them with T = 1 once, `thinking` compares T > 1 with T = 1, and `between` the repetition with
-    thinking. `agreement` is the share of inputs to which both give the same label, `agreement_first` the
-    repetition's with T = 1. `t` is the iteration compared: the number of repetitions, or the nearest in the grid.
+    thinking. `agreement` is the share of inputs to which both give the same label, for each seed; `agreement_first` is
+    that of the repetition and T = 1. `t` is the iteration compared: the number of repetitions, or the nearest in the
+    grid.
     """
 
     task: str
@@ -26,16 +26,21 @@ class Repeats:
     setting: str
     eta: float
     t: int
+    seeds: tuple[int, ...]
     repeating: Comparison
     thinking: Comparison
     between: Comparison
-    agreement: float
-    agreement_first: float
+    agreement: tuple[float, ...]
+    agreement_first: tuple[float, ...]
 
 
 def repeats(control: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Repeats]:
-    """Every task, number of repetitions, setting and eta with a common seed and the same test rows."""
-    test = grid[grid["part"] == "test"]
+    """Every task, number of repetitions and setting with a common seed and the same test rows.
+
+    Each setting with its largest eta, because a small one leaves T = 2 nearly at T = 1.
+    """
+    largest = grid.groupby("setting", observed=True)["eta"].transform("max")
+    test = grid[(grid["part"] == "test") & (grid["eta"] == largest)]
     firsts = {(row["task"], row["seed"]): row for _, row in test[test["t"] == 1].iterrows()}
     for (task, setting, eta), thought in test[test["t"] > 1].groupby(["task", "setting", "eta"], observed=True):
         for times, repeated in _by_times(control[control["task"] == task], firsts):
@@ -64,18 +69,18 @@ def _repeats(
     task: str, times: int, setting: str, eta: float, t: int, triples: list[tuple[pd.Series, pd.Series, pd.Series]]
 ) -> Repeats:
     right = [[row["right"] for row in rows] for rows in zip(*triples, strict=True)]
-    labels = [np.concatenate([row["labels"] for row in rows]) for rows in zip(*triples, strict=True)]
     return Repeats(
         task,
         times,
         setting,
         eta,
         t,
+        tuple(int(row["seed"]) for _, row, _ in triples),
         Comparison.of(right[0], right[1]),
         Comparison.of(right[0], right[2]),
         Comparison.of(right[1], right[2]),
-        float((labels[1] == labels[2]).mean()),
-        float((labels[1] == labels[0]).mean()),
+        tuple(float((again["labels"] == last["labels"]).mean()) for _, again, last in triples),
+        tuple(float((again["labels"] == first["labels"]).mean()) for first, again, _ in triples),
     )
 
 
@@ -87,6 +92,7 @@ class Flipped:
     setting: str
     eta: float
     t: int
+    seeds: tuple[int, ...]
     raw: Comparison
     calibrated: Comparison
 
@@ -102,10 +108,10 @@ def flipped(control: pd.DataFrame) -> Iterator[Flipped]:
                     Comparison.of(*([follows(row, corrected) for row in side] for side in zip(*pairs, strict=True)))
                     for corrected in (False, True)
                 )
-                yield Flipped(task, setting, eta, t, raw, calibrated)
+                yield Flipped(task, setting, eta, t, tuple(int(row["seed"]) for _, row in pairs), raw, calibrated)
 
 
-def follows(row: pd.Series, calibrated: bool) -> np.ndarray:
+def follows(row: pd.Series, calibrated: bool) -> Bools:
     """For every input, whether the label is the other one of two than the true one."""
     scores = row["scores"]
     assert len(scores.labels) == 2

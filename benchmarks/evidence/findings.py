@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -31,9 +30,9 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def with_interval(value: Estimate) -> str:
-    """A mean difference and its interval, in points."""
-    ends = f"; 95 % interval {interval(value.interval)}" if value.interval else "; too few cells for an interval"
-    return f"{points(value.mean)} points{ends}"
+    """A mean difference and its interval in brackets, in points."""
+    ends = interval(value.interval) if value.interval else "too few cells for an interval"
+    return f"{points(value.mean)} points [{ends}]"
 
 
 def counted(number: int, noun: str) -> str:
@@ -58,13 +57,13 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
         -1: "lowers accuracy",
         0: "neither raises nor lowers accuracy by an amount that these rows can show",
     }[whole.gain.sign]
-    dev = "On dev rows T = 1 itself was best in" if whole.kept_first else "Dev rows chose T = 1 in"
     return (
         f"{' and '.join(evidence.models)} on {names(tasks)}, {counted(seeds, 'seed')}, "
         f"{counted(whole.cells, 'cell')} of a task, a setting and a seed. With T and eta chosen on dev rows, thinking "
-        f"**{effect}** over all cells together ({with_interval(whole.gain)}; T = 1 has {percent(whole.plain)}). "
-        f"It helps in {whole.helps}, harms in {whole.harms}, and shows no difference in {whole.same} of them "
-        f"(McNemar's test at 5 % on the cell's test rows). {dev} {whole.kept_first} of the {whole.cells}."
+        f"**{effect}** over all cells together: {percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in "
+        f"brackets 95 % intervals). It helps in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no "
+        f"difference in {whole.same} (McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev "
+        "rows chose T = 1."
     )
 
 
@@ -73,9 +72,8 @@ def settings_sentence(chosen: pd.DataFrame) -> str:
     sums = {str(setting): summary(rows) for setting, rows in chosen.groupby("setting", observed=True)}
     if len(sums) < 2:
         return ""
-    words = {1: "gains", -1: "loses", 0: "is not shown to change anything"}
-    parts = [f"{name} {words[each.gain.sign]} ({with_interval(each.gain)})" for name, each in sums.items()]
-    return f"By setting: {'; '.join(parts)}."
+    parts = [f"{name} {with_interval(each.gain)}" for name, each in sums.items()]
+    return f"By setting: {', '.join(parts)}."
 
 
 def tasks_sentence(chosen: pd.DataFrame) -> str:
@@ -124,73 +122,65 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
         return "Nothing that was measured tells in advance where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{PREDICTORS[each.name]} ({each.overall:+.2f})" for each in telling]
-    rest = [each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0]
-    inner = ", ".join(PREDICTORS[each.name] for each in rest) or "none of them"
-    return (
-        "What goes along with the gain, by Spearman's correlation whose interval excludes zero: "
-        f"{'; '.join(parts)}. Within one task and setting, among seeds only: {inner}."
-    )
-
-
-@dataclass(frozen=True)
-class Objection:
-    """The figures of a control over all its tasks and seeds: `first` of one way, `second` of the other."""
-
-    gain_first: Estimate
-    gain_second: Estimate
-    between: Estimate
-
-
-def repeats_summary(found: Sequence[Repeats]) -> Objection | None:
-    """Repetition and thinking, pooled over tasks, settings and numbers of repetitions."""
-    values = [
-        (each.task, place, *steps)
-        for each in found
-        for place, steps in enumerate(zip(each.repeating.steps, each.thinking.steps, each.between.steps, strict=True))
+    inside = [
+        each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0
     ]
-    if not values:
-        return None
-    clusters = [value[:2] for value in values]
-    return Objection(*(estimate([value[n] for value in values], clusters) for n in (2, 3, 4)))
+    inner = "; ".join(f"{PREDICTORS[each.name]} ({each.within:+.2f})" for each in inside) or "none of them"
+    return (
+        "What goes along with the gain, by rank correlations whose interval excludes zero: "
+        f"{'; '.join(parts)}; among the seeds of one task and setting alone, {inner}."
+    )
 
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:
     """Whether repeating the demonstrations gives the same as thinking."""
-    pooled = repeats_summary(found)
-    if pooled is None:
+    if not found:
         return "That repeating the demonstrations gives the same is not tested yet."
-    agreement = sum(each.agreement for each in found) / len(found)
-    if pooled.between.sign:
-        better = "thinking" if pooled.between.sign > 0 else "repeating"
-        verdict = f"does not give the same: {better} is better"
-    elif pooled.between.interval and max(map(abs, pooled.between.interval)) < SMALL:
-        verdict = f"gives the same accuracy within {100 * SMALL:.0f} points"
-    else:
-        verdict = "is not shown to differ in accuracy, nor to be the same"
-    return (
-        f"Repeating the demonstrations in one reading {verdict} (repeating changes T = 1 by "
-        f"{points(pooled.gain_first.mean)} points, thinking by {points(pooled.gain_second.mean)}; thinking minus "
-        f"repeating {with_interval(pooled.between)}). Both give the same label to {percent(agreement)} of the inputs."
+    repeating, thinking, between, closer = (
+        estimate([value for each in found for value in values(each)], [c for each in found for c in _clusters(each)])
+        for values in (
+            lambda each: each.repeating.steps,
+            lambda each: each.thinking.steps,
+            lambda each: each.between.steps,
+            lambda each: [x - y for x, y in zip(each.agreement, each.agreement_first, strict=True)],
+        )
     )
+    same = between.interval is not None and max(map(abs, between.interval)) < SMALL
+    verdict = {
+        1: "does not give the same: thinking is better",
+        -1: "does not give the same: repeating is better",
+        0: f"gives the same accuracy within {100 * SMALL:.0f} points"
+        if same
+        else "is not shown to differ in accuracy, nor to be the same",
+    }[between.sign]
+    toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
+    return (
+        f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
+        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}); input by input thinking "
+        f"{toward} the repetition's labels (agreement with them against that of T = 1: {with_interval(closer)})."
+    )
+
+
+def _clusters(each: Repeats) -> list[tuple[str, int]]:
+    return [(each.task, seed) for seed in each.seeds]
 
 
 def flipped_sentence(found: Sequence[Flipped]) -> str:
     """Whether exchanged label words are learned, and whether thinking helps with it."""
     if not found:
         return "That exchanged label words are not learned is not tested yet."
-    last = [each for each in found if each.t == max(other.t for other in found)]
     rows = [
-        (each.task, place, before, after)
-        for each in last
-        for place, (before, after) in enumerate(zip(each.calibrated.before, each.calibrated.after, strict=True))
+        (each.task, seed, before, after)
+        for each in found
+        for seed, before, after in zip(each.seeds, each.calibrated.before, each.calibrated.after, strict=True)
     ]
     clusters = [row[:2] for row in rows]
-    half = [estimate([row[n] - 0.5 for row in rows], clusters) for n in (2, 3)]
+    first, later = (estimate([row[n] - 0.5 for row in rows], clusters) for n in (2, 3))
     change = estimate([row[3] - row[2] for row in rows], clusters)
-    words = {1: "are followed", -1: "are not followed: the true words win", 0: "are neither followed nor refused"}
-    moves = {1: "more", -1: "less", 0: "not demonstrably more or less"}
+    words = {1: "are followed", -1: "are not followed, the true words win", 0: "are neither followed nor rejected"}
+    moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
     return (
-        f"Exchanged label words {words[half[1].sign]} at T = {last[0].t} (batch-calibrated, "
-        f"{percent(0.5 + half[1].mean)} of the answers follow the demonstrations, {percent(0.5 + half[0].mean)} at "
-        f"T = 1); with thinking they are followed {moves[change.sign]} ({with_interval(change)})."
+        f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
+        f"demonstrations, after batch calibration) and {words[later.sign]} over T > 1 ({percent(0.5 + later.mean)}); "
+        f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
     )

@@ -139,8 +139,9 @@ def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float]
     families = sorted({_family(result) for result in results})
     if len(families) == 1:
         return {families[0]: folder}
+    prefix = "" if folder in CONTROLS else f"{folder}, "
     return {
-        (positions, momentum): f"{folder}, {positions}" + (f", momentum {momentum:g}" if momentum else "")
+        (positions, momentum): f"{prefix}{positions}" + (f", momentum {momentum:g}" if momentum else "")
         for positions, momentum in families
     }
 

@@ -11,7 +11,7 @@ import pandas as pd
 from . import findings, plots, tables
 from .cells import CORE_ETAS, choices, fixed
 from .controls import Flipped, Repeats, flipped, repeats
-from .load import Evidence
+from .load import ORDER, Evidence
 from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
 
@@ -91,15 +91,28 @@ def _coverage(study: Study) -> list[str]:
         return ["## What was run", NOTHING]
     test, dev = (_sizes(rows[rows["part"] == part]) for part in ("test", "dev"))
     text = (
-        f"{' and '.join(evidence.models)} in {' and '.join(evidence.dtypes)}; {test} test rows and {dev} dev rows a task; "
-        f"T in {', '.join(str(t) for t in sorted(set(rows['t'])))}. Seeds with every T and eta, test and dev rows; "
-        "incomplete ones are in no figure with a chosen T."
+        f"{' and '.join(evidence.models)} in {' and '.join(evidence.dtypes)}; {test} test rows and {dev} dev rows a "
+        f"task; T in {', '.join(str(t) for t in sorted(set(rows['t'])))}. Seeds with every T and eta, test and dev "
+        "rows; incomplete ones are in no figure with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
+    text += f" {_first_readings(rows)}"
     found = ["## What was run", text, tables.coverage(rows, CORE_ETAS), missing if evidence.without_samples else ""]
     if others := sorted(set(rows["eta"]) - set(CORE_ETAS)):
         found += [f"Beyond the grid: eta {' and '.join(f'{eta:g}' for eta in others)}.", tables.coverage(rows, others)]
     return found
+
+
+def _first_readings(rows: pd.DataFrame) -> str:
+    """Whether T = 1, which the settings of the grid share, is the same in all of them."""
+    first = rows[(rows["t"] == 1) & (rows["part"] == "test") & rows["setting"].isin(ORDER)]
+    pairs = [
+        of_pair for _, of_pair in first.groupby(["task", "seed"], observed=True) if of_pair["setting"].nunique() > 1
+    ]
+    differing = sum(any((row != pair["labels"].iloc[0]).any() for row in pair["labels"]) for pair in pairs)
+    if not pairs:
+        return ""
+    return f"T = 1 was run again for every setting: its labels differ in {differing} of {len(pairs)} tasks and seeds."
 
 
 def _sizes(rows: pd.DataFrame) -> str:
@@ -142,9 +155,9 @@ def _predictors(study: Study) -> list[str]:
     if study.gains.empty:
         return [title, NOTHING]
     text = (
-        "The gain of a cell (with one eta) is its mean test accuracy over T > 1 minus that of T = 1: nothing is chosen. "
-        "What T = 1 predicts is taken from dev rows, so that it does not share the test rows' noise. The last column "
-        "ranks only seeds of the same task, setting and eta, which removes differences between tasks and settings."
+        "The gain of a cell (with one eta) is its mean test accuracy over T > 1 minus that of T = 1: nothing is "
+        "chosen. What T = 1 predicts is taken from dev rows, so that it does not share the test rows' noise. The last "
+        "columns rank only seeds of the same task, setting and eta, which removes differences between tasks and settings."
     )
     shown = [text, tables.correlation_table(study.correlations)] if study.correlations else [text, NOTHING]
     calibrated = correlations(study.gains, "calibrated_gain")
@@ -194,8 +207,9 @@ def _objections(study: Study) -> list[str]:
     ]
     if study.repeats:
         text = (
-            "The demonstrations stand several times in one prompt, T = 1, beside thinking whose T is that number, so that "
-            "the model reads them as often; the same test rows. *Same label*: the share of inputs with one label from both."
+            "The demonstrations are in the prompt several times, T = 1, beside thinking whose T is that number (or the "
+            "nearest that was scored), so that the model reads them about as often; each setting with its largest eta; "
+            "the same test rows. *Same*: the share of inputs with the same label as with repetition."
         )
         parts += [text, tables.repeats_table(study.repeats)]
     parts += ["### Exchanged label words are not learned", findings.flipped_sentence(study.flipped)]

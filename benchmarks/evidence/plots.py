@@ -124,7 +124,7 @@ def labels(rows: pd.DataFrame, setting: str, eta: float, most: int = 5) -> Figur
         squares = [Line2D([], [], linestyle="", marker="s", color=COLOURS[n % 7], label=w) for n, w in enumerate(words)]
         axes.legend(handles=squares[::-1], frameon=False, loc="center left", fontsize=6, handlelength=1)
     figure.supylabel("share of predicted labels (%)", fontsize=7.5)
-    figure.supxlabel(f"iterations T, {setting} positions, eta {eta:g}; last bar: the true labels", fontsize=7.5)
+    figure.supxlabel(f"iterations T, {setting}, eta {eta:g}; last bar: the true labels", fontsize=7.5)
     return figure
 
 

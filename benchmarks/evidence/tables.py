@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -119,17 +120,13 @@ def over_t(every: pd.DataFrame) -> str:
 
 def correlation_table(found: Sequence[Correlation]) -> str:
     """Every predictor's rank correlation with the gain."""
-    lines = [
-        [PREDICTORS[each.name], each.n, each.clusters, f"{each.overall:+.2f}", _range(each.interval)]
-        + ["" if each.within != each.within else f"{each.within:+.2f}", _range(each.within_interval)]
-        for each in found
-    ]
+    lines = [[PREDICTORS[each.name], each.n, each.clusters, *_both(each)] for each in found]
     headings = ["known in advance", "cells", "task-seed pairs", "Spearman", "95 % interval"]
     return table([*headings, "within task and setting", "95 % interval"], lines)
 
 
 def distributions(every: pd.DataFrame) -> str:
-    """For every setting and eta the largest label share and the distance from the true labels, at T = 1 and at the end."""
+    """The largest label share and the distance from the true labels at T = 1 and at the last T, by setting and eta."""
     lines = []
     last = max(every["t"])
     for (setting, eta), rows in every[every["t"] == last].groupby(["setting", "eta"], observed=True):
@@ -153,17 +150,23 @@ def distributions(every: pd.DataFrame) -> str:
 
 
 def repeats_table(found: Sequence[Repeats]) -> str:
-    """Repetition beside thinking for every task, number of repetitions, setting and eta."""
-    lines = [
-        [TASK_NAMES.get(each.task, each.task), each.times, each.setting, f"{each.eta:g}", len(each.repeating.steps)]
-        + [_percent(statistics.fmean(values)) for values in (each.repeating.before, each.repeating.after)]
-        + [each.t, _percent(statistics.fmean(each.thinking.after)), points(each.between.mean)]
-        + [interval(each.between.interval), _percent(each.agreement), _percent(each.agreement_first)]
-        for each in found
-    ]
-    headings = ["task", "times", "setting", "eta", "seeds", "T = 1", "repeated, T = 1", "T", "thinking, this T"]
-    more = ["thinking minus repeated", "95 % interval", "same label", "repeated and T = 1: same label"]
-    return table([*headings, *more], lines)
+    """Repetition beside thinking: a row for each task and number of repetitions, a column for each setting."""
+    settings = list(dict.fromkeys((each.setting, each.eta) for each in found))
+    lines = []
+    for task, times in dict.fromkeys((each.task, each.times) for each in found):
+        here = {(each.setting, each.eta): each for each in found if (each.task, each.times) == (task, times)}
+        first = next(iter(here.values()))
+        accuracies = [_percent(statistics.fmean(x)) for x in (first.repeating.before, first.repeating.after)]
+        cells = [_thinking(here[setting]) if setting in here else "" for setting in settings]
+        same = _percent(statistics.fmean(first.agreement_first))
+        lines.append([TASK_NAMES.get(task, task), times, len(first.seeds), *accuracies, same, *cells])
+    headings = ["task", "times", "seeds", "T = 1", "repeated", "same label as T = 1"]
+    return table([*headings, *(f"{setting}, eta {eta:g}" for setting, eta in settings)], lines)
+
+
+def _thinking(each: Repeats) -> str:
+    accuracy, same = statistics.fmean(each.thinking.after), statistics.fmean(each.agreement)
+    return f"{_percent(accuracy)} at T = {each.t} ({_percent(same)} same)"
 
 
 def flipped_table(found: Sequence[Flipped]) -> str:
@@ -231,6 +234,15 @@ def _middle(numbers: Sequence[float]) -> str:
 
 def _p(p: float | None) -> str:
     return "" if p is None else f"{p:.3f}"
+
+
+def _both(each: Correlation) -> list[str]:
+    overall, within = (_correlation(value) for value in (each.overall, each.within))
+    return [overall, _range(each.interval), within, _range(each.within_interval)]
+
+
+def _correlation(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:+.2f}"
 
 
 def _range(ends: tuple[float, float] | None) -> str:
