@@ -33,7 +33,7 @@ class Comparison:
     @classmethod
     def of(cls, before: Sequence[Bools], after: Sequence[Bools]) -> Comparison:
         """Compare the right answers of each seed, before and after, input by input."""
-        changes = tuple(discordant(*pair) for pair in zip(before, after, strict=True))
+        changes = tuple(discordant(x.tolist(), y.tolist()) for x, y in zip(before, after, strict=True))
         return cls(tuple(float(x.mean()) for x in before), tuple(float(x.mean()) for x in after), changes)
 
     @property
@@ -92,14 +92,14 @@ def verdict(change: Discordant) -> str:
 def choices(rows: pd.DataFrame, etas: Collection[float] = CORE_ETAS) -> pd.DataFrame:
     """A row for every setting, task and seed whose grid is complete: T and eta chosen on its dev rows, and more.
 
-    Complete is what has every eta of its setting with every T of its setting, on test and dev rows. Ties go to the
+    Complete is what has every eta of its setting with every T of any setting, on test and dev rows. Ties go to the
     smaller T, then to the smaller eta. `before` and `after` are rows of the test part, `oracle` its best accuracy,
     `calibrated_after` the row that is best on dev rows after batch calibration.
     """
     found = []
     rows = rows[rows["eta"].isin(etas)]
     for setting, of_setting in rows.groupby("setting", observed=True):
-        needed = set(product(of_setting["eta"].unique(), of_setting["t"].unique()))
+        needed = set(product(of_setting["eta"].unique(), rows["t"].unique()))
         for (task, seed), job in of_setting.groupby(["task", "seed"], observed=True):
             parts = [job[job["part"] == part].set_index(["eta", "t"]) for part in ("test", "dev")]
             if any(set(part.index) != needed for part in parts) or not any(t == 1 for _, t in needed):
@@ -153,4 +153,6 @@ def fixed(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _best(accuracy: pd.Series) -> tuple[float, int]:
     """The (eta, T) of the highest accuracy, then of the smallest T, then of the smallest eta."""
-    return min(accuracy.index, key=lambda option: (-accuracy[option], option[1], option[0]))
+    options = [(-value, t, eta) for (eta, t), value in accuracy.items()]
+    _, t, eta = min(options)
+    return eta, t

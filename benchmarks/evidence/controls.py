@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from .cells import Comparison
@@ -116,4 +117,4 @@ def follows(row: pd.Series, calibrated: bool) -> Bools:
     scores = row["scores"]
     assert len(scores.labels) == 2
     logs = batch_calibrated(scores.logs) if calibrated else scores.logs
-    return predicted(logs) != scores.gold
+    return np.asarray(predicted(logs) != scores.gold)

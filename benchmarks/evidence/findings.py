@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from .controls import Flipped, Repeats
@@ -115,7 +116,7 @@ def calibration_sentence(whole: Summary) -> str:
 
 def predictors_sentence(found: Sequence[Correlation]) -> str:
     """What tells a gain in advance: the predictors whose interval does not contain zero."""
-    if not found:
+    if not any(each.interval for each in found):
         return "There are too few cells to say what tells a gain in advance."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
     if not telling:
@@ -169,14 +170,10 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
     """Whether exchanged label words are learned, and whether thinking helps with it."""
     if not found:
         return "That exchanged label words are not learned is not tested yet."
-    rows = [
-        (each.task, seed, before, after)
-        for each in found
-        for seed, before, after in zip(each.seeds, each.calibrated.before, each.calibrated.after, strict=True)
-    ]
-    clusters = [row[:2] for row in rows]
-    first, later = (estimate([row[n] - 0.5 for row in rows], clusters) for n in (2, 3))
-    change = estimate([row[3] - row[2] for row in rows], clusters)
+    clusters = [(each.task, seed) for each in found for seed in each.seeds]
+    before = np.array([value for each in found for value in each.calibrated.before])
+    after = np.array([value for each in found for value in each.calibrated.after])
+    first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
     words = {1: "are followed", -1: "are not followed, the true words win", 0: "are neither followed nor rejected"}
     moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
     return (

@@ -157,7 +157,7 @@ def _predictors(study: Study) -> list[str]:
     text = (
         "The gain of a cell (with one eta) is its mean test accuracy over T > 1 minus that of T = 1: nothing is "
         "chosen. What T = 1 predicts is taken from dev rows, so that it does not share the test rows' noise. The last "
-        "columns rank only seeds of the same task, setting and eta, which removes differences between tasks and settings."
+        "columns rank only seeds of the same task, setting and eta, which removes differences between them."
     )
     shown = [text, tables.correlation_table(study.correlations)] if study.correlations else [text, NOTHING]
     calibrated = correlations(study.gains, "calibrated_gain")

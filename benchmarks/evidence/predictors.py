@@ -42,14 +42,13 @@ def gain_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
     `gain` is the mean test accuracy over T > 1 minus that of T = 1, so that nothing is chosen; `calibrated_gain` the
     same after batch calibration. Predictors that depend on predictions come from the dev rows, so that a gain on the
-    test rows is not compared with the same rows' noise. Only cells with every T that their setting has.
+    test rows is not compared with the same rows' noise. Only cells with every T that any setting has.
     """
-    found = []
+    found, needed = [], set(rows["t"])
     for setting, of_setting in rows.groupby("setting", observed=True):
-        needed = {eta: set(of_eta["t"]) for eta, of_eta in of_setting.groupby("eta")}
         for (task, seed, eta), job in of_setting.groupby(["task", "seed", "eta"], observed=True):
             test, dev = (job[job["part"] == part].set_index("t") for part in ("test", "dev"))
-            if set(test.index) != needed[eta] or 1 not in dev.index or len(test) < 2 or 1 not in test.index:
+            if set(test.index) != needed or 1 not in dev.index or len(test) < 2 or 1 not in test.index:
                 continue
             first, later = dev.loc[1], test[test.index > 1]
             drift = float(test["drift"].get(2, np.nan))
@@ -73,11 +72,14 @@ def gain_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def correlations(cells: pd.DataFrame, gain: str = "gain") -> list[Correlation]:
-    """Rank correlation of every predictor with the gain; none for predictors that are not known or do not vary."""
+    """Rank correlation of every predictor with the gain; none for predictors that are not known or do not vary.
+
+    At least three (task, seed) pairs must have them.
+    """
     results = []
     for name in PREDICTORS:
         known = cells.dropna(subset=[name, gain])
-        if len(known) < 4 or known[name].nunique() < 2 or known[gain].nunique() < 2:
+        if len(known[["task", "seed"]].drop_duplicates()) < 3 or known[name].nunique() < 2 or known[gain].nunique() < 2:
             continue
         results.append(_correlation(name, known, gain))
     return results

@@ -200,7 +200,8 @@ def all_cells(every: pd.DataFrame) -> str:
             | {"largest_plain": cell.first["largest"].mean(), "largest_thinking": cell.last["largest"].mean()}
             | {"from_true_plain": cell.first["from_true"].mean(), "from_true_thinking": cell.last["from_true"].mean()}
         )
-    return pd.DataFrame(lines).to_csv(index=False, float_format="%.5g", lineterminator="\n")
+    text: str = pd.DataFrame(lines).to_csv(index=False, float_format="%.5g", lineterminator="\n")
+    return text
 
 
 def _pooled(rows: pd.DataFrame, column: str) -> str:
