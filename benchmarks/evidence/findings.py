@@ -53,11 +53,12 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
         return "No task, setting and seed has been run to its end yet: nothing can be said."
     tasks, seeds = list(dict.fromkeys(chosen["task"])), chosen["seed"].nunique()
     whole = summary(chosen)
-    effect = {
+    effects = {
         1: "raises accuracy",
         -1: "lowers accuracy",
         0: "neither raises nor lowers accuracy by an amount that these rows can show",
-    }[whole.gain.sign]
+    }
+    effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
         f"{' and '.join(evidence.models)} on {names(tasks)}, {counted(seeds, 'seed')}, "
         f"{counted(whole.cells, 'cell')} of a task, a setting and a seed. With T and eta chosen on dev rows, thinking "
@@ -93,7 +94,9 @@ def calibration_sentence(whole: Summary) -> str:
         f"{percent(whole.plain)}, and thinking changes that by {with_interval(whole.calibrated_gain)}."
     )
     raw, calibrated, calibration = whole.gain.sign, whole.calibrated_gain.sign, whole.calibration.sign
-    if raw > 0:
+    if whole.gain.interval is None or whole.calibrated_gain.interval is None:
+        reading = ""
+    elif raw > 0:
         reading = {
             1: "A part of the gain remains, so it is not only a correction of label bias.",
             0: "No gain is shown after calibration: these figures agree with a mere correction of label bias.",
@@ -108,10 +111,10 @@ def calibration_sentence(whole: Summary) -> str:
     cheaper = ""
     if calibration > 0 and whole.calibrated_plain > whole.thinking:
         cheaper = (
-            f" Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
+            f"Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
             f"{points(whole.thinking - whole.plain)} points), and needs one reading."
         )
-    return f"{figures} {reading}{cheaper}"
+    return " ".join(filter(None, [figures, reading, cheaper]))
 
 
 def predictors_sentence(found: Sequence[Correlation]) -> str:
@@ -122,15 +125,19 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     if not telling:
         return "Nothing that was measured tells in advance where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
-    parts = [f"{PREDICTORS[each.name]} ({each.overall:+.2f})" for each in telling]
+    parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
     inside = [
         each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0
     ]
-    inner = "; ".join(f"{PREDICTORS[each.name]} ({each.within:+.2f})" for each in inside) or "none of them"
+    inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
         "What goes along with the gain, by rank correlations whose interval excludes zero: "
         f"{'; '.join(parts)}; among the seeds of one task and setting alone, {inner}."
     )
+
+
+def _short(each: Correlation) -> str:
+    return PREDICTORS[each.name].partition(" (")[0]
 
 
 def repeats_sentence(found: Sequence[Repeats]) -> str:

@@ -238,8 +238,8 @@ $ python -m benchmarks.evidence.runs --model SmolLM2-135M-Instruct.Q4_1.gguf --d
 $ make evidence
 ```"""
     text = (
-        "The first command runs everything, some hours on two cores; it can be interrupted and repeated. The second "
-        "computes this page from the results and scores in `evidence/`, without a model."
+        "The first command runs everything, some hours on two cores; it can be interrupted and continued (with the "
+        "model at the same path). The second computes this page from `evidence/`, without a model."
     )
     return ["## How to rebuild this page", text, commands]
 

@@ -65,9 +65,12 @@ def curves(rows: pd.DataFrame) -> Figure:
     settings = _largest_etas(test)
     tasks = list(dict.fromkeys(test["task"]))
     figure = Figure(figsize=(WIDTH, 0.6 + 1.35 * len(settings)), layout="constrained")
+    panels: list[Axes] = []
     for line, (setting, eta) in enumerate(settings):
         for column, task in enumerate(tasks):
-            axes = figure.add_subplot(len(settings), len(tasks), line * len(tasks) + column + 1)
+            above = panels[column] if line else None
+            axes = figure.add_subplot(len(settings), len(tasks), line * len(tasks) + column + 1, sharey=above)
+            panels.append(axes)
             of_panel = test[(test["setting"] == setting) & (test["eta"] == eta) & (test["task"] == task)]
             for name, colour in (("accuracy", RAW), ("calibrated", CALIBRATED)):
                 _lines(axes, of_panel, name, colour)
@@ -93,7 +96,7 @@ def gains(cells: pd.DataFrame) -> Figure:
                 look: Any = {"color": COLOURS[task_number % 7], "marker": MARKERS[setting_number % 9], "alpha": 0.75}
                 axes.plot(100 * here["largest"], 100 * here[column], linestyle="", markersize=3.4, **look)
         axes.set_title(title, pad=3)
-    panels[0].set_ylabel("mean accuracy over T > 1, minus T = 1 (points)")
+    panels[0].set_ylabel("mean gain over T > 1 (points)")
     figure.supxlabel("largest share of one predicted label at T = 1, dev rows (%)", fontsize=7.5)
     handles = [
         Line2D([], [], linestyle="", marker="o", color=COLOURS[n % 7], label=TASK_NAMES.get(task, task))

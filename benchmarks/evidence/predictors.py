@@ -16,7 +16,7 @@ PREDICTORS = {
     "margin": "mean margin of T = 1",
     "length": "L, demonstration tokens",
     "drift": "drift at the second reading",
-    "drift_per_eta": "the same, divided by eta",
+    "drift_per_eta": "drift at the second reading divided by eta",
     "accuracy": "accuracy of T = 1 on dev rows (needs their labels)",
 }
 

@@ -161,7 +161,7 @@ def main() -> None:
             return
         if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
             write_demonstrations(args.out, args.data_dir)
-        os.nice(19)
+        os.nice(10)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), args.workers)
     for job in failed:

@@ -28,9 +28,10 @@ AnyJob = TypeVar("AnyJob", bound=InFolder)
 
 @dataclass(frozen=True)
 class Workplace:
-    """A temporary folder with links to the model, the data and the evidence.
+    """A temporary folder with links to the data and the evidence.
 
-    Commands run in it with relative paths, because results contain the model's name and samples the rows' paths.
+    Commands run in it with relative paths, because samples contain the rows' paths. A result contains the absolute path
+    of a local model, and its key depends on it: give the model the same path whenever runs are continued.
     """
 
     folder: Path
@@ -41,14 +42,12 @@ class Workplace:
 
     @classmethod
     def at(cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str) -> Workplace:
-        """Create the links in an empty folder; a model that is no file or folder is a hub id."""
+        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id."""
         (folder / OUT).symlink_to(out.resolve())
         if data_dir is not None:
             (folder / DATA).symlink_to(data_dir.resolve())
-        path = Path(model)
-        if path.exists():
-            (folder / path.name).symlink_to(path.resolve())
-        return cls(folder, path.name if path.exists() else model, DATA if data_dir else None, dtype, name)
+        named = str(Path(model).absolute()) if Path(model).exists() else model
+        return cls(folder, named, DATA if data_dir else None, dtype, name)
 
     def command(self, folder: str, arguments: Sequence[str]) -> list[str]:
         """The command of one run; `-X NAME` has no effect but to name the process."""

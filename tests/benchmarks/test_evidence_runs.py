@@ -54,7 +54,7 @@ def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> 
     assert [json.loads(line) for line in lines] == rows
 
 
-def test_commands_have_relative_paths_and_a_name_that_finds_their_process(tmp_path: Path) -> None:
+def test_commands_have_relative_paths_but_the_models_and_a_name_that_finds_their_process(tmp_path: Path) -> None:
     model, place = tmp_path / "tiny.gguf", tmp_path / "place"
     model.touch()
     place.mkdir()
@@ -62,10 +62,10 @@ def test_commands_have_relative_paths_and_a_name_that_finds_their_process(tmp_pa
         "flipped", ("--demos", "demonstrations/x.jsonl")
     )
     assert "evidence_job" in command
-    assert command[command.index("-m", command.index("run")) + 1] == "tiny.gguf"
+    assert command[command.index("-m", command.index("run")) + 1] == str(model)
     assert command[command.index("--demos") + 1] == "out/demonstrations/x.jsonl"
-    assert not [word for word in command[1:] if str(tmp_path) in word]
-    assert (place / "tiny.gguf").samefile(model)
+    assert [word for word in command[1:] if str(tmp_path) in word] == [str(model)]
+    assert (place / "data").samefile(tmp_path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
