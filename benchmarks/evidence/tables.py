@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from .cells import HARMS, HELPS, choices, compare_chosen
+from .cells import HARMS, HELPS, Comparison, choices, compare_chosen
 from .controls import Flipped, Repeats
 from .findings import interval, points
 from .load import TASK_NAMES
@@ -74,8 +74,7 @@ def by_task(chosen: pd.DataFrame) -> str:
                 len(rows),
                 _middle([int(t) for t in rows["t"]]),
                 _middle(list(rows["eta"])),
-                _percent(statistics.fmean(raw.before)),
-                _percent(statistics.fmean(raw.after)),
+                *_accuracies(raw),
                 points(raw.mean),
                 interval(raw.interval),
                 _p(raw.p),
@@ -83,8 +82,7 @@ def by_task(chosen: pd.DataFrame) -> str:
                 _percent(rows["oracle"].mean()),
                 f"{true[0]:.2f}",
                 f"{true[1]:.2f}",
-                _percent(statistics.fmean(calibrated.before)),
-                _percent(statistics.fmean(calibrated.after)),
+                *_accuracies(calibrated),
                 points(calibrated.mean),
             ]
         )
@@ -156,7 +154,7 @@ def repeats_table(found: Sequence[Repeats]) -> str:
     for task, times in dict.fromkeys((each.task, each.times) for each in found):
         here = {(each.setting, each.eta): each for each in found if (each.task, each.times) == (task, times)}
         first = next(iter(here.values()))
-        accuracies = [_percent(statistics.fmean(x)) for x in (first.repeating.before, first.repeating.after)]
+        accuracies = _accuracies(first.repeating)
         cells = [_thinking(here[setting]) if setting in here else "" for setting in settings]
         same = _percent(statistics.fmean(first.agreement_first))
         lines.append([TASK_NAMES.get(task, task), times, len(first.seeds), *accuracies, same, *cells])
@@ -173,9 +171,7 @@ def flipped_table(found: Sequence[Flipped]) -> str:
     """How many answers follow exchanged label words, for every task, setting and T."""
     lines = [
         [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.raw.steps)]
-        + [_percent(statistics.fmean(values)) for values in (each.raw.before, each.raw.after)]
-        + [points(each.raw.mean)]
-        + [_percent(statistics.fmean(values)) for values in (each.calibrated.before, each.calibrated.after)]
+        + [*_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated)]
         + [points(each.calibrated.mean), interval(each.calibrated.interval)]
         for each in found
     ]
@@ -213,6 +209,10 @@ def _pooled(rows: pd.DataFrame, column: str) -> str:
     if not steps:
         return ""
     return _estimate(estimate([step for _, _, step in steps], [(task, seed) for task, seed, _ in steps]))
+
+
+def _accuracies(comparison: Comparison) -> list[str]:
+    return [_percent(statistics.fmean(values)) for values in (comparison.before, comparison.after)]
 
 
 def _seeds(complete: int, present: int) -> str:
