@@ -169,12 +169,11 @@ def _thinking(each: Repeats) -> str:
 
 def flipped_table(found: Sequence[Flipped]) -> str:
     """How many answers follow exchanged label words, for every task, setting and T."""
-    lines = [
-        [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.raw.steps)]
-        + [*_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated)]
-        + [points(each.calibrated.mean), interval(each.calibrated.interval)]
-        for each in found
-    ]
+    lines = []
+    for each in found:
+        cell = [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.seeds)]
+        change = [points(each.calibrated.mean), interval(each.calibrated.interval)]
+        lines.append([*cell, *_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated), *change])
     headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference"]
     return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval"], lines, 2)
 
