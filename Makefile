@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak lint docs docs-check benchmark clean
+.PHONY: demo real test soak lint docs docs-check benchmark evidence clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -52,6 +52,10 @@ benchmark: $(VENV)/.benchmark
 	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
 	$(BIN)/python benchmarks/readings.py $(CHOSEN)
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))
+
+# docs/evidence.md and its figures from the result folders of evidence/; needs no model.
+evidence: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.evidence --from evidence --write docs/evidence.md
 
 clean:
 	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""Result folders of `deepthink run` turned into docs/evidence.md."""

@@ -1,0 +1,41 @@
+"""Write docs/evidence.md and its figures from the result folders of `deepthink run --samples`.
+
+    python -m benchmarks.evidence --from evidence --write docs/evidence.md
+
+Works on whatever is there: missing folders, tasks and seeds are missing from the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .load import read_evidence
+from .page import Study, page
+from .tables import all_cells
+
+
+def write(evidence: Path, target: Path) -> None:
+    """Write the page, and figures and cells.csv into a folder beside it with its name."""
+    figures = target.with_suffix("")
+    figures.mkdir(parents=True, exist_ok=True)
+    study = Study(read_evidence(evidence), figures)
+    for old in (*figures.glob("*.png"), *figures.glob("*.csv")):
+        old.unlink()
+    text = page(study)
+    (figures / "cells.csv").write_text(all_cells(study.every), encoding="utf-8")
+    target.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Parse the arguments and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from", dest="evidence", type=Path, default=Path("evidence"), help="folder of result folders")
+    parser.add_argument("--write", type=Path, default=Path("docs/evidence.md"), help="the page to write")
+    args = parser.parse_args()
+    write(args.evidence, args.write)
+    print(args.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Sentences chosen by rules from the figures, so that they hold whatever the figures are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from .controls import Flipped, Repeats
+from .load import TASK_NAMES, Evidence
+from .pooled import Estimate, Summary, estimate, summary
+from .predictors import PREDICTORS, Correlation
+
+SMALL = 0.02  # a difference of accuracies below which two ways are said to give the same
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def points(difference: float) -> str:
+    """A difference of shares in points, with its sign."""
+    return f"{100 * difference:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """An interval in points; empty if there is none."""
+    return "" if ends is None else f"{points(ends[0])} to {points(ends[1])}"
+
+
+def with_interval(value: Estimate) -> str:
+    """A mean difference and its interval in brackets, in points."""
+    ends = interval(value.interval) if value.interval else "too few cells for an interval"
+    return f"{points(value.mean)} points [{ends}]"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural if it is not 1."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def names(tasks: Sequence[str]) -> str:
+    """Task names joined by commas and `and`."""
+    words = [TASK_NAMES.get(task, task) for task in tasks]
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
+    """The first sentences of the page: what was run, and whether thinking helps."""
+    if chosen.empty:
+        return "No task, setting and seed has been run to its end yet: nothing can be said."
+    tasks, seeds = list(dict.fromkeys(chosen["task"])), chosen["seed"].nunique()
+    whole = summary(chosen)
+    effects = {
+        1: "raises accuracy",
+        -1: "lowers accuracy",
+        0: "neither raises nor lowers accuracy by an amount that these rows can show",
+    }
+    effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
+    return (
+        f"{' and '.join(evidence.models)} on {names(tasks)}, {counted(seeds, 'seed')}, "
+        f"{counted(whole.cells, 'cell')} of a task, a setting and a seed. With T and eta chosen on dev rows, thinking "
+        f"**{effect}** over all cells together: {percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in "
+        f"brackets 95 % intervals). It helps in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no "
+        f"difference in {whole.same} (McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev "
+        "rows chose T = 1."
+    )
+
+
+def settings_sentence(chosen: pd.DataFrame) -> str:
+    """Which settings gain and lose over their tasks and seeds; empty for fewer than two settings."""
+    sums = {str(setting): summary(rows) for setting, rows in chosen.groupby("setting", observed=True)}
+    if len(sums) < 2:
+        return ""
+    parts = [f"{name} {with_interval(each.gain)}" for name, each in sums.items()]
+    return f"By setting: {', '.join(parts)}."
+
+
+def tasks_sentence(chosen: pd.DataFrame) -> str:
+    """On which tasks single cells are helped and harmed."""
+    parts = []
+    for task, rows in chosen.groupby("task", observed=True):
+        each = summary(rows)
+        parts.append(f"{TASK_NAMES.get(task, task)} {each.helps} / {each.harms} / {each.same}")
+    return f"By task, cells helped / harmed / without a difference shown: {'; '.join(parts)}."
+
+
+def calibration_sentence(whole: Summary) -> str:
+    """Whether what thinking gains is a correction of label bias."""
+    figures = (
+        f"After batch calibration, which uses no label, T = 1 has {percent(whole.calibrated_plain)} instead of "
+        f"{percent(whole.plain)}, and thinking changes that by {with_interval(whole.calibrated_gain)}."
+    )
+    raw, calibrated, calibration = whole.gain.sign, whole.calibrated_gain.sign, whole.calibration.sign
+    if whole.gain.interval is None or whole.calibrated_gain.interval is None:
+        reading = ""
+    elif raw > 0:
+        reading = {
+            1: "A part of the gain remains, so it is not only a correction of label bias.",
+            0: "No gain is shown after calibration: these figures agree with a mere correction of label bias.",
+            -1: "After calibration thinking harms: the gain is a correction of label bias, at a price.",
+        }[calibrated]
+    elif calibrated > 0:
+        reading = "So thinking gains only where the label bias is corrected by other means."
+    elif calibrated < 0:
+        reading = "So thinking harms where the label bias is corrected by other means."
+    else:
+        reading = "No gain is shown with or without it."
+    cheaper = ""
+    if calibration > 0 and whole.calibrated_plain > whole.thinking:
+        cheaper = (
+            f"Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
+            f"{points(whole.thinking - whole.plain)} points), and needs one reading."
+        )
+    return " ".join(filter(None, [figures, reading, cheaper]))
+
+
+def predictors_sentence(found: Sequence[Correlation]) -> str:
+    """What tells a gain in advance: the predictors whose interval does not contain zero."""
+    if not any(each.interval for each in found):
+        return "There are too few cells to say what tells a gain in advance."
+    telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
+    if not telling:
+        return "Nothing that was measured tells in advance where thinking gains: every interval contains zero."
+    telling.sort(key=lambda each: -abs(each.overall))
+    parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
+    inside = [
+        each for each in telling if each.within_interval and each.within_interval[0] * each.within_interval[1] > 0
+    ]
+    inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
+    return (
+        "What goes along with the gain, by rank correlations whose interval excludes zero: "
+        f"{'; '.join(parts)}; among the seeds of one task and setting alone, {inner}."
+    )
+
+
+def _short(each: Correlation) -> str:
+    return PREDICTORS[each.name].partition(" (")[0]
+
+
+def repeats_sentence(found: Sequence[Repeats]) -> str:
+    """Whether repeating the demonstrations gives the same as thinking."""
+    if not found:
+        return "That repeating the demonstrations gives the same is not tested yet."
+    repeating, thinking, between, closer = (
+        estimate([value for each in found for value in values(each)], [c for each in found for c in _clusters(each)])
+        for values in (
+            lambda each: each.repeating.steps,
+            lambda each: each.thinking.steps,
+            lambda each: each.between.steps,
+            lambda each: [x - y for x, y in zip(each.agreement, each.agreement_first, strict=True)],
+        )
+    )
+    same = between.interval is not None and max(map(abs, between.interval)) < SMALL
+    verdict = {
+        1: "does not give the same: thinking is better",
+        -1: "does not give the same: repeating is better",
+        0: f"gives the same accuracy within {100 * SMALL:.0f} points"
+        if same
+        else "is not shown to differ in accuracy, nor to be the same",
+    }[between.sign]
+    toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
+    return (
+        f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
+        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}); input by input thinking "
+        f"{toward} the repetition's labels (agreement with them against that of T = 1: {with_interval(closer)})."
+    )
+
+
+def _clusters(each: Repeats) -> list[tuple[str, int]]:
+    return [(each.task, seed) for seed in each.seeds]
+
+
+def flipped_sentence(found: Sequence[Flipped]) -> str:
+    """Whether exchanged label words are learned, and whether thinking helps with it."""
+    if not found:
+        return "That exchanged label words are not learned is not tested yet."
+    clusters = [(each.task, seed) for each in found for seed in each.seeds]
+    before = np.array([value for each in found for value in each.calibrated.before])
+    after = np.array([value for each in found for value in each.calibrated.after])
+    first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
+    words = {1: "are followed", -1: "are not followed, the true words win", 0: "are neither followed nor rejected"}
+    moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
+    return (
+        f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
+        f"demonstrations, after batch calibration) and {words[later.sign]} over T > 1 ({percent(0.5 + later.mean)}); "
+        f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
+    )

@@ -1,0 +1,155 @@
+"""Read result folders: one table with a line for every row of a run, and its measures from the stored scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+
+from deepthink_cli.runs.results import FILE, Result, read_results
+from deepthink_cli.runs.samples import FOLDER
+
+from .measures import (
+    Floats,
+    Ints,
+    batch_calibrated,
+    from_uniform,
+    mean_margin,
+    mean_true,
+    normalised,
+    predicted,
+    shares,
+    total_variation,
+)
+
+CONTROLS = ("repeated", "flipped")
+ALL_ROWS = "all-rows"  # folders whose name starts with this repeat the grid on more rows
+ORDER = ("continued", "restarted", "official")
+TASK_ORDER = ("sst2", "sst5", "mr", "agnews", "trec")
+TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
+COLUMNS = ("folder", "setting", "task", "seed", "eta", "t", "part", "accuracy", "drift", "length", "shots")
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Normalised log-probabilities [n, C] of the labels, and the true label [n] as an index."""
+
+    labels: tuple[str, ...]
+    logs: Floats
+    gold: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there."""
+
+    rows: pd.DataFrame
+    without_samples: int
+    models: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+    def folder(self, *names: str) -> pd.DataFrame:
+        """The rows of these folders."""
+        return self.rows[self.rows["folder"].isin(names)]
+
+    @property
+    def grid(self) -> pd.DataFrame:
+        """The rows that are neither of a control nor of a repetition on all rows."""
+        names = self.rows["folder"].astype(str)
+        return self.rows[~names.isin(CONTROLS) & ~names.str.startswith(ALL_ROWS)]
+
+    @property
+    def all_rows(self) -> pd.DataFrame:
+        """The rows of the repetition on all test rows."""
+        return self.rows[self.rows["folder"].astype(str).str.startswith(ALL_ROWS)]
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Read every run below a folder; a folder that is missing or has no rows yet contributes nothing."""
+    lines, missing, models, dtypes = list[dict[str, Any]](), 0, set[str](), set[str]()
+    for path in sorted(folder.glob(f"*/{FILE}")):
+        results = read_results(path.parent)
+        names = _setting_names(path.parent.name, results)
+        for result in results:
+            samples = path.parent / FOLDER / f"{result.key}.parquet"
+            if samples.is_file():
+                lines.append(_line(path.parent.name, names[_family(result)], result, read_scores(samples)))
+            else:
+                missing += 1
+            models.add(PurePath(result.setting.model).name)
+            dtypes.add(result.setting.dtype)
+    rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
+    rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
+    return Evidence(rows, missing, tuple(sorted(models)), tuple(sorted(dtypes)))
+
+
+def read_scores(path: Path) -> Scores:
+    """The scores of one row of a run; all its inputs have the same candidates."""
+    table = pyarrow.parquet.read_table(path, columns=["gold", "candidates", "scores"])
+    labels = tuple(table["candidates"][0].as_py())
+    flat = table["scores"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    places = {label: place for place, label in enumerate(labels)}
+    gold = np.array([places[label] for label in table["gold"].to_pylist()], dtype=np.int64)
+    return Scores(labels, normalised(flat.astype(np.float64).reshape(len(gold), len(labels))), gold)
+
+
+def _line(folder: str, setting: str, result: Result, scores: Scores) -> dict[str, Any]:
+    calibrated, labels, number = batch_calibrated(scores.logs), predicted(scores.logs), len(scores.labels)
+    distribution, true = shares(labels, number), shares(scores.gold, number)
+    drift = result.drift
+    return {
+        "folder": folder,
+        "setting": setting,
+        "task": result.setting.task,
+        "seed": result.setting.seed,
+        "eta": result.setting.eta,
+        "momentum": result.setting.momentum,
+        "positions": result.setting.positions,
+        "t": result.setting.iteration,
+        "part": result.setting.part,
+        "rows": result.setting.rows_sha256,
+        "shots": result.shots_used,
+        "length": result.length,
+        "drift": np.nan if drift is None else (drift[0] + drift[1]) / 2,
+        "scores": scores,
+        "labels": labels,
+        "right": labels == scores.gold,
+        "accuracy": float((labels == scores.gold).mean()),
+        "calibrated_right": predicted(calibrated) == scores.gold,
+        "calibrated": float((predicted(calibrated) == scores.gold).mean()),
+        "true": mean_true(scores.logs, scores.gold),
+        "distribution": distribution,
+        "largest": float(distribution.max()),
+        "from_uniform": from_uniform(distribution),
+        "from_true": total_variation(distribution, true),
+        "margin": mean_margin(scores.logs),
+    }
+
+
+def _family(result: Result) -> tuple[str, float]:
+    return result.setting.positions, result.setting.momentum
+
+
+def _setting_names(folder: str, results: list[Result]) -> dict[tuple[str, float], str]:
+    """The folder's name; if it holds several positions or momenta, with these."""
+    families = sorted({_family(result) for result in results})
+    if len(families) == 1:
+        return {families[0]: folder}
+    prefix = "" if folder in CONTROLS else f"{folder}, "
+    return {
+        (positions, momentum): f"{prefix}{positions}" + (f", momentum {momentum:g}" if momentum else "")
+        for positions, momentum in families
+    }
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with tasks and settings as ordered categories, in the order of tables, however they were run."""
+    for name, order in (("task", TASK_ORDER), ("setting", ORDER)):
+        values = set(rows[name])
+        known = [value for value in order if value in values]
+        rows[name] = pd.Categorical(rows[name], [*known, *sorted(values - set(known))], ordered=True)
+    return rows

@@ -1,0 +1,173 @@
+"""The runs behind docs/evidence.md, in order of importance; prints or executes them.
+
+    python -m benchmarks.evidence.runs --model MODEL --data-dir DIR --out evidence [--print]
+
+Every command can be interrupted and repeated: `deepthink run` skips the rows that exist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
+from .workers import Workplace, execute
+
+CLASSIC = ("sst2", "sst5", "mr", "agnews", "trec")
+SETTINGS = {
+    "continued": ("--eta", "0.01,0.1"),
+    "restarted": ("--eta", "0.01,0.1", "--positions", "restarted"),
+    "official": ("--eta", "0.01", "--momentum", "0.9"),
+}
+AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
+DEV = ("--select", "dev", "--dev-size", DEV_ROWS)
+REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
+CONTROL_SEEDS = range(3)
+DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
+
+
+@dataclass(frozen=True)
+class Job:
+    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
+
+    stage: str
+    folder: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.stage} {self.folder} {shlex.join(self.arguments)}"
+
+
+def grid(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """Every seed with the three settings."""
+    for seed in seeds:
+        for folder, method in SETTINGS.items():
+            yield Job(stage, folder, (*_tasks(CLASSIC), *_seed(seed), "--limit", ROWS, *DEV, *method, *_readings(at)))
+
+
+def controls(stage: str, at: str) -> Iterator[Job]:
+    """Repeated demonstrations at T = 1, and demonstrations with exchanged label words at every T.
+
+    Both evaluate the rows of the grid, so that their results are paired with the grid's.
+    """
+    for seed in CONTROL_SEEDS:
+        for task in REPEATED_TASKS:
+            for times in TIMES:
+                demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-x{times}.jsonl")
+                yield Job(stage, "repeated", (*_tasks([task]), *_seed(seed), "--limit", ROWS, "-T", "1", *demos))
+        for task in FLIPPED_TASKS:
+            for positions in ("continued", "restarted"):
+                demos = ("--demos", f"{DEMONSTRATIONS}/{task}-{seed}-flipped.jsonl")
+                method = ("--eta", "0.1", "--positions", positions, *_readings(at))
+                yield Job(stage, "flipped", (*_tasks([task]), *_seed(seed), "--limit", ROWS, *method, *demos))
+
+
+def chat(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """The grid's continued and restarted settings with demonstrations as turns of a conversation."""
+    for job in grid(stage, seeds, at):
+        if job.folder != "official":
+            yield Job(stage, f"chat-{job.folder}", (*job.arguments, "--chat"))
+
+
+def other_etas(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """A smaller and a larger eta, into the folders of the grid."""
+    for job in grid(stage, seeds, at):
+        if job.folder != "official":
+            place = job.arguments.index("--eta") + 1
+            arguments = (*job.arguments[:place], "0.001,0.3", *job.arguments[place + 1 :])
+            yield Job(stage, job.folder, arguments)
+
+
+def all_rows(stage: str, seeds: Sequence[int], at: str) -> Iterator[Job]:
+    """SST-2 and TREC with all test rows; the dev set keeps its size."""
+    for seed in seeds:
+        for folder, method in SETTINGS.items():
+            arguments = (*_tasks(["sst2", "trec"]), *_seed(seed), *DEV, *method, *_readings(at))
+            yield Job(stage, f"all-rows-{folder}", arguments)
+
+
+def all_jobs(at: str = AT) -> list[Job]:
+    """Every command, in order of importance."""
+    first, second = range(5), range(5, 10)
+    return [
+        *grid("grid", first, at),
+        *controls("controls", at),
+        *grid("more-seeds", second, at),
+        *chat("chat", first, at),
+        *other_etas("etas", first, at),
+        *all_rows("all-rows", first, at),
+    ]
+
+
+def write_demonstrations(out: Path, data_dir: Path | None) -> None:
+    """Write the demonstration files that the controls read."""
+    for seed in CONTROL_SEEDS:
+        for task in REPEATED_TASKS:
+            for times in TIMES:
+                examples = repeated(drawn_examples(task, seed, data_dir), times)
+                write_examples(out / DEMONSTRATIONS / f"{task}-{seed}-x{times}.jsonl", examples)
+        for task in FLIPPED_TASKS:
+            examples = relabelled(drawn_examples(task, seed, data_dir), FLIPPED)
+            write_examples(out / DEMONSTRATIONS / f"{task}-{seed}-flipped.jsonl", examples)
+
+
+def _tasks(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in ("--task", name)]
+
+
+def _seed(seed: int) -> tuple[str, str]:
+    return "--seeds", f"{seed},"
+
+
+def _readings(at: str) -> tuple[str, ...]:
+    return ("-T", at.rpartition(",")[2], "--at", at)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
+    parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("--out", type=Path, default=Path("evidence"))
+    parser.add_argument("--at", default=AT, help="iterations to score; the last is T")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=_stages(), default=_stages())
+    parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
+    parser.add_argument("--name", default="evidence_job", help="word in the command line of every process")
+    parser.add_argument("--print", action="store_true", help="only print the commands")
+    return parser.parse_args()
+
+
+def _stages() -> list[str]:
+    return list(dict.fromkeys(job.stage for job in all_jobs()))
+
+
+def main() -> None:
+    """Print the commands, or execute them, two at once and never two in one folder."""
+    args = _arguments()
+    jobs = [job for job in all_jobs(args.at) if job.stage in args.stages]
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, args.dtype, args.name)
+        if args.print:
+            for job in jobs:
+                print(shlex.join(place.command(job.folder, job.arguments)))
+            return
+        if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
+            write_demonstrations(args.out, args.data_dir)
+        os.nice(10)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), args.workers)
+    for job in failed:
+        print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

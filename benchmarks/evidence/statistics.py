@@ -1,0 +1,61 @@
+"""Rank correlation and intervals by resampling clusters; the other tests are those of `deepthink report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from .measures import Floats, Ints
+
+ROUNDS = 2000
+Interval = tuple[float, float]
+
+
+def cluster_interval(
+    clusters: Sequence[object], statistic: Callable[[Ints], float], rounds: int = ROUNDS, seed: int = 0
+) -> Interval | None:
+    """95 % percentile interval of a statistic of row numbers, resampling whole clusters with replacement.
+
+    Rounds in which the statistic is not defined (NaN) are left out. None for fewer than three clusters, or if it is
+    defined in fewer than half of the rounds.
+    """
+    names = list(dict.fromkeys(clusters))
+    if len(names) < 3:
+        return None
+    members = [np.array([place for place, name in enumerate(clusters) if name == each]) for each in names]
+    generator = np.random.default_rng(seed)
+    values = np.array(
+        [
+            statistic(np.concatenate([members[place] for place in generator.integers(len(names), size=len(names))]))
+            for _ in range(rounds)
+        ]
+    )
+    defined = values[~np.isnan(values)]
+    if len(defined) < rounds / 2:
+        return None
+    low, high = np.quantile(defined, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def rank_correlation(first: Floats, second: Floats) -> float:
+    """Spearman's correlation, ties with their mean rank; NaN if one of them does not vary."""
+    return correlation(rankdata(first), rankdata(second))
+
+
+def ranks_within(values: Floats, groups: Sequence[object]) -> Floats:
+    """Ranks within each group, from -1/2 to 1/2: without differences between groups."""
+    ranks = np.empty(len(values))
+    for group in dict.fromkeys(groups):
+        inside = np.array([each == group for each in groups])
+        inner = rankdata(values[inside])
+        ranks[inside] = (inner - inner.mean()) / max(1, len(inner) - 1)
+    return ranks
+
+
+def correlation(first: Floats, second: Floats) -> float:
+    """Pearson's correlation; NaN if one of them does not vary."""
+    first, second = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
+    return float((first * second).sum() / scale) if scale > 1e-12 else float("nan")

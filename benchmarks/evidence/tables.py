@@ -1,0 +1,249 @@
+"""The tables of docs/evidence.md, in Markdown, and all cells as CSV."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from .cells import HARMS, HELPS, Comparison, choices, compare_chosen
+from .controls import Flipped, Repeats
+from .findings import interval, points
+from .load import TASK_NAMES
+from .pooled import Estimate, estimate, summary
+from .predictors import PREDICTORS, Correlation
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], text: int = 1) -> str:
+    """A Markdown table whose first `text` columns are aligned left, the others right."""
+    marks = ["---"] * text + ["--:"] * (len(headings) - text)
+    lines = [headings, marks, *([str(cell) for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def coverage(rows: pd.DataFrame, etas: Sequence[float]) -> str:
+    """For every setting and task the number of seeds with every T and eta, and of those that are incomplete."""
+    complete = choices(rows, etas).groupby(["setting", "task"], observed=False).size()
+    tasks = list(rows["task"].cat.categories)
+    lines = []
+    for setting, of_setting in rows.groupby("setting", observed=True):
+        present = of_setting[of_setting["eta"].isin(etas)].groupby("task", observed=False)["seed"].nunique()
+        cells = [_seeds(int(complete.get((setting, task), 0)), int(present[task])) for task in tasks]
+        gates = ", ".join(f"{eta:g}" for eta in sorted(set(of_setting["eta"]) & set(etas)))
+        lines.append([setting, gates, *cells])
+    return table(["setting", "eta", *(TASK_NAMES.get(task, task) for task in tasks)], lines, 2)
+
+
+def by_setting(chosen: pd.DataFrame) -> str:
+    """Every setting over all its tasks and seeds."""
+    groups = [(str(name), rows) for name, rows in chosen.groupby("setting", observed=True)]
+    groups += [("all", chosen)] * (len(groups) > 1)
+    lines = []
+    for name, rows in groups:
+        each = summary(rows)
+        counts = f"{each.helps} / {each.harms} / {each.same}"
+        accuracies = [_percent(each.plain), _percent(each.thinking), _estimate(each.gain), _percent(each.oracle)]
+        calibrated = [_percent(each.calibrated_plain), _percent(each.calibrated_thinking)]
+        last = [_estimate(each.calibrated_gain), _estimate(each.explained)]
+        lines.append([name, each.cells, *accuracies, counts, each.kept_first, *calibrated, *last])
+    headings = [
+        "setting",
+        "cells",
+        "T = 1",
+        "chosen",
+        "difference",
+        "oracle",
+        "helps / harms / neither",
+        "T = 1 chosen",
+    ]
+    return table([*headings, "BC: T = 1", "BC: chosen", "BC: difference", "raw minus BC difference"], lines)
+
+
+def by_task(chosen: pd.DataFrame) -> str:
+    """Every task and setting over its seeds."""
+    lines = []
+    for (task, setting), rows in chosen.groupby(["task", "setting"], observed=True):
+        raw, calibrated = compare_chosen(rows), compare_chosen(rows, calibrated=True)
+        true = [statistics.fmean(row["true"] for row in rows[column]) for column in ("before", "after")]
+        lines.append(
+            [
+                TASK_NAMES.get(task, task),
+                setting,
+                len(rows),
+                _middle([int(t) for t in rows["t"]]),
+                _middle(list(rows["eta"])),
+                *_accuracies(raw),
+                points(raw.mean),
+                interval(raw.interval),
+                _p(raw.p),
+                f"{raw.better} / {raw.worse}",
+                _percent(rows["oracle"].mean()),
+                f"{true[0]:.2f}",
+                f"{true[1]:.2f}",
+                *_accuracies(calibrated),
+                points(calibrated.mean),
+            ]
+        )
+    headings = [
+        "task",
+        "setting",
+        "seeds",
+        "T",
+        "eta",
+        "T = 1",
+        "chosen",
+        "difference",
+        "95 % interval",
+        "p",
+        "McNemar",
+    ]
+    more = ["oracle", "log p: T = 1", "log p: chosen", "BC: T = 1", "BC: chosen", "BC: difference"]
+    return table([*headings, *more], lines, 2)
+
+
+def over_t(every: pd.DataFrame) -> str:
+    """For every setting and eta the difference from T = 1 at each T over all tasks and seeds, raw and calibrated."""
+    iterations = sorted(set(every["t"]))
+    lines = []
+    for (setting, eta), rows in every.groupby(["setting", "eta"], observed=True):
+        for column, name in (("raw", "raw"), ("calibrated", "BC")):
+            cells = [_pooled(rows[rows["t"] == t], column) for t in iterations]
+            verdicts = [verdict for comparison in rows[column] for verdict in comparison.verdicts]
+            counts = f"{verdicts.count(HELPS)} / {verdicts.count(HARMS)} of {len(verdicts)}"
+            lines.append([setting, f"{eta:g}", name, *cells, counts])
+    return table(["setting", "eta", "scores", *(f"T = {t}" for t in iterations), "helps / harms"], lines, 3)
+
+
+def correlation_table(found: Sequence[Correlation]) -> str:
+    """Every predictor's rank correlation with the gain."""
+    lines = [[PREDICTORS[each.name], each.n, each.clusters, *_both(each)] for each in found]
+    headings = ["known in advance", "cells", "task-seed pairs", "Spearman", "95 % interval"]
+    return table([*headings, "within task and setting", "95 % interval"], lines)
+
+
+def distributions(every: pd.DataFrame) -> str:
+    """The largest label share and the distance from the true labels at T = 1 and at the last T, by setting and eta."""
+    lines = []
+    last = max(every["t"])
+    for (setting, eta), rows in every[every["t"] == last].groupby(["setting", "eta"], observed=True):
+        first, final = pd.concat(list(rows["first"])), pd.concat(list(rows["last"]))
+        moved = estimate(
+            final["from_true"].to_numpy() - first["from_true"].to_numpy(),
+            list(zip(final["task"], final.index, strict=True)),
+        )
+        shares = [_percent(each["largest"].mean()) for each in (first, final)]
+        distances = [f"{100 * each['from_true'].mean():.1f}" for each in (first, final)]
+        lines.append([setting, f"{eta:g}", len(final), *shares, *distances, _estimate(moved)])
+    headings = [
+        "setting",
+        "eta",
+        "cells",
+        "largest share, T = 1",
+        f"T = {last}",
+        "distance from the true labels, T = 1",
+    ]
+    return table([*headings, f"T = {last}", "change"], lines, 2)
+
+
+def repeats_table(found: Sequence[Repeats]) -> str:
+    """Repetition beside thinking: a row for each task and number of repetitions, a column for each setting."""
+    settings = list(dict.fromkeys((each.setting, each.eta) for each in found))
+    lines = []
+    for task, times in dict.fromkeys((each.task, each.times) for each in found):
+        here = {(each.setting, each.eta): each for each in found if (each.task, each.times) == (task, times)}
+        first = next(iter(here.values()))
+        accuracies = _accuracies(first.repeating)
+        cells = [_thinking(here[setting]) if setting in here else "" for setting in settings]
+        same = _percent(statistics.fmean(first.agreement_first))
+        lines.append([TASK_NAMES.get(task, task), times, len(first.seeds), *accuracies, same, *cells])
+    headings = ["task", "times", "seeds", "T = 1", "repeated", "same label as T = 1"]
+    return table([*headings, *(f"{setting}, eta {eta:g}" for setting, eta in settings)], lines)
+
+
+def _thinking(each: Repeats) -> str:
+    accuracy, same = statistics.fmean(each.thinking.after), statistics.fmean(each.agreement)
+    return f"{_percent(accuracy)} at T = {each.t} ({_percent(same)} same)"
+
+
+def flipped_table(found: Sequence[Flipped]) -> str:
+    """How many answers follow exchanged label words, for every task, setting and T."""
+    lines = []
+    for each in found:
+        cell = [TASK_NAMES.get(each.task, each.task), each.setting, f"{each.eta:g}", each.t, len(each.seeds)]
+        change = [points(each.calibrated.mean), interval(each.calibrated.interval)]
+        lines.append([*cell, *_accuracies(each.raw), points(each.raw.mean), *_accuracies(each.calibrated), *change])
+    headings = ["task", "setting", "eta", "T", "seeds", "T = 1", "this T", "difference"]
+    return table([*headings, "BC: T = 1", "BC: this T", "BC: difference", "95 % interval"], lines, 2)
+
+
+def all_cells(every: pd.DataFrame) -> str:
+    """Every task, setting, eta and T > 1 as CSV; shares are in [0, 1], log-probabilities in nats."""
+    lines = []
+    for cell in every.itertuples():
+        raw, calibrated = cell.raw, cell.calibrated
+        low, high = raw.interval or (None, None)
+        lines.append(
+            {"task": cell.task, "setting": cell.setting, "eta": cell.eta, "t": cell.t, "seeds": cell.seeds}
+            | {"plain": statistics.fmean(raw.before), "thinking": statistics.fmean(raw.after)}
+            | {"difference": raw.mean, "low": low, "high": high, "p": raw.p}
+            | {"gained": raw.gained, "lost": raw.lost, "better": raw.better, "worse": raw.worse}
+            | {"true_plain": cell.first["true"].mean(), "true_thinking": cell.last["true"].mean()}
+            | {"calibrated_plain": statistics.fmean(calibrated.before)}
+            | {"calibrated_thinking": statistics.fmean(calibrated.after), "calibrated_difference": calibrated.mean}
+            | {"largest_plain": cell.first["largest"].mean(), "largest_thinking": cell.last["largest"].mean()}
+            | {"from_true_plain": cell.first["from_true"].mean(), "from_true_thinking": cell.last["from_true"].mean()}
+        )
+    text: str = pd.DataFrame(lines).to_csv(index=False, float_format="%.5g", lineterminator="\n")
+    return text
+
+
+def _pooled(rows: pd.DataFrame, column: str) -> str:
+    steps = [
+        (task, seed, step)
+        for task, comparison, first in zip(rows["task"], rows[column], rows["first"], strict=True)
+        for seed, step in zip(first.index, comparison.steps, strict=True)
+    ]
+    if not steps:
+        return ""
+    return _estimate(estimate([step for _, _, step in steps], [(task, seed) for task, seed, _ in steps]))
+
+
+def _accuracies(comparison: Comparison) -> list[str]:
+    return [_percent(statistics.fmean(values)) for values in (comparison.before, comparison.after)]
+
+
+def _seeds(complete: int, present: int) -> str:
+    return f"{complete}" + (f" (+{present - complete} incomplete)" if present > complete else "")
+
+
+def _estimate(value: Estimate) -> str:
+    return points(value.mean) + (f" ({interval(value.interval)})" if value.interval else "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _middle(numbers: Sequence[float]) -> str:
+    """The lower median, and the range if the numbers differ."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:g}" if low == high else f"{statistics.median_low(numbers):g} ({low:g} to {high:g})"
+
+
+def _p(p: float | None) -> str:
+    return "" if p is None else f"{p:.3f}"
+
+
+def _both(each: Correlation) -> list[str]:
+    overall, within = (_correlation(value) for value in (each.overall, each.within))
+    return [overall, _range(each.interval), within, _range(each.within_interval)]
+
+
+def _correlation(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:+.2f}"
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:+.2f} to {ends[1]:+.2f}"

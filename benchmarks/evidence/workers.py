@@ -1,0 +1,105 @@
+"""Processes of `deepthink run`: a few at once, never two in one folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA, OUT = "data", "out"
+
+
+class InFolder(Protocol):
+    """A job that writes into one folder."""
+
+    @property
+    def folder(self) -> str:
+        """The folder's name."""
+
+
+AnyJob = TypeVar("AnyJob", bound=InFolder)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A temporary folder with links to the data and the evidence.
+
+    Commands run in it with relative paths, because samples contain the rows' paths. A result contains the absolute path
+    of a local model, and its key depends on it: give the model the same path whenever runs are continued.
+    """
+
+    folder: Path
+    model: str
+    data_dir: str | None
+    dtype: str
+    name: str
+
+    @classmethod
+    def at(cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str) -> Workplace:
+        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id."""
+        (folder / OUT).symlink_to(out.resolve())
+        if data_dir is not None:
+            (folder / DATA).symlink_to(data_dir.resolve())
+        named = str(Path(model).absolute()) if Path(model).exists() else model
+        return cls(folder, named, DATA if data_dir else None, dtype, name)
+
+    def command(self, folder: str, arguments: Sequence[str]) -> list[str]:
+        """The command of one run; `-X NAME` has no effect but to name the process."""
+        paths = [f"{OUT}/{word}" if before == "--demos" else word for before, word in _pairs(arguments)]
+        data = ["--data-dir", self.data_dir] if self.data_dir else []
+        program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
+        return [*program, *paths, "--dtype", self.dtype, "--samples", "--quiet", "--out", f"{OUT}/{folder}"]
+
+    def start(self, folder: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start one run with a single thread."""
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        return subprocess.Popen(self.command(folder, arguments), cwd=self.folder, env=environment)
+
+
+def execute(
+    jobs: Iterable[AnyJob],
+    start: Callable[[AnyJob], subprocess.Popen[bytes]],
+    workers: int = 2,
+    poll: float = 1.0,
+) -> list[AnyJob]:
+    """Run all jobs in order, each as soon as a worker and its folder are free; returns those that failed.
+
+    If this process is interrupted, so are the running jobs; they keep the rows they have written.
+    """
+    waiting, failed = list(jobs), list[AnyJob]()
+    running: list[tuple[AnyJob, subprocess.Popen[bytes], float]] = []
+    try:
+        while waiting or running:
+            for job, process, started in [entry for entry in running if entry[1].poll() is not None]:
+                running.remove((job, process, started))
+                _print_end(job, process.returncode, time.monotonic() - started)
+                failed += [job] * bool(process.returncode)
+            busy = {job.folder for job, _, _ in running}
+            free = next((job for job in waiting if job.folder not in busy), None)
+            if free is not None and len(running) < workers:
+                waiting.remove(free)
+                running.append((free, start(free), time.monotonic()))
+            else:
+                time.sleep(poll)
+    finally:
+        for _, process, _ in running:
+            process.terminate()
+        for _, process, _ in running:
+            process.wait()
+    return failed
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(["", *words], words, strict=False))
+
+
+def _print_end(job: InFolder, status: int, seconds: float) -> None:
+    ending = "done" if status == 0 else f"exit status {status}"
+    print(f"{time.strftime('%H:%M')} {job}: {ending} after {seconds / 60:.0f} min", flush=True)

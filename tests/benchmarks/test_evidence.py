@@ -1,0 +1,191 @@
+"""docs/evidence.md from small result folders: choices, controls, sentences, and the page as a whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_evidence import ITERATIONS, LABELS, made_up_scores, write_grid, write_row
+
+from deepthink_cli.report.job_results import read_jobs
+from deepthink_cli.report.tables import summarize
+from evidence import findings, tables
+from evidence.__main__ import write
+from evidence.cells import CORE_ETAS, choices, compare_chosen, fixed
+from evidence.controls import flipped, repeats
+from evidence.load import read_evidence
+from evidence.pooled import Estimate, summary
+
+HEADINGS = (
+    "What was run",
+    "Where thinking helps",
+    "What tells it in advance",
+    "predicted labels",
+    "label bias",
+    "public",
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two settings, three seeds; not to be changed."""
+    evidence = tmp_path_factory.mktemp("written")
+    for positions in ("continued", "restarted"):
+        write_grid(evidence / positions, positions, range(3))
+    return evidence
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Two settings, three seeds."""
+    return Path(shutil.copytree(written, tmp_path / "evidence"))
+
+
+def test_scores_are_read_back_as_log_probabilities_with_their_measures(tmp_path: Path) -> None:
+    scores = np.array([[-1.0, -2.0], [-1.0, -2.0], [-1.0, -2.0], [-3.0, -1.0]])
+    result = write_row(tmp_path / "continued", scores)
+    row = read_evidence(tmp_path).rows.iloc[0]
+    assert row["accuracy"] == result.accuracy == 0.75
+    assert row["distribution"].tolist() == [0.75, 0.25]
+    assert row["scores"].labels == LABELS
+    assert np.exp(row["scores"].logs).sum(axis=1) == pytest.approx(1)
+
+
+def test_chosen_t_and_eta_are_those_of_deepthink_report(folder: Path) -> None:
+    chosen = choices(read_evidence(folder).grid)
+    for line in summarize(read_jobs([folder / "continued"])):
+        if not line.is_mean:
+            ours = chosen[(chosen["setting"] == "continued") & (chosen["task"] == line.name)]
+            comparison = compare_chosen(ours)
+            assert (list(ours["t"]), list(ours["eta"])) == (line.iterations, line.etas)
+            assert comparison.mean == pytest.approx(line.difference.mean)
+            assert (comparison.interval, comparison.p) == (line.ci95, line.wilcoxon_p)
+            assert (comparison.better, comparison.worse) == (line.better, line.worse)
+            assert ours["oracle"].mean() == pytest.approx(line.oracle.mean)
+
+
+def test_a_seed_without_every_t_has_no_chosen_t_but_counts_where_it_has_rows(folder: Path) -> None:
+    for t in ITERATIONS[:2]:
+        for part in ("test", "dev"):
+            write_row(folder / "continued", made_up_scores(40, "x", 0), seed=9, t=t, part=part)
+    evidence = read_evidence(folder)
+    assert 9 not in set(choices(evidence.grid)["seed"])
+    cells = fixed(evidence.grid).set_index(["setting", "task", "eta", "t"])
+    assert cells.loc[("continued", "sst2", 0.1, 2)]["seeds"] == 4
+    assert cells.loc[("continued", "sst2", 0.1, 5)]["seeds"] == 3
+    assert "| continued | 0.01, 0.1 | 3 (+1 incomplete) | 3 |" in tables.coverage(evidence.grid, CORE_ETAS)
+
+
+def test_rows_without_samples_are_left_out_and_counted(folder: Path) -> None:
+    before = read_evidence(folder)
+    sorted((folder / "continued" / "samples").iterdir())[0].unlink()
+    after = read_evidence(folder)
+    assert (after.without_samples, len(after.rows)) == (1, len(before.rows) - 1)
+    assert len(choices(after.grid)) == len(choices(before.grid)) - 1
+
+
+def test_the_gain_of_exchanged_labels_is_the_share_that_follows_the_demonstrations(tmp_path: Path) -> None:
+    true = np.array([[0.0, -1.0], [-1.0, 0.0]] * 10)  # always the true label
+    write_row(tmp_path / "flipped", true, t=1)
+    write_row(tmp_path / "flipped", -true, t=2)  # never
+    (found,) = flipped(read_evidence(tmp_path).folder("flipped"))
+    assert (found.raw.before, found.raw.after) == ((0.0,), (1.0,))
+    assert (found.calibrated.before, found.calibrated.after) == ((0.0,), (1.0,))
+
+
+def test_repetition_is_compared_with_thinking_that_reads_as_often(folder: Path) -> None:
+    scores = made_up_scores(40, "repeated", 0)
+    write_row(folder / "repeated", scores, seed=1, shots=40)
+    evidence = read_evidence(folder)
+    found = list(repeats(evidence.folder("repeated"), evidence.grid))
+    assert {(each.times, each.t, each.task, each.eta, each.seeds) for each in found} == {(5, 5, "sst2", 0.1, (1,))}
+    rows = evidence.rows.set_index(["folder", "task", "seed", "eta", "t", "part"])
+    thought = rows.loc[("restarted", "sst2", 1, 0.1, 5, "test")]
+    assert [each.setting for each in found] == ["continued", "restarted"]
+    assert found[1].agreement == (float((thought["labels"] == scores.argmax(axis=1)).mean()),)
+
+
+def test_the_page_has_every_section_and_its_bytes_do_not_depend_on_the_order_of_rows(folder: Path) -> None:
+    first = _files(folder)
+    page = first["evidence.md"].decode()
+    assert all(heading in page for heading in HEADINGS)
+    assert "tiny.gguf on SST-2 and MR, 3 seeds, 12 cells" in page.splitlines()[3]
+    for name in ("differences.png", "curves.png", "gains.png", "labels.png", "cells.csv"):
+        assert f"(evidence/{name})" in page
+        assert first[name]
+    for path in folder.glob("*/results.jsonl"):
+        path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    assert _files(folder) == first
+
+
+@pytest.mark.parametrize("what", ["nothing", "missing", "one row", "dev rows only", "one task of one setting"])
+def test_a_page_is_written_from_incomplete_evidence(tmp_path: Path, what: str) -> None:
+    evidence = tmp_path / "evidence"
+    if what == "nothing":
+        evidence.mkdir()
+    elif what == "one row":
+        write_row(evidence / "continued", made_up_scores(10, "x", 0))
+    elif what == "dev rows only":
+        write_row(evidence / "official", made_up_scores(10, "x", 0), part="dev", momentum=0.9)
+    elif what == "one task of one setting":
+        for t in ITERATIONS:
+            for part in ("test", "dev"):
+                write_row(evidence / "restarted", made_up_scores(10, f"{t}", 0), t=t, part=part)
+    page = _page(evidence)
+    assert all(heading in page for heading in HEADINGS)
+    known = what == "one task of one setting"
+    assert ("nothing can be said" in page) is not known
+
+
+def test_controls_and_repetitions_on_all_rows_are_not_cells_of_the_grid(folder: Path) -> None:
+    before = read_evidence(folder).grid
+    for name in ("repeated", "flipped", "all-rows-continued"):
+        write_row(folder / name, made_up_scores(60, name, 0))
+    assert len(read_evidence(folder).grid) == len(before)
+
+
+def test_the_headline_says_what_the_interval_says(folder: Path) -> None:
+    evidence = read_evidence(folder)
+    chosen = choices(evidence.grid)
+    words = {1: "raises accuracy", -1: "lowers accuracy", 0: "neither raises nor lowers"}
+    assert words[summary(chosen).gain.sign] in findings.headline(chosen, evidence)
+
+
+@pytest.mark.parametrize(
+    ("raw", "calibrated", "reading"),
+    [
+        (1, 1, "not only a correction of label bias"),
+        (1, 0, "agree with a mere correction"),
+        (1, -1, "thinking harms"),
+        (0, 0, "No gain is shown with or without"),
+        (-1, 1, "only where the label bias is corrected"),
+        (0, -1, "harms where the label bias is corrected"),
+    ],
+)
+def test_the_sentence_about_calibration_follows_both_intervals(raw: int, calibrated: int, reading: str) -> None:
+    signs = {1: Estimate(0.02, (0.01, 0.03)), 0: Estimate(0.0, (-0.01, 0.01)), -1: Estimate(-0.02, (-0.03, -0.01))}
+    whole: Any = SimpleNamespace(
+        gain=signs[raw],
+        calibrated_gain=signs[calibrated],
+        calibration=signs[0],
+        plain=0.5,
+        thinking=0.5,
+        calibrated_plain=0.5,
+    )
+    assert reading in findings.calibration_sentence(whole)
+
+
+def _page(evidence: Path) -> str:
+    target = evidence.parent / "docs" / "evidence.md"
+    write(evidence, target)
+    return target.read_text(encoding="utf-8")
+
+
+def _files(evidence: Path) -> dict[str, bytes]:
+    _page(evidence)
+    docs = evidence.parent / "docs"
+    return {path.name: path.read_bytes() for path in docs.rglob("*") if path.is_file()}

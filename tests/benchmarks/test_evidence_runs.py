@@ -1,0 +1,90 @@
+"""The driver of the runs: their order, their demonstration files, and two at once but never in one folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from deepthink_cli.data.examples import Example
+from evidence.demonstrations import FLIPPED, relabelled, repeated, write_examples
+from evidence.runs import AT, all_jobs
+from evidence.workers import Workplace, execute
+
+EXAMPLES = (Example("good", "positive"), Example("bad", "negative"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job whose process sleeps, or fails."""
+
+    folder: str
+    fails: bool = False
+
+
+def test_the_grid_comes_first_seed_by_seed_and_the_controls_follow_it() -> None:
+    jobs = all_jobs()
+    stages = [job.stage for job in jobs]
+    assert list(dict.fromkeys(stages)) == ["grid", "controls", "more-seeds", "chat", "etas", "all-rows"]
+    assert stages == sorted(stages, key=list(dict.fromkeys(stages)).index)
+    grid = [job for job in jobs if job.stage == "grid"]
+    assert [job.folder for job in grid] == ["continued", "restarted", "official"] * 5
+    seeds = [int(job.arguments[job.arguments.index("--seeds") + 1].rstrip(",")) for job in grid]
+    assert all(first <= second for first, second in pairwise(seeds))
+
+
+def test_every_command_of_the_grid_scores_the_same_iterations_and_rows() -> None:
+    for job in all_jobs():
+        words = " ".join(job.arguments)
+        assert job.folder == "repeated" or f"-T 12 --at {AT}" in words
+        assert job.stage == "all-rows" or "--limit 300" in words
+
+
+def test_demonstrations_are_repeated_in_order_and_relabelled(tmp_path: Path) -> None:
+    assert [example.text for example in repeated(EXAMPLES, 2)] == ["good", "bad", "good", "bad"]
+    write_examples(tmp_path / "new" / "flipped.jsonl", relabelled(EXAMPLES, FLIPPED))
+    lines = (tmp_path / "new" / "flipped.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [{"text": "good", "label": "negative"}, {"text": "bad", "label": "positive"}]
+    assert [json.loads(line) for line in lines] == rows
+
+
+def test_commands_have_relative_paths_but_the_models_and_a_name_that_finds_their_process(tmp_path: Path) -> None:
+    model, place = tmp_path / "tiny.gguf", tmp_path / "place"
+    model.touch()
+    place.mkdir()
+    command = Workplace.at(place, str(model), tmp_path, tmp_path / "out", "float32", "evidence_job").command(
+        "flipped", ("--demos", "demonstrations/x.jsonl")
+    )
+    assert "evidence_job" in command
+    assert command[command.index("-m", command.index("run")) + 1] == str(model)
+    assert command[command.index("--demos") + 1] == "out/demonstrations/x.jsonl"
+    assert [word for word in command[1:] if str(tmp_path) in word] == [str(model)]
+    assert (place / "data").samefile(tmp_path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_jobs_run_side_by_side_but_never_in_one_folder(workers: int) -> None:
+    started: list[Job] = []
+    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
+
+    def start(job: Job) -> subprocess.Popen[bytes]:
+        busy = [other.folder for other, process in running if process.poll() is None]
+        assert job.folder not in busy
+        assert len(busy) < workers
+        script = "import sys, time; time.sleep(0.1); sys.exit(int(sys.argv[1]))"
+        process = subprocess.Popen([sys.executable, "-c", script, str(int(job.fails))])
+        started.append(job)
+        running.append((job, process))
+        return process
+
+    jobs: Sequence[Job] = [Job("a"), Job("a", fails=True), Job("b"), Job("b"), Job("c")]
+    assert execute(jobs, start, workers, poll=0.01) == [Job("a", fails=True)]
+    assert sorted(started, key=lambda job: job.folder) == sorted(jobs, key=lambda job: job.folder)
+    if workers == 1:
+        assert started == list(jobs)

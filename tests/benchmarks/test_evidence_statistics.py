@@ -1,0 +1,122 @@
+"""The statistics of docs/evidence.md against cases worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
+from evidence.measures import (
+    batch_calibrated,
+    from_uniform,
+    mean_margin,
+    mean_true,
+    normalised,
+    predicted,
+    shares,
+    total_variation,
+)
+from evidence.pooled import Estimate, estimate
+from evidence.predictors import PREDICTORS, correlations
+from evidence.statistics import cluster_interval, correlation, rank_correlation, ranks_within
+
+RANDOM = np.random.default_rng(7)
+
+
+def test_normalised_scores_are_log_probabilities_over_the_candidates() -> None:
+    logs = normalised(np.array([[-1.0, -1.0], [-2.0, -2.0 - math.log(3)]]))
+    assert np.exp(logs) == pytest.approx(np.array([[0.5, 0.5], [0.75, 0.25]]))
+
+
+def test_batch_calibration_subtracts_the_log_of_each_labels_mean_probability() -> None:
+    logs = np.log(np.array([[0.8, 0.2], [0.6, 0.4]]))
+    expected = np.log(np.array([[0.8 / 0.7, 0.2 / 0.3], [0.6 / 0.7, 0.4 / 0.3]]))
+    assert batch_calibrated(logs) == pytest.approx(expected)
+    assert predicted(logs).tolist() == [0, 0]
+    assert predicted(batch_calibrated(logs)).tolist() == [0, 1]
+
+
+def test_batch_calibration_removes_a_factor_of_the_probabilities_exactly() -> None:
+    logs = normalised(RANDOM.normal(size=(50, 3)))
+    biased = logs + np.array([4.0, 0.0, -2.0])
+    assert batch_calibrated(biased) == pytest.approx(batch_calibrated(logs))
+
+
+def test_label_shares_and_their_distances() -> None:
+    distribution = shares(np.array([0, 0, 0, 2]), 3)
+    assert distribution.tolist() == [0.75, 0, 0.25]
+    assert from_uniform(distribution) == pytest.approx((0.75 - 1 / 3 + 1 / 3 + 1 / 3 - 0.25) / 2)
+    assert total_variation(distribution, distribution) == 0
+
+
+def test_margin_and_log_probability_of_the_true_label() -> None:
+    logs = np.array([[-1.0, -3.0, -2.0], [-5.0, -4.0, -1.0]])
+    assert mean_margin(logs) == 2.0
+    assert mean_true(logs, np.array([1, 2])) == -2.0
+
+
+def test_a_comparison_counts_changed_answers_and_tests_each_seed() -> None:
+    before = np.zeros(20, dtype=bool)
+    after = before.copy()
+    after[:6] = True
+    comparison = Comparison.of([before, before], [after, before])
+    assert (comparison.gained, comparison.lost) == (6, 0)
+    assert comparison.changes[0].p == pytest.approx(2 / 2**6)  # exact McNemar: all six changes to one side
+    assert comparison.verdicts == [HELPS, SAME]
+    assert comparison.mean == pytest.approx(0.15)
+    assert (comparison.better, comparison.worse) == (1, 0)
+    assert Comparison.of([after], [before]).verdicts == [HARMS]
+
+
+def test_five_changes_to_one_side_show_no_difference() -> None:
+    changes = Comparison.of([np.zeros(5, dtype=bool)], [np.ones(5, dtype=bool)]).changes[0]
+    assert changes.p == pytest.approx(2 / 2**5)
+    assert verdict(changes) == SAME
+
+
+def test_the_interval_of_clusters_is_reproducible_and_wider_than_that_of_its_rows() -> None:
+    values = np.repeat(RANDOM.normal(size=8), 10)
+    clusters = np.repeat(np.arange(8), 10).tolist()
+    first, again = (estimate(values, clusters) for _ in range(2))
+    rows = estimate(values, list(range(80)))
+    assert first == again
+    assert first.interval is not None
+    assert rows.interval is not None
+    assert first.interval[1] - first.interval[0] > 2 * (rows.interval[1] - rows.interval[0])
+
+
+def test_two_clusters_have_no_interval_and_a_missing_statistic_neither() -> None:
+    assert cluster_interval(["a", "b"], lambda chosen: 1.0) is None
+    assert cluster_interval(["a", "b", "c"], lambda chosen: math.nan) is None
+
+
+@pytest.mark.parametrize(("interval", "sign"), [((0.1, 0.2), 1), ((-0.2, -0.1), -1), ((0.0, 0.2), 0), (None, 0)])
+def test_an_estimate_has_a_sign_only_if_its_interval_excludes_zero(
+    interval: tuple[float, float] | None, sign: int
+) -> None:
+    assert Estimate(0.15, interval).sign == sign
+
+
+def test_rank_correlation_is_spearmans_with_ties() -> None:
+    first, second = RANDOM.integers(5, size=40).astype(float), RANDOM.normal(size=40)
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second).statistic)
+    assert math.isnan(rank_correlation(np.ones(4), second[:4]))
+
+
+def test_ranks_within_groups_do_not_see_differences_between_groups() -> None:
+    groups = ["a"] * 3 + ["b"] * 3
+    low_to_high, high_to_low = np.array([1.0, 2, 3, 101, 102, 103]), np.array([13.0, 12, 11, 113, 112, 111])
+    assert rank_correlation(low_to_high, high_to_low) > 0.5
+    assert correlation(ranks_within(low_to_high, groups), ranks_within(high_to_low, groups)) == pytest.approx(-1)
+
+
+def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted() -> None:
+    cells = pd.DataFrame({name: np.arange(6.0) for name in (*PREDICTORS, "gain", "calibrated_gain", "eta")})
+    cells = cells.assign(task=list("aabbcc"), seed=[0, 1] * 3, setting="continued", drift=math.nan, margin=1.0)
+    names = [each.name for each in correlations(cells)]
+    assert set(PREDICTORS) - set(names) == {"drift", "margin"}
+    assert all(each.overall == pytest.approx(1) and each.clusters == 6 for each in correlations(cells))
