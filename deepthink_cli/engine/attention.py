@@ -20,6 +20,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import Part, Reach, Span
+from deepthink_cli.engine.temperature import by_slot, has_temperature
 from deepthink_cli.engine.windows import ModelMask, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
 
@@ -119,6 +120,8 @@ def attend(
     if current.kept is not None:
         # A copy even in float32: these may be views of a larger tensor.
         current.kept[layer] = (key_1GTD[0].to(torch.float32, copy=True), value_1GTD[0].to(torch.float32, copy=True))
+    if has_temperature(module):
+        query_1HTD = by_slot(module, query_1HTD, current.reaches)
     scale = query_1HTD.shape[-1] ** -0.5 if scaling is None else scaling
     attention = partial(kernels.attention, scale=scale, softcap=softcap)
     spans = list(current.spans(layer, attention_mask.window if attention_mask else None, query_1HTD))

@@ -52,7 +52,7 @@ class PackedEngine(BatchedEngine):
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows; any number of rows."""
-        return min(self.batch_tokens, tokens_over(self.model, memory, self.free)), _UNBOUNDED
+        return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
         """The first readings that use the same rotary factors, which a pass chooses by its largest position."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.engine.agreement import check_plain_pass, off_by_one_rounding
-from deepthink_cli.engine.windows import UnsupportedAttention, narrowed
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.windows import UnsupportedAttention, narrowed
 from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids

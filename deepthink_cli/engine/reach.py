@@ -72,6 +72,10 @@ class Reach:
                 raise UnsupportedAttention("its cache does not contain the keys and values that its attention uses")
         return _between(keys, _of(self.blocks, key_1GTD), part), _between(values, _of(self.blocks, value_1GTD), part)
 
+    def slots(self) -> Iterator[int]:
+        """The slot of every token, in the order of the pass."""
+        return (self._length + depth for block in self.blocks for depths in block.depths for depth in depths)
+
     def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         """What the blocks attend to in a layer with this window; `last` where `is_last` is True.
 

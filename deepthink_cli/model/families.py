@@ -115,9 +115,11 @@ def has_alibi(text: Any) -> bool:
     return text.model_type in _ALIBI or bool(getattr(text, "alibi", False))
 
 
-def has_mask_buffer(text: Any) -> bool:
-    """Whether the attention mask is stored with the weights, for `max_position_embeddings` keys."""
-    return text.model_type in _MASK_BUFFERS
+def most_keys(text: Any) -> int | None:
+    """The number of keys beyond which attention is undefined or not causal; None if there is no such number."""
+    if text.model_type in _MASK_BUFFERS:
+        return int(text.max_position_embeddings)
+    return int(text.keep_window_size) if text.model_type == "doge" else None  # then it selects keys, also later ones
 
 
 def window_sizes(text: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.families import (
     has_alibi,
-    has_mask_buffer,
+    most_keys,
     refuse_unfit,
     rotary_boundary,
     takes_positions,
@@ -23,10 +23,10 @@ from deepthink_cli.model.families import (
 class Limits:
     """Limits on the tokens that a model can attend to; None means no limit.
 
-    `positions` is the number of positions, `keys` the size of the mask buffer (GPT-Neo). `relative` means that
-    positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within the first `boundary`
-    positions use other rotary factors than longer ones (LongRoPE). Attention windows are no limit: a token does not
-    attend to what is before its window.
+    `positions` is the number of positions, `keys` the number of tokens that one can attend to (GPT-Neo's mask buffer).
+    `relative` means that positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within
+    the first `boundary` positions use other rotary factors than longer ones (LongRoPE). Attention windows are no
+    limit: a layer ignores what is before a token's window.
     """
 
     positions: int | None
@@ -83,7 +83,7 @@ def limits_of(config: PretrainedConfig) -> Limits:
             raise InputError(f"config.json: {bound!r} must be a number of tokens; correct its positions and windows")
     return Limits(
         positions=None if alibi else positions,
-        keys=positions if has_mask_buffer(text) else None,
+        keys=most_keys(text),
         relative=alibi or not takes_positions(config),
         boundary=boundary,
     )
