@@ -172,7 +172,13 @@ def random_network(model_type: str, seed: int = 0, **fields: Any) -> PreTrainedM
 def write_model(folder: Path, family: str, seed: int = 0, **changes: Any) -> Path:
     """Save a random model of a family with its tokenizer, in the hub's layout."""
     tokenizer = build_tokenizer()
-    fields = {**{**WINDOWED, **FAMILIES}[family], "vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 0, **changes}
+    fields = {
+        **{**WINDOWED, **FAMILIES}[family],
+        "vocab_size": len(tokenizer),
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        **changes,
+    }
     random_network(family.removesuffix("-alibi"), seed, **{"pad_token_id": None, **fields}).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

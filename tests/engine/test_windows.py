@@ -10,29 +10,25 @@ import pytest
 import torch
 from conftest import read
 from families import WINDOWED, write_model
+from oracle import LlamaOracle
 from queries import QUERIES, assert_close, plain_scores
 from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from deepthink_cli import Gate, Memory, Method, load_model, score, think
+from deepthink_cli import Memory, load_model, score
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import load_language_model
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.reach import STEP
 from deepthink_cli.engine.windows import UnsupportedAttention, Window, model_mask, narrowed
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
-from deepthink_cli.model.families import refuse_unfit, window_sizes
-from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.model.families import WINDOW_SIZES, refuse_unfit
 
 PADDED = {"gpt_neo", "gemma3n_text"}  # families with windows that cannot be packed
 LENGTHS = (4, 8, 12, 32)  # half a window, one, one and a half, and four
-ENGINES = (PackedEngine, PaddedEngine)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +96,7 @@ def test_later_readings_are_the_models_own_passes_after_the_history(
         with pytest.raises(InputError, match="has no positions to restart"):
             read(engine, tokens(length), read(engine, tokens(length)), 0)
         return
-    demos = TokenizedDemonstrations.of(engine.tokenizer, tokens(length)) if False else tokens(length)
+    demos = tokens(length)
     histories = [read(each, demos) for each in engines_of(engine)]
     for _ in (2, 3):
         presents = [
@@ -109,9 +105,130 @@ def test_later_readings_are_the_models_own_passes_after_the_history(
         ]
         for present, history in zip(presents, histories, strict=True):
             assert_close(present, present_by_the_model(engine, demos, history, start))
-        histories = [
-            history.gate(present, 0.3) for history, present in zip(histories, presents, strict=True)
-        ]
+        histories = [history.gate(present, 0.3) for history, present in zip(histories, presents, strict=True)]
     scores = [score(each, history, QUERIES) for each, history in zip(engines_of(engine), histories, strict=True)]
     for packed, padded in zip(*scores, strict=True):
         assert packed.sums == pytest.approx(padded.sums, abs=1e-3)
+
+
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_windows_follow_the_equations(length: int, positions: str, windowed: Callable[[str], BatchedEngine]) -> None:
+    engine, restarted = windowed("mistral"), positions == "restarted"
+    oracle = LlamaOracle(engine.model.network)
+    expected = oracle.think(tokens(length), 3, 0.3, 0.0, restarted)
+    for each in engines_of(engine):
+        history = read(each, tokens(length))
+        for layers in expected:
+            for number, (keys, values) in enumerate(layers):
+                torch.testing.assert_close(history.keys[number].double(), torch.tensor(keys), rtol=1e-4, atol=1e-4)
+                torch.testing.assert_close(history.values[number].double(), torch.tensor(values), rtol=1e-4, atol=1e-4)
+            for query, scores in zip(QUERIES, score(each, history, QUERIES), strict=True):
+                right = [oracle.score(layers, query.prefix, answer) for answer in query.answers]
+                assert scores.sums == pytest.approx(right, abs=1e-3)
+            history = history.gate(read(each, tokens(length), history, 0 if restarted else length), 0.3)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
+def test_without_a_kernel_windows_are_the_same(
+    family: str, windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = windowed(family)
+    memory = read(engine, tokens(20))
+    expected, present = score(engine, memory, QUERIES), read(engine, tokens(20), memory, 20)
+    monkeypatch.setattr(kernels, "_KERNELS", {})
+    assert_close(read(engine, tokens(20), memory, 20), present)
+    for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
+        assert scores.sums == pytest.approx(right.sums, abs=1e-4)
+
+
+@pytest.mark.parametrize(("family", "window"), [("mistral", 8), ("mistral", 300), ("llama4_text", 300)])
+def test_long_readings_in_steps_are_the_models_own_passes(family: str, window: int, tmp_path: Path) -> None:
+    name = "attention_chunk_size" if family == "llama4_text" else "sliding_window"
+    changes = {**WINDOWED[family], "max_position_embeddings": 2048, name: window}
+    engine = load_model(str(write_model(tmp_path / "model", family, **changes)))
+    ids, others = tokens(2 * STEP + 90), tokens(STEP)[::-1]
+    assert isinstance(engine, PackedEngine)
+    history = read(engine, ids)
+    assert_close(history, engine.model.read(ids))
+    readings = [Reading(ids, history, len(ids)), Reading(others), Reading(ids, history, 0)]
+    for present, reading in zip(engine.read_pass(readings), readings, strict=True):
+        if reading.history is not None:
+            assert_close(present, present_by_the_model(engine, ids, reading.history, reading.start))
+        else:
+            assert_close(present, engine.model.read(others))
+
+
+def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
+    windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, whole, numbers = windowed("ministral"), kernels.attention, list[int]()
+
+    def counted(query: Any, key: Any, *others: Any, **more: Any) -> Any:
+        numbers.append(key.shape[2])
+        return whole(query, key, *others, **more)
+
+    memory = read(engine, tokens(400))
+    monkeypatch.setattr(kernels, "attention", counted)
+    score(engine, memory, QUERIES[1:2])  # 3 + 4 tokens, the last of them 5 after the memory
+    windowed_layer, full_layer = numbers[:-2], numbers[-2:]
+    assert sorted(windowed_layer) == [2, 5, 7]  # attended to by all, by some, and the row
+    assert full_layer == [400, 7]
+
+
+def test_a_model_whose_window_holds_everything_attends_as_one_without(
+    windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, masks, whole = windowed("mistral"), list[Any](), kernels.attention
+    monkeypatch.setattr(
+        kernels,
+        "attention",
+        lambda query, key, value, mask, *more, **others: (
+            masks.append(mask) or whole(query, key, value, mask, *more, **others)
+        ),
+    )
+    score(engine, read(engine, tokens(4)), QUERIES[2:3])
+    assert masks == [None] * len(masks)
+
+
+@pytest.mark.parametrize("size", [8, 4096])
+def test_the_probe_finds_a_wrong_window_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_model(tmp_path / "model", "mistral", **{**WINDOWED["mistral"], "sliding_window": size})
+    assert isinstance(load_model(str(folder)), PackedEngine)
+    right = Window.first
+    monkeypatch.setattr(Window, "first", lambda window, slots: right(window, slots) + 1)
+    engine = load_model(str(folder))
+    assert isinstance(engine, PaddedEngine)
+
+
+def test_windows_are_narrow_only_inside_the_block(windowed: Callable[[str], BatchedEngine]) -> None:
+    network = windowed("llama4_text").model.network
+    config, module = network.config, network.model.layers[3].self_attn
+    with pytest.raises(ValueError, match="stop"), narrowed(network, 3):
+        assert (config.attention_chunk_size, module.floor_scale) == (3, 3)
+        raise ValueError("stop")
+    assert (config.attention_chunk_size, module.floor_scale) == (8, 16)
+
+
+def test_a_mask_that_is_not_causal_with_a_window_is_refused() -> None:
+    def nearest(_: Any, __: Any, slots: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (slots - keys).abs() < 8
+
+    with pytest.raises(UnsupportedAttention, match="its attention mask is custom code"):
+        model_mask(mask_function=nearest, local_size=8)
+    with pytest.raises(UnsupportedAttention):
+        model_mask(mask_function=lambda _, __, slots, keys: keys <= slots, use_vmap=True)
+
+
+def test_every_architecture_with_a_window_is_tested() -> None:
+    missing = set()
+    for model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        try:
+            config = CONFIG_MAPPING[model_type]()
+            text = config.get_text_config(decoder=True)
+            refuse_unfit(config, text)
+        except Exception:
+            continue  # refused by name, or cannot be built from defaults
+        if any(hasattr(text, name) for name in WINDOW_SIZES) and text.model_type not in WINDOWED:
+            missing.add(text.model_type)
+    assert missing == set()
