@@ -57,8 +57,8 @@ def model_mask(
     """
     if not use_vmap:  # otherwise the network adds a function of its own
         size = local_size or 2
-        keys_K = torch.arange(2 * size + 1, device=device)
-        slots_Q1 = torch.tensor([size - 1, size, 2 * size - 1, 2 * size], device=device)[:, None]
+        keys_K = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size - 1, 2 * size], device=device)
+        slots_Q1 = keys_K[2:, None]
         zero = torch.zeros((), dtype=torch.long, device=device)
         seen_QK = mask_function(zero, zero, slots_Q1, keys_K)
         for window in [None] if local_size is None else [Window(size), Window(size, chunked=True)]:
