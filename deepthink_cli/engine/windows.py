@@ -42,6 +42,10 @@ class ModelMask:
 
     window: Window | None
 
+    def __getitem__(self, _: Any) -> ModelMask:
+        """Raise UnsupportedAttention: a network that changes its masks cannot be packed."""
+        raise UnsupportedAttention("it changes its attention masks")
+
 
 def model_mask(
     *,
