@@ -106,7 +106,7 @@ def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Ten
     first, shared = (min(end, max(0, window.first(end + depth))) for depth in (0, _deepest(blocks)))
     parts = [Part(shared, end, places_M)] if shared < end else []
     if first < shared:
-        parts.append(_partly(window, blocks, end, (first, shared), places_M, like))
+        parts += _partly(window, blocks, end, (first, shared), places_M, like)
     return Span(tuple(_hiding(window, block, end, like) for block in blocks), tuple(parts))
 
 
@@ -117,16 +117,18 @@ def _partly(
     slots: tuple[int, int],
     places_M: Tensor | None,
     like: Tensor,
-) -> Part:
-    """The slots, with the tokens that attend to any of them."""
+) -> Iterator[Part]:
+    """The slots, with the tokens that attend to any of them; nothing if there are none."""
     depths_T = torch.tensor([depth for block in blocks for depths in block.depths for depth in depths])
     firsts_T = window.first(depths_T + end)
     sees_T = firsts_T < slots[1]
     if places_M is not None:
         sees_T &= torch.zeros_like(sees_T).index_fill_(0, places_M.cpu(), True)
     seeing_M = sees_T.nonzero()[:, 0]
+    if not len(seeing_M):
+        return
     hidden_ML = torch.arange(*slots) < firsts_T[seeing_M][:, None]
-    return Part(
+    yield Part(
         *slots,
         places_M=None if len(seeing_M) == len(sees_T) else seeing_M.to(like.device),
         mask_11ML=_mask(hidden_ML[None, None], like) if hidden_ML.any() else None,

@@ -24,4 +24,5 @@ def by_slot(module: Any, query_1HTD: Tensor, reaches: Sequence[Reach]) -> Tensor
 
 
 def _factors(module: Any, slots_T: Tensor) -> Tensor:
-    return torch.log1p(torch.floor((slots_T + 1.0) / module.floor_scale)) * module.attn_scale + 1.0
+    steps_T = torch.floor((slots_T + 1.0) / module.floor_scale)
+    return torch.log1p(steps_T) * float(module.attn_scale) + 1.0

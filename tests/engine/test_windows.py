@@ -26,6 +26,7 @@ from deepthink_cli.engine.windows import UnsupportedAttention, Window, model_mas
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
 from deepthink_cli.model.families import WINDOW_SIZES, refuse_unfit
+from deepthink_cli.model.tokens import TokenizedQuery
 
 PADDED = {"doge", "gemma3n_text", "gpt_neo"}  # families with windows that cannot be packed
 LENGTHS = (4, 8, 12, 32)  # half a window, one, one and a half, and four
@@ -174,6 +175,17 @@ def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
     windowed_layer, full_layer = numbers[:-2], numbers[-2:]
     assert sorted(windowed_layer) == [2, 5, 7]  # attended to by all, by some, and the row
     assert full_layer == [400, 7]
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
+@pytest.mark.parametrize("prefix", [1, 7, 8, 9, 40, STEP + 20])
+def test_a_query_alone_is_scored_however_long_it_is(
+    family: str, prefix: int, windowed: Callable[[str], BatchedEngine]
+) -> None:
+    engine, queries = windowed(family), [TokenizedQuery(tokens(prefix)[::-1], ((5,), (6, 7)))]
+    for query in (*queries, TokenizedQuery(queries[0].prefix, ((5,), (6,)))):
+        (scores,) = score(engine, read(engine, tokens(19)), [query])
+        assert scores.sums == pytest.approx(plain_scores(engine, tokens(19), query), abs=1e-4)
 
 
 def test_a_model_whose_window_holds_everything_attends_as_one_without(
