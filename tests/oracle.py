@@ -1,6 +1,6 @@
 """The paper's equations 2 to 6 in numpy and float64, written from the paper and sharing no code with the package.
 
-A tiny Llama and a tiny GPT-2 are computed from their weights: projections (Eq. 2), attention over
+A tiny Llama, a tiny Mistral and a tiny GPT-2 are computed from their weights: projections (Eq. 2), attention over
 [history ; present] (Eq. 3), the gate (Eq. 4), and candidates scored after the memory (Eq. 1 and 6).
 """
 
@@ -54,14 +54,16 @@ class Oracle:
         return float(sum(log_p[len(query) - 1 + n, token] for n, token in enumerate(answer)))
 
 
-def attend(q: Array, k: Array, v: Array, past: tuple[Array, Array] | None) -> tuple[Array, Array, Array]:
-    """Causal attention to the present and full attention to the history; heads (H, S, D), K/V heads may be fewer."""
+def attend(
+    q: Array, k: Array, v: Array, past: tuple[Array, Array] | None, window: int | None = None
+) -> tuple[Array, Array, Array]:
+    """Causal attention to [history ; present], of the last `window` tokens; heads (H, S, D), K/V heads may be fewer."""
     mixed_k, mixed_v = (k, v) if past is None else (np.concatenate([past[0], k], 1), np.concatenate([past[1], v], 1))
     groups = q.shape[0] // k.shape[0]
     scores = q @ np.repeat(mixed_k, groups, 0).transpose(0, 2, 1) / np.sqrt(q.shape[-1])
     total, own = mixed_k.shape[1], k.shape[1]
-    late = np.arange(total)[None] > np.arange(own)[:, None] + total - own
-    scores = np.where(late, -np.inf, scores)
+    behind = np.arange(own)[:, None] + total - own - np.arange(total)[None]
+    scores = np.where((behind < 0) | (behind >= (window or total)), -np.inf, scores)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     out = weights / weights.sum(-1, keepdims=True) @ np.repeat(mixed_v, groups, 0)
     return out.transpose(1, 0, 2).reshape(own, -1), k, v
@@ -73,7 +75,7 @@ def heads(x: Array, count: int) -> Array:
 
 
 class LlamaOracle(Oracle):
-    """RMS norms, rotary positions, grouped heads, gated feed-forward."""
+    """RMS norms, rotary positions, grouped heads, gated feed-forward; Mistral with a window in every layer."""
 
     def forward(self, ids: Sequence[int], positions: Sequence[int], past: Layers | None) -> tuple[Array, Layers]:
         c, w = self.config, self.weights
@@ -85,7 +87,8 @@ class LlamaOracle(Oracle):
             q, k, v = (y @ w[f"{at}self_attn.{p}_proj.weight"].T for p in "qkv")
             q = self._rotate(heads(q, c.num_attention_heads), positions)
             k = self._rotate(heads(k, c.num_key_value_heads), positions)
-            out, k, v = attend(q, k, heads(v, c.num_key_value_heads), past[n] if past else None)
+            v, window = heads(v, c.num_key_value_heads), getattr(c, "sliding_window", None)
+            out, k, v = attend(q, k, v, past[n] if past else None, window)
             present.append((k, v))
             x = x + out @ w[at + "self_attn.o_proj.weight"].T
             y = self._norm(x, w[at + "post_attention_layernorm.weight"])

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from deepthink_cli.engine.attention import has_kernel
+from deepthink_cli.engine.kernels import has_kernel
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.families import window_sizes
 
 FEWEST_TOKENS, _CPU_TOKENS, _CUDA_TOKENS = 256, 1024, 16384  # tokens of a pass by default: more is not faster
 KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator keeps for the next pass
@@ -38,15 +39,21 @@ def best_tokens(model: LanguageModel) -> int:
     return max(FEWEST_TOKENS, best)
 
 
-def tokens_over(model: LanguageModel, memory: Memory, free: int) -> int:
-    """The most tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least one."""
+def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
+    """The most tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least one.
+
+    No row has more than `width` tokens.
+    """
     config: Any = model.network.config.get_text_config(decoder=True)
     equal = all(key.shape[2] == value.shape[2] for key, value in zip(memory.keys, memory.values, strict=True))
-    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    plain = equal and getattr(config, "attn_logit_softcapping", None) is None and has_kernel(model.device.type)
     folded = model.device.type != "cuda" or memory.keys[0].shape[2] % 8 == 0  # head sizes that the kernel supports
-    by_kernel = equal and not capped and folded and has_kernel(model.device.type)
-    # Without a kernel, scores and weights (T, heads, L) exist in float32 and again in the model's dtype.
-    attention = 0 if by_kernel else _heads(model, memory) * memory.length * (2 * 4 + model.dtype.itemsize)
+    # Without a kernel, scores and weights (T, heads, keys) exist in float32 and again in the model's dtype.
+    scores = _heads(model, memory) * (2 * 4 + model.dtype.itemsize)
+    attention = 0 if plain and folded else scores * memory.length
+    if window_sizes(config):  # masks for the row and for the keys that only some of its tokens attend to
+        masked_by_kernel = plain and model.device.type == "cpu"
+        attention += 2 * width * (model.dtype.itemsize + (0 if masked_by_kernel else scores))
     return max(1, free // max(1, attention + _head_bytes(model)))
 
 

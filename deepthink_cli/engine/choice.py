@@ -38,6 +38,8 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
 def load_language_model(spec: ModelSpec) -> LanguageModel:
     """Load a model's weights, without an engine yet; raises as `load_model` does."""
     network = load_network(spec)
+    if network.base_model is network and hasattr(network, "model"):  # Llama 4 calls its text model by another name
+        network.base_model_prefix = "model"
     identity = replace(spec.identify(), dtype=str(network.dtype).removeprefix("torch."))
     loaded = LanguageModel(network, spec.tokenizer, identity, spec.limits, spec.options.batch_tokens)
     return loaded if loaded.takes_positions else replace(loaded, limits=replace(loaded.limits, relative=True))

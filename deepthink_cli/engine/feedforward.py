@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -33,7 +34,9 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
         read_MW = hidden.flatten(0, -2)[places_M.to(hidden.device)]
         return (read_MW.view(*(1,) * (hidden.dim() - 2), *read_MW.shape), *others)
 
-    def widened(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def widened(_: nn.Module, __: tuple[Tensor, ...], output: Any) -> Any:
+        if isinstance(output, tuple):  # followed by a router's scores
+            return (widened(_, __, output[0]), *output[1:])
         shape = shapes.pop()
         full = output.new_zeros((*shape, output.shape[-1]))
         full.flatten(0, -2)[places_M.to(output.device)] = output.flatten(0, -2)

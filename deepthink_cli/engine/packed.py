@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.engine.activation import fused_activations
-from deepthink_cli.engine.attention import Kept, Reach, over_memory
+from deepthink_cli.engine.attention import Kept, over_memory
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine, Past
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packing import Block, PackedRow, blocks, tree
+from deepthink_cli.engine.packing import PackedRow, blocks, sequence, tree
+from deepthink_cli.engine.reach import Reach
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
 
@@ -51,7 +52,7 @@ class PackedEngine(BatchedEngine):
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many tokens as the memory for their attention scores allows; any number of rows."""
-        return min(self.batch_tokens, tokens_over(self.model, memory, self.free)), _UNBOUNDED
+        return min(self.batch_tokens, tokens_over(self.model, memory, width, self.free)), _UNBOUNDED
 
     def readable_together(self, readings: Sequence[Reading]) -> Iterable[Reading]:
         """The first readings that use the same rotary factors, which a pass chooses by its largest position."""
@@ -73,13 +74,13 @@ class PackedEngine(BatchedEngine):
         positions = [reading.start + place for reading in readings for place in range(len(reading))]
         ids_and_positions_2T = torch.tensor([ids, positions], device=model.device)
         reaches = [
-            Reach(() if reading.history is None else (reading.history,), (Block(start, 1, len(reading), None),))
+            Reach(() if reading.history is None else (reading.history,), (sequence(start, len(reading)),))
             for reading, (start, _) in zip(readings, spans, strict=True)
         ]
         kept: Kept = {}
         body: Any = model.network.base_model
         with model.lock, over_memory(model.network, reaches, kept), fused_activations(body):
-            body(input_ids=ids_and_positions_2T[:1], position_ids=ids_and_positions_2T[1:], use_cache=False)
+            body(**_inputs(ids_and_positions_2T[:1], ids_and_positions_2T[1:]))
         return [
             model.checked_present(part, len(reading))
             for part, reading in zip(_parts(kept, spans), readings, strict=True)
@@ -106,7 +107,17 @@ class PackedLayout:
             fused_activations(network.base_model),
             last_feedforward_at(places_M, network.base_model),
         ):
-            yield {"input_ids": self.ids_1T, "position_ids": self.depths_1T + start, "use_cache": False}
+            yield _inputs(self.ids_1T, self.depths_1T + start)
+
+
+def _inputs(ids_1T: Tensor, positions_1T: Tensor) -> dict[str, Any]:
+    """The network's arguments for a pass inside `over_memory`."""
+    return {
+        "input_ids": ids_1T,
+        "position_ids": positions_1T,
+        "attention_mask": torch.ones_like(ids_1T),
+        "use_cache": False,
+    }
 
 
 def _parts(kept: Kept, spans: Sequence[tuple[int, int]]) -> list[Memory]:

@@ -42,13 +42,14 @@ class Block:
     """Consecutive rows of equal length: `rows` of them, `size` tokens each, from token `start` of the pass.
 
     `mask_R1SS` is added to their attention scores; None if every row is a plain sequence, for which
-    a causal mask is enough.
+    a causal mask is enough. Token s of row r is `depths[r][s]` tokens after the end of the memory.
     """
 
     start: int
     rows: int
     size: int
     mask_R1SS: Tensor | None
+    depths: Sequence[Sequence[int]]
 
     def of(self, tokens: Tensor) -> Tensor:
         """The block's part of a pass: a view of shape (R, H, S, ...) of (1, H, T, ...)."""
@@ -97,12 +98,18 @@ def lines(number: int, query: TokenizedQuery) -> Iterator[PackedRow]:
         yield PackedRow(number, query.prefix + ids, order, (length,) * length, len(query.prefix) - 1, tuple(asked))
 
 
+def sequence(start: int, size: int) -> Block:
+    """A plain sequence of `size` tokens from token `start` of a pass."""
+    return Block(start, 1, size, None, [range(size)])
+
+
 def blocks(rows: Sequence[PackedRow], dtype: torch.dtype, device: torch.device) -> tuple[Block, ...]:
     """Group rows that are concatenated without padding into blocks, in order; masks have dtype `dtype`."""
     result, start = [], 0
     for size, group in groupby(rows, key=len):
         together = list(group)
-        result.append(Block(start, len(together), size, _mask(together, dtype, device)))
+        depths = [row.depths for row in together]
+        result.append(Block(start, len(together), size, _mask(together, dtype, device), depths))
         start += len(together) * size
     return tuple(result)
 

@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.engine.agreement import check_plain_pass, off_by_one_rounding
-from deepthink_cli.engine.attention import UnsupportedAttention
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.windows import UnsupportedAttention, narrowed
 from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids
 
 _LENGTH = 16  # tokens of the probe's memory
+_WINDOW = 8  # tokens of an attention window during the probe, so that its text is longer
 _TOLERANCE = 2  # packed and padded results may differ by this multiple of the rounding of padded ones
 
 
@@ -41,7 +42,8 @@ class Verdict:
 def check_padded(model: LanguageModel) -> None:
     """Raise InputError, naming the architecture, unless a query after a memory scores as in one pass over both."""
     text, queries = _texts(model)
-    check_plain_pass(model, text, queries[0].prefix)
+    with narrowed(model.network, _WINDOW):
+        check_plain_pass(model, text, queries[0].prefix)
 
 
 def try_packed(model: LanguageModel) -> Verdict:
@@ -52,7 +54,8 @@ def try_packed(model: LanguageModel) -> Verdict:
     check_padded(model)
     text, queries = _texts(model)
     try:
-        return _compared(model, text, queries)
+        with narrowed(model.network, _WINDOW):
+            return _compared(model, text, queries)
     except UnsupportedAttention as unsupported:
         return Verdict(reason=str(unsupported))
     except Exception as error:

@@ -39,10 +39,9 @@ _ENCODERS = {
 }
 _ALIBI = {"bloom", "mpt"}
 _MASK_BUFFERS = {"gpt_neo"}  # their attention mask has a fixed number of keys
+WINDOW_SIZES = ("sliding_window", "attention_chunk_size", "window_size")  # names in configurations
 _UNSUPPORTED = {
     "cpmant": "adds prompt tokens of its own before every text",
-    "llama4": "scales attention by a token's position in its pass",
-    "llama4_text": "scales attention by a token's position in its pass",
     "trocr": "is the decoder of an encoder-decoder, trained to attend to its encoder's output",
 }
 
@@ -116,22 +115,17 @@ def has_alibi(text: Any) -> bool:
     return text.model_type in _ALIBI or bool(getattr(text, "alibi", False))
 
 
-def has_mask_buffer(text: Any) -> bool:
-    """Whether the attention mask is stored with the weights, for `max_position_embeddings` keys."""
-    return text.model_type in _MASK_BUFFERS
+def most_keys(text: Any) -> int | None:
+    """The number of keys beyond which attention is undefined or not causal; None if there is no such number."""
+    if text.model_type in _MASK_BUFFERS:
+        return int(text.max_position_embeddings)
+    return int(text.keep_window_size) if text.model_type == "doge" else None  # then it selects keys, also later ones
 
 
-def narrowest_window(text: Any) -> int | None:
-    """The smallest attention window of any layer, in keys; None if every layer attends to all keys."""
-    kinds = set(getattr(text, "layer_types", None) or getattr(text, "attention_layers", None) or ())
-    windows = []
-    if not kinds or "sliding_attention" in kinds:
-        windows.append(getattr(text, "sliding_window", None))
-    if "chunked_attention" in kinds:
-        windows.append(getattr(text, "attention_chunk_size", None))
-    if "local" in kinds:
-        windows.append(getattr(text, "window_size", None))
-    return min((window for window in windows if window is not None), default=None)
+def window_sizes(text: Any) -> dict[str, Any]:
+    """The sizes of its layers' attention windows, by the configuration's name for them; empty if it has none."""
+    sizes = {name: getattr(text, name, None) for name in WINDOW_SIZES}
+    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def rotary_boundary(text: Any) -> int | None:

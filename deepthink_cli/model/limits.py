@@ -11,11 +11,11 @@ from transformers import PretrainedConfig
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.families import (
     has_alibi,
-    has_mask_buffer,
-    narrowest_window,
+    most_keys,
     refuse_unfit,
     rotary_boundary,
     takes_positions,
+    window_sizes,
 )
 
 
@@ -23,13 +23,13 @@ from deepthink_cli.model.families import (
 class Limits:
     """Limits on the tokens that a model can attend to; None means no limit.
 
-    `positions` is the number of positions, `window` the smallest attention window of any layer, `keys` the size of
-    the mask buffer (GPT-Neo). `relative` means that positions follow from the number of keys (ALiBi) and cannot be
-    set. Passes that end within the first `boundary` positions use other rotary factors than longer ones (LongRoPE).
+    `positions` is the number of positions, `keys` the number of tokens that one can attend to (GPT-Neo's mask buffer).
+    `relative` means that positions follow from the number of keys (ALiBi) and cannot be set. Passes that end within
+    the first `boundary` positions use other rotary factors than longer ones (LongRoPE). Attention windows are no
+    limit: a layer ignores what is before a token's window.
     """
 
     positions: int | None
-    window: int | None
     keys: int | None
     relative: bool
     boundary: int | None = None
@@ -42,7 +42,7 @@ class Limits:
         """The largest L for which T readings fit, on the same side of the boundary as `length`; None: no limit."""
         repeat = 1 if iterations == 1 else 2
         share = repeat if positions == "continued" else 1
-        bounds = [bound // repeat for bound in (self.window, self.keys) if bound is not None]
+        bounds = [] if self.keys is None else [self.keys // repeat]
         bounds += [] if self.positions is None else [self.positions // share]
         largest = min(bounds, default=None)
         if self.boundary is None or (self.side(length) and (largest is None or self.side(largest))):
@@ -56,16 +56,12 @@ class Limits:
 
     def most_tokens(self, length: int = 0) -> int | None:
         """The maximum total of a memory of `length` tokens, a query and its candidate, in tokens; None: no limit."""
-        bounds = [
-            bound for bound in (self.positions, self.window, self.keys, self._boundary_for(length)) if bound is not None
-        ]
+        bounds = [bound for bound in (self.positions, self.keys, self._boundary_for(length)) if bound is not None]
         return min(bounds, default=None)
 
     def reason(self, length: int = 0) -> str:
         """The limit that applies to a memory of `length` tokens, as text."""
         most = self.most_tokens(length)
-        if self.window is not None and self.window == most:
-            return f"sliding window of {self.window}"
         if self._boundary_for(length) == most != self.positions:
             return f"other rotary factors beyond position {most}"
         return f"context of {most}"
@@ -81,14 +77,13 @@ def limits_of(config: PretrainedConfig) -> Limits:
     refuse_unfit(config, text)
     alibi = has_alibi(text)
     positions = getattr(text, "max_position_embeddings", None)
-    window, boundary = narrowest_window(text), rotary_boundary(text)
-    for bound in (positions, window, boundary):
+    boundary = rotary_boundary(text)
+    for bound in (positions, boundary, *window_sizes(text).values()):
         if bound is not None and not isinstance(bound, int):
             raise InputError(f"config.json: {bound!r} must be a number of tokens; correct its positions and windows")
     return Limits(
         positions=None if alibi else positions,
-        window=window,
-        keys=positions if has_mask_buffer(text) else None,
+        keys=most_keys(text),
         relative=alibi or not takes_positions(config),
         boundary=boundary,
     )
@@ -129,7 +124,7 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
             f"restarted positions: {model} has no positions to restart: they follow from the number of earlier tokens; "
             "use continued"
         )
-    bounds = ((limits.positions, start + tokens), (limits.window, past + tokens), (limits.keys, past + tokens))
+    bounds = ((limits.positions, start + tokens), (limits.keys, past + tokens))
     crossed = past and limits.side(past) != limits.side(start + tokens)
     if crossed or any(bound is not None and needed > bound for bound, needed in bounds):
         raise InputError(

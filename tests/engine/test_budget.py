@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import read
+from families import write_model
 from queries import DEMOS
 
 from deepthink_cli import Memory, load_model
@@ -52,6 +53,13 @@ def test_a_wide_head_and_attention_by_products_leave_room_for_fewer_tokens(model
     }
     most = {name: tokens_over(engine, memory) for name, (engine, memory) in cases.items()}
     assert most["head"] < most["llama"] == most["kernel"] > most["products"]
+
+
+def test_masks_of_windows_leave_room_for_fewer_tokens(tmp_path: Path) -> None:
+    plain = load_model(str(write_model(tmp_path / "plain", "mistral", sliding_window=None)))
+    windowed = load_model(str(write_model(tmp_path / "windowed", "mistral")))
+    memory = read(plain, DEMOS)
+    assert tokens_over(windowed, memory) < tokens_over(plain, memory)
 
 
 def tokens_over(engine: PackedEngine, memory: Memory) -> int:

@@ -15,13 +15,14 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import attention
+from deepthink_cli.engine import attention, kernels
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.choice import choose_engine, load_language_model
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.engine.registry import AUTO, ENGINES
+from deepthink_cli.engine.windows import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
@@ -61,7 +62,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(attention, "_kernel", lambda _: broken)
+    monkeypatch.setattr(kernels, "_kernel", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:
@@ -85,12 +86,18 @@ def test_the_packed_engine_is_shown_with_the_size_of_its_passes_and_what_the_pro
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_attention_sinks_are_a_reason_not_to_pack(dtype: str, tmp_path: Path) -> None:
+def test_a_model_with_attention_sinks_is_packed(dtype: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         engine = load_model(with_sinks(tmp_path / "sinks"), dtype=dtype)
-    assert isinstance(engine, PaddedEngine)
-    assert "its attention takes s_aux, which the packed engine does not compute" in engine.description
+    assert isinstance(engine, PackedEngine)
+    if dtype == "float32":
+        assert_scores_are_right(engine)
+
+
+def test_an_attention_argument_that_is_not_known_is_a_reason_not_to_pack() -> None:
+    with pytest.raises(UnsupportedAttention, match="takes bias, which the packed engine does not compute"):
+        attention._refuse_unknown({"bias": torch.ones(1), "dropout": 0.0, "position_bias": None})
 
 
 @pytest.mark.parametrize("family", ["bloom", "gpt_neo", "falcon", "mpt"])
@@ -164,7 +171,7 @@ def test_a_probe_that_does_not_fit_the_device_says_so(
 def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
+    monkeypatch.setattr(kernels, "_KERNELS", {"cpu": "no_such_operation"})
     engine = load_model(str(models("llama")))
     assert isinstance(engine, PackedEngine)
     assert_scores_are_right(engine)

@@ -25,10 +25,11 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
-from deepthink_cli.engine.attention import Reach, over_memory
+from deepthink_cli.engine.attention import over_memory
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.packing import Block
+from deepthink_cli.engine.packing import sequence
+from deepthink_cli.engine.reach import Reach
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.runs.in_step import think_in_step
 
@@ -94,7 +95,7 @@ def test_ten_threads_on_one_model_get_what_one_gets(family: str, models: Models,
 
 
 def test_a_network_that_somebody_else_runs_meanwhile_is_refused_not_wrong(llama: BatchedEngine) -> None:
-    ids, here = torch.tensor([[5, 6]]), Reach((), (Block(0, 1, 2, None),))
+    ids, here = torch.tensor([[5, 6]]), Reach((), (sequence(0, 2),))
     with ThreadPoolExecutor(1) as pool, llama.model.lock, over_memory(llama.model.network, [here]):
         with pytest.raises(RuntimeError, match=r"holding LanguageModel\.lock"):
             pool.submit(lambda: llama.model.network(input_ids=ids)).result()

@@ -58,7 +58,7 @@ def test_a_trained_model_is_packed_in_every_dtype(dtype: str) -> None:
 
 
 def test_what_differs_by_more_than_rounding_is_not_packed(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_over_past", lambda query, *_: (query * 0, query[..., 0].float() - 1e4))
+    monkeypatch.setattr(attention, "_over_earlier", lambda query, *_: (query * 0, query[..., 0].float() - 1e4))
     for dtype in DTYPES:
         verdict = try_packed(load(models("llama"), dtype))
         assert verdict.reason is not None

@@ -74,7 +74,6 @@ def test_an_encoder_decoder_and_its_decoder_alone_are_refused(family: str, field
         ("xlnet", "takes no keys and values of earlier tokens"),
         ("openai-gpt", "takes no keys and values of earlier tokens"),
         ("cpmant", "prompt tokens of its own"),
-        ("llama4_text", "position in its pass"),
         ("trocr", "decoder of an encoder-decoder"),
     ],
 )

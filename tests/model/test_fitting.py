@@ -118,7 +118,7 @@ def test_a_run_that_drops_demonstrations_does_not_tokenise_all_that_it_drops(
 
 def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[int], reviews: DemonstrationSet) -> None:
     many_reviews = replace(reviews, examples=reviews.examples * 100)
-    check_fit(Limits(None, None, None, relative=True), tokenizer_of("gpt2"), many_reviews, 2, "continued", "bloom")
+    check_fit(Limits(None, None, relative=True), tokenizer_of("gpt2"), many_reviews, 2, "continued", "bloom")
     assert tokenised == []
 
 
@@ -126,7 +126,7 @@ def test_a_model_without_limit_counts_nothing(models: Models, tokenised: list[in
 @pytest.mark.parametrize("iterations", [1, 2])
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
 def test_with_a_boundary_as_many_fit_as_on_one_of_its_sides(positions: str, iterations: int, share: float) -> None:
-    limits = Limits(positions=512, window=None, keys=None, relative=False, boundary=64)
+    limits = Limits(positions=512, keys=None, relative=False, boundary=64)
 
     def holds(length: int) -> bool:
         most = limits.most_tokens(length)

@@ -51,15 +51,16 @@ def test_models_without_keys_and_values_are_refused_by_name(family: str, name: s
         ("gpt2", {"n_positions": 1024}, 5, "continued", 512),
         ("gpt2", {"n_positions": 1024}, 5, "restarted", 1024),
         ("gpt2", {"n_positions": 1024}, 1, "continued", 1024),
-        ("mistral", {"sliding_window": 4096, "max_position_embeddings": 32768}, 5, "restarted", 2048),
-        ("gpt_neo", {"window_size": 256}, 2, "continued", 128),
-        ("gemma3_text", {"sliding_window": 512}, 2, "continued", 256),
+        ("mistral", {"sliding_window": 4096, "max_position_embeddings": 32768}, 5, "restarted", 32768),
+        ("gpt_neo", {"window_size": 256, "max_position_embeddings": 2048}, 2, "restarted", 1024),
+        ("gemma3_text", {"sliding_window": 512, "max_position_embeddings": 4096}, 2, "continued", 2048),
+        ("doge", {"keep_window_size": 512}, 2, "restarted", 256),
         ("qwen2", {"use_sliding_window": False, "max_position_embeddings": 100}, 2, "continued", 50),
         ("llama", {"max_position_embeddings": 4096}, 2, "continued", 2048),
         ("bloom", {}, 5, "continued", None),
     ],
 )
-def test_the_largest_demonstrations_follow_from_positions_and_windows(
+def test_the_largest_demonstrations_follow_from_positions_and_keys_and_not_from_windows(
     family: str, fields: dict[str, Any], iterations: int, positions: str, largest: int | None
 ) -> None:
     assert limits_of(config(family, **fields)).largest(positions, iterations) == largest
@@ -71,12 +72,12 @@ def test_too_long_demonstrations_say_how_many_would_fit() -> None:
         check_demonstrations(limits, [20, 45, 70, 90], 2, "continued", "gpt2")
 
 
-def test_a_sliding_window_is_named_where_it_binds() -> None:
-    limits = limits_of(config("mistral", sliding_window=64))
-    with pytest.raises(InputError, match="sliding window of 64"):
-        check_demonstrations(limits, [40], 2, "continued", "mistral")
-    with pytest.raises(InputError, match="sliding window of 64"):
-        check_length(limits, "mistral", 60, TokenizedQuery((1,) * 5, ((1,), (2,))))
+def test_demonstrations_and_queries_may_go_beyond_a_window() -> None:
+    limits = limits_of(config("mistral", sliding_window=64, max_position_embeddings=100))
+    check_demonstrations(limits, [50], 2, "continued", "mistral")
+    check_length(limits, "mistral", 90, TokenizedQuery((1,) * 9, ((1,), (2,))))
+    with pytest.raises(InputError, match="context of 100"):
+        check_length(limits, "mistral", 90, TokenizedQuery((1,) * 11, ((1,), (2,))))
 
 
 def test_alibi_has_no_positions_to_restart() -> None:

@@ -1,0 +1,176 @@
+"""Which keys the tokens of a packed pass attend to in a layer: planned once for each distinct window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.packing import Block, sequence
+from deepthink_cli.engine.windows import UnsupportedAttention, Window
+from deepthink_cli.memory import Memory
+
+STEP = 256  # tokens of a long row that are processed together where a window hides some of its keys from others
+
+
+@dataclass(frozen=True)
+class Part:
+    """Earlier keys of a span, slots `first` to `stop` - 1, and the tokens that attend to them.
+
+    `places_M` are the tokens' indices in the span, None for all of them; `mask_11ML` is added to their attention
+    scores, None if each of them attends to all of these keys.
+    """
+
+    first: int
+    stop: int
+    places_M: Tensor | None = None
+    mask_11ML: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive blocks of a pass that attend to the same parts of what precedes them, and to their own rows."""
+
+    blocks: tuple[Block, ...]
+    parts: tuple[Part, ...]
+
+    def of(self, tokens: Tensor) -> Tensor:
+        """The blocks' part of a tensor of the pass, of shape (1, H, T, ...)."""
+        return _of(self.blocks, tokens)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What consecutive blocks of a pass attend to: the past (its memories concatenated), and their own rows.
+
+    Only the final states of tokens `read_M` are used, so in the last layer the other tokens do not attend
+    to the past; None means all tokens.
+    """
+
+    past: tuple[Memory, ...]
+    blocks: tuple[Block, ...]
+    read_M: Tensor | None = None
+
+    def is_last(self, layer: int) -> bool:
+        """Whether only tokens `read_M` attend to the past in a layer."""
+        return self.read_M is not None and bool(self.past) and layer == len(self.past[0].keys) - 1
+
+    def earlier(self, layer: int, part: Part, key_1GTD: Tensor, value_1GTD: Tensor) -> tuple[Tensor, Tensor]:
+        """key_1GLD and value_1GLD of a part's slots in one layer; copied only if they span several memories.
+
+        Slots after the past are those of the reach's own tokens, which then are one plain sequence.
+        """
+        if self.past and layer >= len(self.past[0].keys):
+            raise UnsupportedAttention("some of its layers attend to the keys and values of other layers")
+        keys = [memory.keys[layer] for memory in self.past]
+        values = [memory.values[layer] for memory in self.past]
+        for past, present_1GTD in ((keys, key_1GTD), (values, value_1GTD)):
+            if past and past[0].shape[::2] != present_1GTD.shape[1::2]:
+                raise UnsupportedAttention("its cache does not contain the keys and values that its attention uses")
+        return _between(keys, _of(self.blocks, key_1GTD), part), _between(values, _of(self.blocks, value_1GTD), part)
+
+    def slots(self) -> Iterator[int]:
+        """The slot of every token, in the order of the pass."""
+        return (self._length + depth for block in self.blocks for depths in block.depths for depth in depths)
+
+    def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
+        """What the blocks attend to in a layer with this window; `last` where `is_last` is True.
+
+        Masks have the dtype and the device of `like`.
+        """
+        end, places_M = self._length, self.read_M if last else None
+        row = self.blocks[0]
+        if window is None or window.first(end + self._deepest) <= 0:
+            yield Span(self.blocks, (Part(0, end, places_M),) if end else ())
+        elif len(self.blocks) == row.rows == 1 and row.mask_R1SS is None and places_M is None:
+            for start in range(0, row.size, STEP):
+                step = sequence(row.start + start, min(STEP, row.size - start))
+                yield _windowed(window, (step,), end + start, None, like)
+        else:
+            yield _windowed(window, self.blocks, end, places_M, like)
+
+    @cached_property
+    def _length(self) -> int:
+        return sum(memory.length for memory in self.past)
+
+    @cached_property
+    def _deepest(self) -> int:
+        return _deepest(self.blocks)
+
+
+def _windowed(window: Window, blocks: tuple[Block, ...], end: int, places_M: Tensor | None, like: Tensor) -> Span:
+    """The keys before slot `end` that all tokens of the blocks attend to, and those that only some attend to."""
+    first, shared = (min(end, max(0, window.first(end + depth))) for depth in (0, _deepest(blocks)))
+    parts = [Part(shared, end, places_M)] if shared < end else []
+    if first < shared:
+        parts += _partly(window, blocks, end, (first, shared), places_M, like)
+    return Span(tuple(_hiding(window, block, end, like) for block in blocks), tuple(parts))
+
+
+def _partly(
+    window: Window,
+    blocks: tuple[Block, ...],
+    end: int,
+    slots: tuple[int, int],
+    places_M: Tensor | None,
+    like: Tensor,
+) -> Iterator[Part]:
+    """The slots, with the tokens that attend to any of them; nothing if there are none."""
+    depths_T = torch.tensor([depth for block in blocks for depths in block.depths for depth in depths])
+    firsts_T = window.first(depths_T + end)
+    sees_T = firsts_T < slots[1]
+    if places_M is not None:
+        sees_T &= torch.zeros_like(sees_T).index_fill_(0, places_M.cpu(), True)
+    seeing_M = sees_T.nonzero()[:, 0]
+    if not len(seeing_M):
+        return
+    hidden_ML = torch.arange(*slots) < firsts_T[seeing_M][:, None]
+    yield Part(
+        *slots,
+        places_M=None if len(seeing_M) == len(sees_T) else seeing_M.to(like.device),
+        mask_11ML=_mask(hidden_ML[None, None], like) if hidden_ML.any() else None,
+    )
+
+
+def _hiding(window: Window, block: Block, end: int, like: Tensor) -> Block:
+    """The block, masked also where a token of a row is before the window of another."""
+    deepest = _deepest((block,))
+    if window.first(end + deepest) <= end:
+        return block
+    plain = block.mask_R1SS is None
+    slots_RS = torch.tensor([list(depths) for depths in block.depths[: 1 if plain else None]]) + end
+    hidden_RSS = slots_RS[:, None] < window.first(slots_RS)[..., None]
+    if block.mask_R1SS is None:  # rows are plain and equal
+        mask_R1SS = _mask((hidden_RSS | (slots_RS[:, None] > slots_RS[..., None]))[:, None], like)
+    else:
+        mask_R1SS = block.mask_R1SS.masked_fill(hidden_RSS[:, None].to(block.mask_R1SS.device), -torch.inf)
+    return replace(block, mask_R1SS=mask_R1SS)
+
+
+def _mask(hidden: Tensor, like: Tensor) -> Tensor:
+    """Zeros and, where hidden, -inf, to be added to attention scores."""
+    hidden = hidden.to(like.device)
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
+
+
+def _deepest(blocks: Sequence[Block]) -> int:
+    return max(max(depths) for block in blocks for depths in block.depths)
+
+
+def _of(blocks: Sequence[Block], tokens: Tensor) -> Tensor:
+    last = blocks[-1]
+    return tokens[:, :, blocks[0].start : last.start + last.rows * last.size]
+
+
+def _between(past: Sequence[Tensor], present_1GTD: Tensor, part: Part) -> Tensor:
+    """The slots of a part, of shape (1, G, L, D), in the dtype and on the device of the present."""
+    pieces, start = [], 0
+    for tensor_GLD in (*past, present_1GTD[0]):
+        first, stop = max(0, part.first - start), min(part.stop - start, tensor_GLD.shape[1])
+        if first < stop:
+            pieces.append(tensor_GLD[:, first:stop].to(present_1GTD))
+        start += tensor_GLD.shape[1]
+    return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1))[None]

@@ -1,0 +1,247 @@
+"""Layers with attention windows: every token attends to what the model's own mask lets it attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import read
+from families import WINDOWED, write_model
+from oracle import LlamaOracle
+from queries import QUERIES, assert_close, plain_scores
+from transformers import CONFIG_MAPPING, DynamicCache
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from deepthink_cli import Memory, load_model, score
+from deepthink_cli.engine import kernels
+from deepthink_cli.engine.base import Reading
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.reach import STEP
+from deepthink_cli.engine.windows import UnsupportedAttention, Window, model_mask, narrowed
+from deepthink_cli.errors import InputError
+from deepthink_cli.memory import from_cache
+from deepthink_cli.model.families import WINDOW_SIZES, refuse_unfit
+from deepthink_cli.model.tokens import TokenizedQuery
+
+PADDED = {"doge", "gemma3n_text", "gpt_neo"}  # families with windows that cannot be packed
+LENGTHS = (4, 8, 12, 32)  # half a window, one, one and a half, and four
+
+
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], BatchedEngine]:
+    """Engines of families with windows of 8 tokens, each loaded once."""
+    engines: dict[str, BatchedEngine] = {}
+
+    def engine(family: str) -> BatchedEngine:
+        if family not in engines:
+            engines[family] = load_model(str(write_model(tmp_path_factory.mktemp(family), family, **WINDOWED[family])))
+        return engines[family]
+
+    return engine
+
+
+def tokens(count: int) -> tuple[int, ...]:
+    return tuple(5 + 7 * number % 300 for number in range(count))
+
+
+def engines_of(engine: BatchedEngine) -> list[BatchedEngine]:
+    """The engine, and the padded one."""
+    return [engine, PaddedEngine(engine.model)]
+
+
+def present_by_the_model(engine: BatchedEngine, ids: tuple[int, ...], history: Memory, start: int) -> Memory:
+    """A reading by the model's own forward pass, with its own masks, after a cache of the history."""
+    layers = zip(history.keys, history.values, strict=True)
+    cache = DynamicCache([(keys[None].clone(), values[None].clone()) for keys, values in layers])
+    arguments: dict[str, Any] = {"input_ids": torch.tensor([ids]), "past_key_values": cache}
+    if start != history.length:
+        arguments["position_ids"] = torch.arange(start, start + len(ids))[None]
+    with torch.inference_mode():
+        engine.model.network(**arguments)
+    return from_cache(cache, len(ids))
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+def test_a_family_with_windows_gets_the_engine_that_the_probe_finds_right(
+    family: str, windowed: Callable[[str], BatchedEngine]
+) -> None:
+    assert isinstance(windowed(family), PaddedEngine if family in PADDED else PackedEngine)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("family", WINDOWED)
+def test_one_reading_is_plain_in_context_learning_at_any_length(
+    family: str, length: int, windowed: Callable[[str], BatchedEngine]
+) -> None:
+    engine = windowed(family)
+    expected = [plain_scores(engine, tokens(length), query) for query in QUERIES]
+    for each in engines_of(engine):
+        memory = read(each, tokens(length))
+        for scores, right in zip(score(each, memory, QUERIES), expected, strict=True):
+            assert scores.sums == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("family", WINDOWED)
+def test_later_readings_are_the_models_own_passes_after_the_history(
+    family: str, length: int, positions: Any, windowed: Callable[[str], BatchedEngine]
+) -> None:
+    engine, start = windowed(family), length if positions == "continued" else 0
+    if engine.limits.relative and positions == "restarted":
+        with pytest.raises(InputError, match="has no positions to restart"):
+            read(engine, tokens(length), read(engine, tokens(length)), 0)
+        return
+    demos = tokens(length)
+    histories = [read(each, demos) for each in engines_of(engine)]
+    for _ in (2, 3):
+        presents = [
+            each.read([Reading(demos, history, start)])[0]
+            for each, history in zip(engines_of(engine), histories, strict=True)
+        ]
+        for present, history in zip(presents, histories, strict=True):
+            assert_close(present, present_by_the_model(engine, demos, history, start))
+        histories = [history.gate(present, 0.3) for history, present in zip(histories, presents, strict=True)]
+    scores = [score(each, history, QUERIES) for each, history in zip(engines_of(engine), histories, strict=True)]
+    for packed, padded in zip(*scores, strict=True):
+        assert packed.sums == pytest.approx(padded.sums, abs=1e-3)
+
+
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_windows_follow_the_equations(length: int, positions: str, windowed: Callable[[str], BatchedEngine]) -> None:
+    engine, restarted = windowed("mistral"), positions == "restarted"
+    oracle = LlamaOracle(engine.model.network)
+    expected = oracle.think(tokens(length), 3, 0.3, 0.0, restarted)
+    for each in engines_of(engine):
+        history = read(each, tokens(length))
+        for layers in expected:
+            for number, (keys, values) in enumerate(layers):
+                torch.testing.assert_close(history.keys[number].double(), torch.tensor(keys), rtol=1e-4, atol=1e-4)
+                torch.testing.assert_close(history.values[number].double(), torch.tensor(values), rtol=1e-4, atol=1e-4)
+            for query, scores in zip(QUERIES, score(each, history, QUERIES), strict=True):
+                right = [oracle.score(layers, query.prefix, answer) for answer in query.answers]
+                assert scores.sums == pytest.approx(right, abs=1e-3)
+            history = history.gate(read(each, tokens(length), history, 0 if restarted else length), 0.3)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
+def test_without_a_kernel_windows_are_the_same(
+    family: str, windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = windowed(family)
+    memory = read(engine, tokens(20))
+    expected, present = score(engine, memory, QUERIES), read(engine, tokens(20), memory, 20)
+    monkeypatch.setattr(kernels, "_KERNELS", {})
+    assert_close(read(engine, tokens(20), memory, 20), present)
+    for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
+        assert scores.sums == pytest.approx(right.sums, abs=1e-4)
+
+
+@pytest.mark.parametrize(("family", "window"), [("mistral", 8), ("mistral", 300), ("llama4_text", 300)])
+def test_long_readings_in_steps_are_the_models_own_passes(family: str, window: int, tmp_path: Path) -> None:
+    name = "attention_chunk_size" if family == "llama4_text" else "sliding_window"
+    changes = {**WINDOWED[family], "max_position_embeddings": 2048, name: window}
+    engine = load_model(str(write_model(tmp_path / "model", family, **changes)))
+    ids, others = tokens(2 * STEP + 90), tokens(STEP)[::-1]
+    assert isinstance(engine, PackedEngine)
+    history = read(engine, ids)
+    assert_close(history, engine.model.read(ids))
+    readings = [Reading(ids, history, len(ids)), Reading(others), Reading(ids, history, 0)]
+    for present, reading in zip(engine.read_pass(readings), readings, strict=True):
+        if reading.history is not None:
+            assert_close(present, present_by_the_model(engine, ids, reading.history, reading.start))
+        else:
+            assert_close(present, engine.model.read(others))
+
+
+def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
+    windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, whole, numbers = windowed("ministral"), kernels.attention, list[int]()
+
+    def counted(query: Any, key: Any, *others: Any, **more: Any) -> Any:
+        numbers.append(key.shape[2])
+        return whole(query, key, *others, **more)
+
+    memory = read(engine, tokens(400))
+    monkeypatch.setattr(kernels, "attention", counted)
+    score(engine, memory, QUERIES[1:2])  # 3 + 4 tokens, the last of them 5 after the memory
+    windowed_layer, full_layer = numbers[:-2], numbers[-2:]
+    assert sorted(windowed_layer) == [2, 5, 7]  # attended to by all, by some, and the row
+    assert full_layer == [400, 7]
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma2", "llama4_text"])
+@pytest.mark.parametrize("prefix", [1, 7, 8, 9, 40, STEP + 20])
+def test_a_query_alone_is_scored_however_long_it_is(
+    family: str, prefix: int, windowed: Callable[[str], BatchedEngine]
+) -> None:
+    engine, queries = windowed(family), [TokenizedQuery(tokens(prefix)[::-1], ((5,), (6, 7)))]
+    for query in (*queries, TokenizedQuery(queries[0].prefix, ((5,), (6,)))):
+        (scores,) = score(engine, read(engine, tokens(19)), [query])
+        assert scores.sums == pytest.approx(plain_scores(engine, tokens(19), query), abs=1e-4)
+
+
+def test_a_model_whose_window_holds_everything_attends_as_one_without(
+    windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, masks, whole = windowed("mistral"), list[Any](), kernels.attention
+    monkeypatch.setattr(
+        kernels,
+        "attention",
+        lambda query, key, value, mask, *more, **others: (
+            masks.append(mask) or whole(query, key, value, mask, *more, **others)
+        ),
+    )
+    score(engine, read(engine, tokens(4)), QUERIES[2:3])
+    assert masks == [None] * len(masks)
+
+
+@pytest.mark.parametrize("size", [8, 4096])
+def test_the_probe_finds_a_wrong_window_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_model(tmp_path / "model", "mistral", **{**WINDOWED["mistral"], "sliding_window": size})
+    assert isinstance(load_model(str(folder)), PackedEngine)
+    right = Window.first
+    monkeypatch.setattr(Window, "first", lambda window, slots: right(window, slots) + 1)
+    engine = load_model(str(folder))
+    assert isinstance(engine, PaddedEngine)
+
+
+def test_windows_are_narrow_only_inside_the_block(windowed: Callable[[str], BatchedEngine]) -> None:
+    network = windowed("llama4_text").model.network
+    config, module = network.config, network.model.layers[3].self_attn
+    with narrowed(network, 3):
+        assert (config.attention_chunk_size, module.floor_scale) == (3, 3)
+    with pytest.raises(ValueError, match="exactly one"), narrowed(network, 3):
+        network()
+    assert (config.attention_chunk_size, module.floor_scale) == (8, 16)
+
+
+def test_a_mask_that_is_not_causal_with_a_window_is_refused() -> None:
+    def nearest(_: Any, __: Any, slots: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (slots - keys).abs() < 8
+
+    with pytest.raises(UnsupportedAttention, match="its attention mask is custom code"):
+        model_mask(mask_function=nearest, local_size=8)
+    with pytest.raises(UnsupportedAttention):
+        model_mask(mask_function=lambda _, __, slots, keys: keys <= slots, use_vmap=True)
+
+
+def test_every_architecture_with_a_window_is_tested() -> None:
+    missing = set()
+    for model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        try:
+            config = CONFIG_MAPPING[model_type]()
+            text = config.get_text_config(decoder=True)
+            refuse_unfit(config, text)
+        except Exception:
+            continue  # refused by name, or cannot be built from defaults
+        if any(hasattr(text, name) for name in WINDOW_SIZES) and text.model_type not in WINDOWED:
+            missing.add(text.model_type)
+    assert missing == set()
