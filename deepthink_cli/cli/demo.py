@@ -25,7 +25,7 @@ _TASK = ("--task", "sst2")
 @grouped
 def demo(
     *,
-    model: ModelArguments,
+    model: Annotated[ModelArguments, Without("batch_tokens")],
     data_dir: DataDir = None,
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:

@@ -60,7 +60,7 @@ def test_other_words_for_what_to_keep_are_refused(keep: str) -> None:
 def test_an_iteration_that_is_not_reached_cannot_be_kept(keep: str) -> None:
     with pytest.raises(InputError) as caught:
         _ = MethodOptions.checked(iterations=4, keep=keep).kept
-    assert str(caught.value) == f"--keep {keep}: iterations run from 1 to 4; raise -T or keep others"
+    assert str(caught.value) == f"--keep {keep}: iterations run from 1 to 4; raise -T or name others"
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "mps", "cuda", "cuda:0", "cuda:12"])

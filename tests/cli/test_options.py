@@ -23,10 +23,11 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor")
+LOADING = ("think", "predict", "eval", "run", "doctor", "demo")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
+    "--gguf",
     "--dtype",
     "--device",
     "--device-map",
