@@ -33,20 +33,31 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 trust_remote_code=options.trust_remote_code,
                 weights_only=True,  # for pickled weights, torch's safe loader
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below by name; transformers would refer to its log
                 **arguments,
             )
     except Exception as error:  # the libraries raise many types, and the reason is in their message
         raise load_failure(spec.id, error) from error
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise DeepThinkError(
-            f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; get the whole checkpoint"
-        )
+    _check_complete(spec, report)
     if "device_map" not in arguments:
         network = network.to(spec.device)  # type: ignore[arg-type]
     network.requires_grad_(False)
     network.train(False)
     return network
+
+
+def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
+    """Raise DeepThinkError if the report of transformers names weights that are missing or have another shape."""
+    if report["mismatched_keys"]:
+        name, stored, needed = min(report["mismatched_keys"])
+        raise DeepThinkError(
+            f"-m {spec.id}: its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
+            f"{list(needed)}; correct the configuration, or get the whole checkpoint"
+        )
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        way_out = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
+        raise DeepThinkError(f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; {way_out}")
 
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:
@@ -55,6 +66,7 @@ def _arguments(spec: ModelSpec) -> dict[str, Any]:
     if spec.gguf is not None:
         # The whole path: transformers looks for a name in the working directory first.
         arguments["gguf_file"] = str(Path(spec.source) / spec.gguf)
+        arguments["config"] = spec.config  # otherwise the file is read once more, which takes seconds
         arguments["quantization_config"] = GgufConfig(dequantize=True)  # otherwise kernels of the hub are tried
     if options.device_map is not None:
         arguments["device_map"] = options.device_map

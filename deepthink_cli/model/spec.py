@@ -25,7 +25,8 @@ class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options it will be loaded with.
 
     `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory or GGUF file;
-    `source` is the directory or hub id that transformers loads, `gguf` the name of the GGUF file in it.
+    `source` is the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it.
+    `warning` says what the file states and transformers ignores.
     Properties never read files; methods may.
     """
 
@@ -39,6 +40,7 @@ class ModelSpec:
     config_sha256: str
     tokenizer_sha256: str
     gguf: str | None = None
+    warning: str | None = None
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
 
     @property
