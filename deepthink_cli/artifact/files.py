@@ -114,7 +114,8 @@ def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
     file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" --gguf {model.gguf}"
-    return f"{model.id}{file}{revision}{quantized}"
+    adapter = "" if model.adapter is None else f" with --adapter {model.adapter}"
+    return f"{model.id}{file}{revision}{quantized}{adapter}"
 
 
 def _memory(artifact: Artifact, iteration: int) -> Memory:

@@ -11,7 +11,10 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, P
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.failures import load_failure
+from deepthink_cli.model.merging import merge_adapter
 from deepthink_cli.model.spec import ModelSpec
+
+_NOWHERE = ".no-adapter"  # otherwise transformers applies an adapter that it finds beside a model
 
 
 def load_network(spec: ModelSpec) -> PreTrainedModel:
@@ -33,6 +36,7 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
                 trust_remote_code=options.trust_remote_code,
                 weights_only=True,  # for pickled weights, torch's safe loader
                 output_loading_info=True,
+                adapter_kwargs={"subfolder": _NOWHERE},
                 ignore_mismatched_sizes=True,  # refused below by name; transformers would refer to its log
                 **arguments,
             )
@@ -41,6 +45,10 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
     _check_complete(spec, report)
     if "device_map" not in arguments:
         network = network.to(spec.device)  # type: ignore[arg-type]
+    if spec.adapter is not None:
+        with catch_warnings(), quiet_libraries(options.offline):
+            simplefilter("ignore")  # what peft warns of is refused, or computes the same
+            network = merge_adapter(network, spec.adapter)
     network.requires_grad_(False)
     network.train(False)
     return network

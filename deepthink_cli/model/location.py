@@ -116,7 +116,7 @@ def _directory(path: Path, options: ModelOptions) -> Location:
             names = ", ".join(sorted(each.name for each in path.glob(f"*{SUFFIX}"))) or "none"
             raise InputError(f"--gguf {options.gguf}: no such file in {options.model}; its GGUF files: {names}")
         return _gguf(file, f"--gguf {options.gguf}")
-    if not (path / "config.json").is_file():
+    if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         way_out = f"add --gguf {files[0]}" if files else "name a directory written by save_pretrained"
         raise InputError(f"-m {options.model}: no config.json in this directory; {way_out}")

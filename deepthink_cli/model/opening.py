@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
@@ -34,7 +35,8 @@ def open_model(options: ModelOptions) -> ModelSpec:
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline):
         with library_errors(f"-m {name}", _way_out(options, found)):
-            found = downloaded(found, options)
+            adapter, found = find_adapter(options), downloaded(found, options)
+            refuse_adapter_as_model(found, options)
             source, header = found.source, _header(found)
             if header is not None:
                 arguments |= {"gguf_file": str(found.file)}
@@ -46,7 +48,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
         weight_files(source, revision, config, found.gguf)  # raises for files outside the model's folder
         warning = None if header is None else _ignored(name, header, config, tokenizer)
     digests = (digest, tokenizer_sha256(tokenizer))
-    return ModelSpec(options, name, source, revision, config, tokenizer, limits, *digests, found.gguf, warning)
+    return ModelSpec(options, name, source, revision, config, tokenizer, limits, *digests, found.gguf, warning, adapter)
 
 
 def needs_download(options: ModelOptions) -> bool:

@@ -21,6 +21,8 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning))
+    if spec.adapter is not None and spec.adapter.base not in (None, spec.id, options.model):
+        tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
     return spec
 
 
@@ -42,7 +44,8 @@ def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
     """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else f"its weights dequantized to {identity.dtype}, "
-    tell(Detail(f"loaded {identity.id}, {dequantized}{identity.dtype} on {engine.device}"))
+    adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "
+    tell(Detail(f"loaded {identity.id}, {dequantized}{adapter}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:
