@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -11,6 +12,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, P
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.failures import load_failure
+from deepthink_cli.model.gguf_once import read_once
 from deepthink_cli.model.merging import merge_adapter
 from deepthink_cli.model.spec import ModelSpec
 
@@ -26,7 +28,8 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
     network: PreTrainedModel
     report: dict[str, Any]
     try:
-        with catch_warnings(), quiet_libraries(options.offline):
+        once = read_once() if spec.gguf else nullcontext()
+        with catch_warnings(), quiet_libraries(options.offline), once:
             simplefilter("ignore")  # the format of a pickle is irrelevant to users
             network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
                 spec.source,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,7 @@ from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf_checks import ignored_parts, refuse_other_kinds
 from deepthink_cli.model.gguf_header import GgufHeader, check_tensors, read_header
+from deepthink_cli.model.gguf_once import read_once
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
 from deepthink_cli.model.spec import ModelSpec
@@ -33,7 +35,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     choose_device(options.device)
     found = locate(options)
     name, arguments = found.id, _hub_options(options)
-    with quiet_libraries(options.offline):
+    with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
         with library_errors(f"-m {name}", _way_out(options, found)):
             adapter, found = find_adapter(options), downloaded(found, options)
             refuse_adapter_as_model(found, options)

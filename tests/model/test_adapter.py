@@ -115,7 +115,9 @@ def test_an_adapter_is_merged_into_a_gguf_model(models: Models, adapter: Path, t
     pytest.importorskip("gguf", reason="gguf is not installed")
     file = write_gguf(models("llama"), tmp_path / "x.gguf")
     plain = load_model(str(models("llama")), adapter=str(adapter)).model.network
-    assert torch.allclose(logits(load_model(str(file), adapter=str(adapter)).model.network), logits(plain), atol=ROUNDING)
+    assert torch.allclose(
+        logits(load_model(str(file), adapter=str(adapter)).model.network), logits(plain), atol=ROUNDING
+    )
 
 
 def test_an_adapter_works_in_bfloat16(models: Models, adapter: Path) -> None:
@@ -331,6 +333,14 @@ def test_options_and_packages_that_an_adapter_excludes_are_named(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"peft is not installed; pip install 'deepthink-cli\[adapter\]'"):
         open_model(options)
+
+
+def test_an_output_never_replaces_a_file_of_the_adapter(
+    models: Models, adapter: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = adapter / "adapter_model.safetensors"
+    assert thought(["-m", str(models("llama")), "--adapter", str(adapter)], demos, weights) == 2
+    assert str(weights) in capsys.readouterr().err
 
 
 def test_an_identity_without_adapter_is_that_of_earlier_versions(models: Models) -> None:

@@ -125,6 +125,13 @@ def test_every_command_reads_a_gguf_file(
     assert str(tiny) in text
 
 
+def test_an_output_never_replaces_the_file(tiny: Path, demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = tiny.read_bytes()
+    assert thought(["-m", str(tiny)], demos, tiny) == 2
+    assert str(tiny) in capsys.readouterr().err
+    assert tiny.read_bytes() == before
+
+
 def test_verbose_says_that_weights_are_dequantized(
     tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,6 +169,21 @@ def test_a_memory_of_a_gguf_file_refuses_the_model_it_was_made_from(
         (line,) = capsys.readouterr().err.splitlines()
         assert "weights dequantized from GGUF differ from the original ones" in line
         assert f"-m {made_by}" in line
+
+
+def test_the_file_is_parsed_once_to_open_it_and_once_to_load_it(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, parse = [], gguf.GGUFReader.__init__
+
+    def counting(reader: Any, *arguments: Any) -> None:
+        parsed.append(arguments)
+        parse(reader, *arguments)
+
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", counting)
+    spec = opened(model=str(tiny))
+    assert len(parsed) == 1
+    load_model(spec)
+    assert len(parsed) == 2
+    assert isinstance(gguf.GGUFReader, type)
 
 
 def test_a_tokenizer_beside_the_file_is_not_read(tiny: Path, models: Models, tmp_path: Path) -> None:
