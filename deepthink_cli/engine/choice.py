@@ -26,8 +26,9 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
     """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
     Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
-    trust_remote_code, batch_tokens, engine. Warns of what transformers ignores of a GGUF file. Raises InputError if the model cannot be found, has no keys and values, or cannot run on
-    the requested engine, and DeepThinkError if its weights are incomplete or damaged.
+    trust_remote_code, batch_tokens, engine. Warns of what transformers ignores of a GGUF file. Raises InputError if the
+    model cannot be found, has no keys and values, or cannot run on the requested engine, and DeepThinkError if its
+    weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
