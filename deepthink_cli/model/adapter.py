@@ -63,10 +63,10 @@ def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
     """Raise InputError if a model's directory or repository is an adapter, or holds one that was not asked for."""
     if location.gguf is not None or location.id == POCKET:
         return
-    config, model = (_of_model(location, options, name) for name in (CONFIG, "config.json"))
+    config = _of_model(location, options, CONFIG)
     if config is None:
         return
-    if model is None:
+    if _of_model(location, options, "config.json") is None:
         base = _fields(config, f"-m {options.model}").get("base_model_name_or_path") or "BASE"
         raise InputError(f"-m {options.model}: an adapter, not a model; give -m {base} --adapter {options.model}")
     if options.adapter is None:

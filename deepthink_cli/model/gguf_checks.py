@@ -46,9 +46,9 @@ def ignored_parts(header: GgufHeader, config: PretrainedConfig, tokenizer: PreTr
 
 
 def _attention(header: GgufHeader, text: Any) -> Iterator[str]:
-    kinds = getattr(text, "layer_types", None) or ()
+    kinds = _of(text, "layer_types") or ()
     slides = not kinds or "sliding_attention" in kinds
-    window, used = header.value("attention.sliding_window"), getattr(text, "sliding_window", None) if slides else None
+    window, used = header.value("attention.sliding_window"), _of(text, "sliding_window") if slides else None
     if isinstance(window, int) and window and window != used:
         yield f"attention.sliding_window {window} ({'no window' if used is None else used} is used)"
     pattern = header.value("attention.sliding_window_pattern")
@@ -59,7 +59,7 @@ def _attention(header: GgufHeader, text: Any) -> Iterator[str]:
 
 
 def _rotary(header: GgufHeader, text: Any) -> Iterator[str]:
-    parameters = getattr(text, "rope_parameters", None) or {}
+    parameters = _of(text, "rope_parameters") or {}
     full, sliding = parameters.get("full_attention", parameters), parameters.get("sliding_attention", parameters)
     for key, used in (("rope.freq_base", full.get("rope_theta")), ("rope.freq_base_swa", sliding.get("rope_theta"))):
         yield from _different(header, key, used)
@@ -70,20 +70,20 @@ def _rotary(header: GgufHeader, text: Any) -> Iterator[str]:
         scaled = header.value("rope.scale_linear") or (factor if kind not in (None, "none") else None)
         if scaled and scaled != 1 and scaled != full.get("factor"):
             yield f"rope.scaling.factor {scaled:g}"
-    heads = getattr(text, "num_attention_heads", None)
-    if parameters and heads and not hasattr(text, "global_head_dim"):
-        size = getattr(text, "head_dim", None) or text.hidden_size // heads
-        share = full.get("partial_rotary_factor") or getattr(text, "partial_rotary_factor", None) or 1
-        yield from _different(header, "rope.dimension_count", getattr(text, "rotary_dim", None) or int(size * share))
+    heads = _of(text, "num_attention_heads")
+    if parameters and heads and header.value("rope.dimension_count_swa") is None:  # one size for all layers
+        size = _of(text, "head_dim") or text.hidden_size // heads
+        share = full.get("partial_rotary_factor") or _of(text, "partial_rotary_factor") or 1
+        yield from _different(header, "rope.dimension_count", _of(text, "rotary_dim") or int(size * share))
 
 
 def _numbers(header: GgufHeader, text: Any) -> Iterator[str]:
     for key in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale"):
-        yield from _different(header, key, getattr(text, key, None))
-    yield from _different(header, "residual_scale", getattr(text, "residual_multiplier", None))
-    yield from _different(header, "attention.clamp_kqv", getattr(text, "clip_qkv", None))
-    yield from _different(header, "attention.scale", getattr(text, "attention_multiplier", None))
-    epsilon = next((getattr(text, name) for name in _EPSILONS if getattr(text, name, None) is not None), None)
+        yield from _different(header, key, _of(text, key))
+    yield from _different(header, "residual_scale", _of(text, "residual_multiplier"))
+    yield from _different(header, "attention.clamp_kqv", _of(text, "clip_qkv"))
+    yield from _different(header, "attention.scale", _of(text, "attention_multiplier"))
+    epsilon = next((_of(text, name) for name in _EPSILONS if _of(text, name) is not None), None)
     for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
         yield from _different(header, key, epsilon)
 
@@ -93,6 +93,14 @@ def _different(header: GgufHeader, key: str, used: Any) -> Iterator[str]:
     stated = header.value(key)
     if isinstance(stated, float | int) and stated and (used is None or not isclose(stated, used, rel_tol=1e-5)):
         yield f"{key} {stated:g} ({'none' if used is None else format(used, 'g')} is used)"
+
+
+def _of(text: Any, name: str) -> Any:
+    """A field of the configuration; None if there is none, or if it differs between layers."""
+    try:
+        return getattr(text, name, None)
+    except Exception:  # a type of its own, for fields that differ between layers
+        return None
 
 
 def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:

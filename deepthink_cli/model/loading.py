@@ -59,15 +59,15 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
 def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
     """Raise DeepThinkError if the report of transformers names weights that are missing or have another shape."""
+    way_out = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
     if report["mismatched_keys"]:
         name, stored, needed = min(report["mismatched_keys"])
         raise DeepThinkError(
             f"-m {spec.id}: its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
-            f"{list(needed)}; correct the configuration, or get the whole checkpoint"
+            f"{list(needed)}; {way_out}"
         )
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
-        way_out = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
         raise DeepThinkError(f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; {way_out}")
 
 
