@@ -43,9 +43,9 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
     """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
     identity = engine.identity
-    dequantized = "" if identity.gguf is None else f"its weights dequantized to {identity.dtype}, "
+    dequantized = "" if identity.gguf is None else "its weights dequantized to "
     adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "
-    tell(Detail(f"loaded {identity.id}, {dequantized}{adapter}{identity.dtype} on {engine.device}"))
+    tell(Detail(f"loaded {identity.id}, {adapter}{dequantized}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:
