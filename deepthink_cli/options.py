@@ -38,6 +38,7 @@ class ModelOptions(Options):
     model: str = Field(POCKET, min_length=1)
     revision: str | None = None
     gguf: str | None = Field(None, min_length=1)
+    adapter: str | None = Field(None, min_length=1)
     dtype: Dtype = "auto"
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     device_map: Literal["auto"] | None = None
@@ -165,6 +166,7 @@ _WAYS_OUT = {
     "positions": "use continued or restarted",
     "device_map": "use auto",
     "gguf": "the name of a GGUF file in the model's directory or hub repository",
+    "adapter": "a directory or hub repository with a LoRA adapter",
     "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 

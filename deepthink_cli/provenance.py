@@ -21,6 +21,19 @@ STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 @with_config(STRICT)
 @dataclass(frozen=True)
+class AdapterIdentity:
+    """What identifies a LoRA adapter: a hub id or an absolute path, the hub's commit, and a digest of its contents."""
+
+    id: str
+    revision: str | None
+    sha256: str
+
+    def __str__(self) -> str:
+        return self.id if self.revision is None else f"{self.id}@{self.revision}"
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
 class ModelIdentity:
     """What identifies a model.
 
@@ -29,7 +42,8 @@ class ModelIdentity:
     between them, of sampled bytes and of all bytes; only the first in memories of earlier versions, and empty if
     the weights are not on this machine. `dtype` is the compute dtype, which may differ when the memory is used;
     `quantize` must be the same. `gguf` is the name of the GGUF file that the model was read from, None for another
-    format; the digest of the weights covers its bytes, so the file may be renamed.
+    format; the digest of the weights covers its bytes, so the file may be renamed. `adapter` is merged into
+    the weights, whose digest does not cover it.
     """
 
     id: str
@@ -41,6 +55,7 @@ class ModelIdentity:
     dtype: str
     quantize: str | None = None
     gguf: str | None = None
+    adapter: AdapterIdentity | None = None
 
     @property
     def sampled_weights(self) -> str:
@@ -62,8 +77,13 @@ class ModelIdentity:
             "weights": _comparable(self.weights_sha256, other.weights_sha256 or self.weights_sha256),
             "tokenizer": (self.tokenizer_sha256, other.tokenizer_sha256),
             "quantization": (self.quantize, other.quantize),
+            "adapter": (_contents(self.adapter), _contents(other.adapter)),
         }
         return [name for name, (ours, other_value) in parts.items() if ours != other_value]
+
+
+def _contents(adapter: AdapterIdentity | None) -> str | None:
+    return None if adapter is None else adapter.sha256
 
 
 def _comparable(left: str, right: str) -> tuple[str, str]:

@@ -96,11 +96,16 @@ def memories_of(artifact: Artifact) -> list[Memory]:
 
 def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) -> None:
     """Raise InputError unless the memory was made by the model with identity `other`."""
-    differences = provenance.model.differences(other)
+    made_by, differences = provenance.model, provenance.model.differences(other)
+    if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
+        raise InputError(
+            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF differ from "
+            f"the original ones; give -m {made_by.id}, or think again"
+        )
     if differences:
         raise InputError(
             f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
-            f"{_called(provenance.model)}, "
+            f"{_called(made_by)}, "
             f"this is {_called(other)}: give -m the model that made it, or think again"
         )
 
@@ -108,8 +113,9 @@ def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) ->
 def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
-    unquantized = "" if model.gguf is None else f" ({model.gguf}, dequantized GGUF weights)"
-    return f"{model.id}{revision}{quantized}{unquantized}"
+    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" --gguf {model.gguf}"
+    adapter = "" if model.adapter is None else f" with --adapter {model.adapter}"
+    return f"{model.id}{file}{revision}{quantized}{adapter}"
 
 
 def _memory(artifact: Artifact, iteration: int) -> Memory:

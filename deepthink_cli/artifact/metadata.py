@@ -122,8 +122,9 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
     if metadata.update is None:
         del fields["update"]
-    if metadata.model.gguf is None:
-        del fields["model"]["gguf"]
+    for name in ("gguf", "adapter"):
+        if fields["model"][name] is None:
+            del fields["model"][name]
     return fields
 
 

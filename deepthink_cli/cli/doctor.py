@@ -28,6 +28,8 @@ _PACKAGES = (
     "typer",
     "rich",
     "accelerate",
+    "gguf",
+    "peft",
     "bitsandbytes",
 )
 _VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES")

@@ -79,7 +79,8 @@ def evaluate(
 
     problems = Problems()
     options = problems.result(model.checked)
-    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: _check_samples(samples, memory, labelled, **paths))
     threshold = problems.result(lambda: _share(fail_under))
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
@@ -118,7 +119,8 @@ def _evaluate(
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import model_options
 
-    _check_samples(samples, model=model_options(memory, options).model)
+    used = model_options(memory, options)
+    _check_samples(samples, model=used.model, adapter=used.adapter)
     with Show(common, bar=not common.json) as tell, _samples_file(samples, len({1, *memory.iterations})) as observe:
         if isinstance(chosen, str):
             rows = rows_of_file(memory, chosen, limit)

@@ -49,10 +49,11 @@ def _facts(header: Header) -> list[str]:
     kept = ", ".join(map(str, metadata.kept))
     revision = f" at {model.revision}" if model.revision else ""
     quantized = f", {model.quantize}" if model.quantize else ""
+    adapter = f", with {model.adapter}" if model.adapter else ""
     drawn = "" if metadata.seed is None else f", seed {metadata.seed}"
     return [
         f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
-        f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized})",
+        f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
         f"method    T = {metadata.iterations}, {metadata.rule}, {metadata.positions} positions",
         *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",

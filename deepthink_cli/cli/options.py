@@ -59,6 +59,15 @@ class ModelArguments:
             help="GGUF file in the model's directory or hub repository (needs gguf).",
         ),
     ] = None
+    adapter: Annotated[
+        str | None,
+        option(
+            "--adapter",
+            panel=MODEL,
+            metavar="ADAPTER",
+            help="LoRA adapter, merged into the weights: local directory or hub id, also ID@REVISION (needs peft).",
+        ),
+    ] = None
     dtype: Annotated[
         Dtype,
         option(

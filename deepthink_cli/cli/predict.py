@@ -66,13 +66,14 @@ def predict(
     options = problems.result(model.checked)
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(memory, inputs, model=model.model, config=common.config))
+            check_apart(output, read_by(memory, inputs, model=model.model, adapter=model.adapter, config=common.config))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
     problems.raise_any()
     assert opened is not None
     if output is not None:
-        check_apart(output, read_by(model=model_options(opened, options).model))
+        used = model_options(opened, options)
+        check_apart(output, read_by(model=used.model, adapter=used.adapter))
     # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:

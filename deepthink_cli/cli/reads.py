@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent
 def read_by(
     *rows: str | Path | None,
     model: str | None = None,
+    adapter: str | None = None,
     template: str | None = None,
     task: str | Sequence[str] | None = None,
     data_dir: Path | None = None,
@@ -27,8 +28,7 @@ def read_by(
     files = [*rows, template if template is not None and "{" not in template else None, config]
     files += [name for name in tasks if name.endswith((".yaml", ".yml"))]
     folders: list[str | Path] = [PACKAGE]
-    if model is not None:
-        folders.append(os.path.expanduser(model))
+    folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]
     if data_dir is not None:
         folders += dict.fromkeys(data_dir / item.folder for item in find_tasks(tasks))
     return [file for file in files if file is not None] + folders

@@ -73,7 +73,14 @@ def run(
     run_options = problems.result(lambda: sweep.checked(drawing, limit))
     source = problems.result(lambda: source_of(data_dir, model.offline))
     with problems.collected():
-        read = read_by(demos, model=model.model, task=task, data_dir=data_dir, config=common.config)
+        read = read_by(
+            demos,
+            model=model.model,
+            adapter=model.adapter,
+            task=task,
+            data_dir=data_dir,
+            config=common.config,
+        )
         check_run_apart(out, read)
     tasks = problems.result(lambda: _tasks(task))
     problems.raise_any()

@@ -71,7 +71,8 @@ def think(
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
 
     problems = Problems()
-    paths: dict[str, Any] = {"model": model.model, "task": task, "data_dir": data_dir, "config": common.config}
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_apart(output, read_by(demos, template=prompt.template, **paths)))
     model_options = problems.result(model.checked)
     method_options = problems.result(method.checked)

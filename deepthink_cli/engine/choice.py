@@ -23,14 +23,17 @@ from deepthink_cli.options import ModelOptions
 
 
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
-    """Load a model and choose its engine: the built-in `pocket`, a hub id, a local directory, or a `ModelSpec`.
+    """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
 
-    Options are those of `ModelOptions`: revision, dtype, device, device_map, quantize, offline, trust_remote_code,
-    batch_tokens, engine. Raises InputError if the model cannot be found, has no keys and values, or cannot run on
-    the requested engine, and DeepThinkError if its weights are incomplete or damaged.
+    Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
+    trust_remote_code, batch_tokens, engine. Warns of what transformers ignores of a GGUF file. Raises InputError if the
+    model cannot be found, has no keys and values, or cannot run on the requested engine, and DeepThinkError if its
+    weights are incomplete or damaged.
     """
     if isinstance(model, str):
         model = open_model(ModelOptions.checked(model=model, **options))
+        if model.warning is not None:
+            warn(model.warning, RuntimeWarning, stacklevel=2)
     check_engine(model.options.engine)
     return choose_engine(load_language_model(model), model.options.engine)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import importlib.resources
 import importlib.util
-from dataclasses import dataclass, replace
+import re
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from huggingface_hub import list_repo_files, snapshot_download
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 @dataclass(frozen=True)
 class Location:
-    """A model's id, the directory or hub id that transformers reads, and the name of the GGUF file in it, if any."""
+    """A model's id, the directory or hub id that transformers reads, and the path of the GGUF file in it, if any."""
 
     id: str
     source: str
@@ -39,6 +43,8 @@ def locate(options: ModelOptions) -> Location:
     found = _located(options)
     if found.gguf is not None and options.quantize is not None:
         raise InputError(f"--quantize {options.quantize}: the weights of a GGUF file are dequantized; omit --quantize")
+    if found.gguf is not None and found.is_local and options.revision is not None:
+        raise InputError(f"--revision {options.revision}: -m {options.model} is on this machine; omit --revision")
     return found
 
 
@@ -48,24 +54,50 @@ def _located(options: ModelOptions) -> Location:
         if options.gguf is not None:
             raise InputError(f"--gguf {options.gguf}: {POCKET} has no GGUF file; name a model with -m")
         return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
-    if path.suffix == SUFFIX and (path.is_file() or options.gguf is None):
-        return _file(path, options)
     if path.is_dir():
         return _directory(path, options)
+    if path.suffix == SUFFIX and (path.is_file() or options.gguf is None):
+        return _file(path, options)
+    if path.is_file():
+        raise InputError(f"-m {model}: a file that does not end with {SUFFIX}; name the model's directory")
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
         raise InputError(f"-m {model}: no such model directory; check the path, or give a hub id such as gpt2")
     return Location(model, model, options.gguf and _checked(options.gguf))
 
 
 def downloaded(found: Location, options: ModelOptions) -> Location:
-    """The location of a hub model's GGUF file in the cache, downloaded if needed; any other location unchanged."""
+    """The location of a hub model's GGUF file in the cache, downloaded if needed; any other location unchanged.
+
+    Raises InputError if the repository has no such file, with those that it has.
+    """
     if found.gguf is None or found.is_local:
         return found
-    path = cached_file(found.source, found.gguf, revision=options.revision or "main", local_files_only=options.offline)
-    if path is None:
-        raise InputError(f"--gguf {found.gguf}: no such file in {found.id}; look at the repository's files")
-    local = _gguf(Path(path), f"--gguf {found.gguf}")
-    return replace(local, id=found.id)
+    revision = options.revision or "main"
+    try:
+        path = cached_file(found.source, found.gguf, revision=revision, local_files_only=options.offline)
+    except OSError as error:
+        names = cached_gguf_files(found, options) if options.offline else _listed(found.source, revision)
+        if not names:
+            raise
+        place = f"in the cached {found.id}" if options.offline else f"in {found.id}"
+        raise InputError(f"--gguf {found.gguf}: no such file {place}; its GGUF files: {', '.join(names)}") from error
+    assert path is not None
+    return Location(found.id, path.removesuffix(found.gguf), found.gguf)
+
+
+def cached_gguf_files(found: Location, options: ModelOptions) -> list[str]:
+    """The GGUF files of a hub model that are on this machine; empty for another model."""
+    with suppress(OSError, ValueError):  # not in the cache, or not the name of a repository
+        folder = Path(snapshot_download(found.source, revision=options.revision, local_files_only=True))
+        return sorted(path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}"))
+    return []
+
+
+def _listed(source: str, revision: str) -> list[str]:
+    """The GGUF files of a hub repository; empty if they cannot be listed."""
+    with suppress(Exception):  # the reason is that of the download, which is reported
+        return sorted(name for name in list_repo_files(source, revision=revision) if name.endswith(SUFFIX))
+    return []
 
 
 def _file(path: Path, options: ModelOptions) -> Location:
@@ -73,6 +105,7 @@ def _file(path: Path, options: ModelOptions) -> Location:
         raise InputError(f"-m {options.model}: no such file; check the path, or give --gguf FILE for a hub repository")
     if options.gguf not in (None, path.name):
         raise InputError(f"--gguf {options.gguf}: -m {options.model} is a GGUF file already; omit --gguf")
+    _refuse_part(path.name, f"-m {options.model}")
     return _gguf(path, f"-m {options.model}")
 
 
@@ -83,22 +116,20 @@ def _directory(path: Path, options: ModelOptions) -> Location:
             names = ", ".join(sorted(each.name for each in path.glob(f"*{SUFFIX}"))) or "none"
             raise InputError(f"--gguf {options.gguf}: no such file in {options.model}; its GGUF files: {names}")
         return _gguf(file, f"--gguf {options.gguf}")
-    if not (path / "config.json").is_file():
+    if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         way_out = f"add --gguf {files[0]}" if files else "name a directory written by save_pretrained"
         raise InputError(f"-m {options.model}: no config.json in this directory; {way_out}")
     return Location(str(path.resolve()), str(path.resolve()))
 
 
-def _gguf(file: Path, named: str) -> Location:
-    """The location of a GGUF file; raises InputError unless it begins as one."""
+def _gguf(file: Path, named: str, folder: Path | None = None) -> Location:
+    """The location of a GGUF file, whose name is relative to `folder`, by default the one that it is in."""
     _check_extra(named)
-    with open(file, "rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise InputError(f"{named}: not a GGUF file; download it again, or name another file")
     # Not resolved: the hub's cache consists of links whose targets have no suffix.
     absolute = file.absolute()
-    return Location(str(absolute), str(absolute.parent), file.name)
+    root = absolute.parent if folder is None else folder.absolute()
+    return Location(str(absolute), str(root), absolute.relative_to(root).as_posix())
 
 
 def _checked(name: str) -> str:
@@ -108,8 +139,17 @@ def _checked(name: str) -> str:
         raise InputError(f"--gguf {name}: leads out of the model; name a file inside it, or give its path with -m")
     if path.suffix != SUFFIX:
         raise InputError(f"--gguf {name}: not the name of a GGUF file; it must end with {SUFFIX}")
+    _refuse_part(name, f"--gguf {name}")
     _check_extra(f"--gguf {name}")
     return name
+
+
+def _refuse_part(name: str, named: str) -> None:
+    if part := _PART.search(name):
+        raise InputError(
+            f"{named}: part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with "
+            "llama-gguf-split --merge, and name the result"
+        )
 
 
 def _check_extra(named: str) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
+from deepthink_cli.model.gguf_checks import ignored_parts, refuse_other_kinds
+from deepthink_cli.model.gguf_header import GgufHeader, check_tensors, read_header
+from deepthink_cli.model.gguf_once import read_once
 from deepthink_cli.model.limits import limits_of
-from deepthink_cli.model.location import Location, downloaded, locate
+from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 
@@ -29,11 +35,12 @@ def open_model(options: ModelOptions) -> ModelSpec:
     choose_device(options.device)
     found = locate(options)
     name, arguments = found.id, _hub_options(options)
-    with quiet_libraries(options.offline):
+    with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
         with library_errors(f"-m {name}", _way_out(options, found)):
-            found = downloaded(found, options)
-            source = found.source
-            if found.gguf is not None:
+            adapter, found = find_adapter(options), downloaded(found, options)
+            refuse_adapter_as_model(found, options)
+            source, header = found.source, _header(found)
+            if header is not None:
                 arguments |= {"gguf_file": str(found.file)}
             config: PretrainedConfig = AutoConfig.from_pretrained(source, **arguments)
             limits, digest = limits_of(config), config_sha256(config)
@@ -41,9 +48,9 @@ def open_model(options: ModelOptions) -> ModelSpec:
         tokenizer = _load_tokenizer(found, arguments, options.trust_remote_code)
         revision = hub_commit(source, options.revision, found.gguf or "config.json") or options.revision
         weight_files(source, revision, config, found.gguf)  # raises for files outside the model's folder
-        return ModelSpec(
-            options, name, source, revision, config, tokenizer, limits, digest, tokenizer_sha256(tokenizer), found.gguf
-        )
+        warning = None if header is None else _ignored(name, header, config, tokenizer)
+    digests = (digest, tokenizer_sha256(tokenizer))
+    return ModelSpec(options, name, source, revision, config, tokenizer, limits, *digests, found.gguf, warning, adapter)
 
 
 def needs_download(options: ModelOptions) -> bool:
@@ -52,6 +59,25 @@ def needs_download(options: ModelOptions) -> bool:
     if options.offline or found.is_local:
         return False
     return not weight_files(found.source, options.revision, gguf=found.gguf)
+
+
+def _header(found: Location) -> GgufHeader | None:
+    """The checked header of a location's GGUF file, if it has one."""
+    if found.gguf is None:
+        return None
+    header = read_header(found.file, named := f"-m {found.id}")
+    refuse_other_kinds(header, named)
+    check_tensors(header, named)
+    return header
+
+
+def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """A warning of what the file states and transformers ignores; None if it applies everything."""
+    with library_errors(f"-m {name}", "use another GGUF file, or the model in the format of transformers"):
+        ignored = ignored_parts(header, config, tokenizer)
+    if not ignored:
+        return None
+    return f"-m {name}: transformers ignores {'; '.join(ignored)}: scores may differ from the published model's"
 
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
@@ -73,11 +99,13 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
     local = Path(found.source)
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
     if found.gguf is not None:
-        failure, way_out = f"-m {found.id}: no tokenizer in this GGUF file", "use a file that contains its tokenizer"
+        failure, way_out = f"-m {found.id}: its tokenizer cannot be built", "use another GGUF file"
     elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
         raise InputError(f"{failure}: none of {', '.join(files)} is in the directory; {way_out}")
-    with library_errors(failure, way_out):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(found.source, **arguments)
+    with library_errors(failure, way_out), TemporaryDirectory() as empty:
+        # Files of a tokenizer beside a GGUF file would replace the one that it contains.
+        folder = found.source if found.gguf is None else empty
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)
         size = len(tokenizer)
     if not size:
         raise InputError(f"{failure}: it has no vocabulary; {way_out}")
@@ -106,6 +134,8 @@ def _check_extras(options: ModelOptions) -> None:
 def _way_out(options: ModelOptions, found: Location) -> str:
     if found.gguf is not None and found.is_local:
         return "use another GGUF file, or the model in the format of transformers"
+    if found.gguf is None and (names := cached_gguf_files(found, options)):
+        return f"add --gguf {names[0]}"
     if options.offline:
         return "omit --offline, or put the model into the cache first"
     return "check the name, --revision and the network, or give a local directory"

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.contents import state_sha256
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.failures import library_errors
@@ -25,7 +26,8 @@ class ModelSpec:
     """A model's configuration, tokenizer and limits, and the options it will be loaded with.
 
     `id` is what a memory records: `pocket`, a hub id, or the absolute path of a local directory or GGUF file;
-    `source` is the directory or hub id that transformers loads, `gguf` the name of the GGUF file in it.
+    `source` is the directory or hub id that transformers loads, `gguf` the path of the GGUF file in it.
+    `warning` says what the file states and transformers ignores; `adapter` is merged into the weights.
     Properties never read files; methods may.
     """
 
@@ -39,6 +41,8 @@ class ModelSpec:
     config_sha256: str
     tokenizer_sha256: str
     gguf: str | None = None
+    warning: str | None = None
+    adapter: Adapter | None = None
     _identities: dict[str, ModelIdentity] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -86,6 +90,7 @@ class ModelSpec:
                 dtype=str(self.dtype).removeprefix("torch."),
                 quantize=self.options.quantize,
                 gguf=self.gguf,
+                adapter=None if self.adapter is None else self.adapter.identity,
             )
         return self._identities[state]
 

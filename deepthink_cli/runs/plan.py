@@ -117,10 +117,12 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
     """The settings of a job's rows, in the order they are written."""
     # Keys do not depend on the path or name of a model; only sampled weights are used, as in earlier versions.
     same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
-    described = {name: value for name, value in asdict(identity).items() if name != "gguf"}
+    described = {name: value for name, value in asdict(identity).items() if name not in ("gguf", "adapter")}
+    if identity.adapter is not None:
+        described["adapter"] = identity.adapter.sha256
     model = sha256(canonical_json({**described, **same}).encode()).hexdigest()
     base = Setting(
-        model=identity.id,
+        model=identity.id if identity.adapter is None else f"{identity.id} with {identity.adapter}",
         model_sha256=model,
         dtype=identity.dtype,
         quantize=identity.quantize,

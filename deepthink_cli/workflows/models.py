@@ -14,11 +14,16 @@ from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
 
 
 def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
-    """Find a model, without its weights; reports a download before it starts."""
+    """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file."""
     check_engine(options.engine)
     if needs_download(options):
         tell(Note(f"downloading {options.model} from the hub"))
-    return open_model(options)
+    spec = open_model(options)
+    if spec.warning is not None:
+        tell(Warn(spec.warning))
+    if spec.adapter is not None and spec.adapter.base not in (None, spec.id, options.model):
+        tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
+    return spec
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
@@ -37,7 +42,10 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
 
 def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
     """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
-    tell(Detail(f"loaded {engine.identity.id}, {engine.identity.dtype} on {engine.device}"))
+    identity = engine.identity
+    dequantized = "" if identity.gguf is None else "its weights dequantized to "
+    adapter = "" if identity.adapter is None else f"with {identity.adapter} merged, "
+    tell(Detail(f"loaded {identity.id}, {adapter}{dequantized}{identity.dtype} on {engine.device}"))
     if engine.warning:
         tell(Warn(engine.warning))
     else:

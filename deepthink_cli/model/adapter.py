@@ -1,0 +1,160 @@
+"""Find a LoRA adapter and read everything but its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers.utils.hub import cached_file
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.contents import contents_sha256
+from deepthink_cli.model.failures import library_errors
+from deepthink_cli.model.fingerprint import hub_commit
+from deepthink_cli.model.location import Location
+from deepthink_cli.options import POCKET, ModelOptions
+from deepthink_cli.provenance import AdapterIdentity, canonical_json
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+# They do not change what the adapter computes, or depend on the library's version.
+_VOLATILE = ("auto_mapping", "base_model_name_or_path", "inference_mode", "peft_version", "revision", "runtime_config")
+# Fields that may be set: merged weights then compute what the adapter beside the model computes.
+_MERGED = {
+    *("alpha_pattern", "bias", "corda_config", "ensure_weight_tying", "eva_config", "exclude_modules"),
+    *("fan_in_fan_out", "init_lora_weights", "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha"),
+    *("lora_bias", "lora_dropout", "lora_ga_config", "megatron_core", "modules_to_save", "peft_type"),
+    *("qalora_group_size", "r", "rank_pattern", "target_modules", "target_parameters", "task_type"),
+    *("use_dora", "use_rslora", *_VOLATILE),
+}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter: its identity, the folder of its files, and the model that it names as its base, if any."""
+
+    identity: AdapterIdentity
+    folder: Path
+    base: str | None
+
+
+def find_adapter(options: ModelOptions) -> Adapter | None:
+    """The adapter of the options, downloaded if needed; None if they name none.
+
+    Raises InputError if it cannot be found, is not a LoRA adapter of a causal language model, or cannot be merged.
+    """
+    if options.adapter is None:
+        return None
+    named = f"--adapter {options.adapter}"
+    _check_options(options, named)
+    files, identifier, revision = _files(options, named)
+    fields = _fields(files[0], named)
+    _refuse_other_kinds(fields, named)
+    lasting = {name: _sorted(value) for name, value in fields.items() if name not in _VOLATILE}
+    digest = hashlib.sha256(f"{canonical_json(lasting)}\n{contents_sha256(files[1:])}".encode()).hexdigest()
+    base = fields.get("base_model_name_or_path")
+    return Adapter(AdapterIdentity(identifier, revision, digest), files[0].parent, base if base else None)
+
+
+def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
+    """Raise InputError if a model's directory or repository is an adapter, or holds one that was not asked for."""
+    if location.gguf is not None or location.id == POCKET:
+        return
+    config = _of_model(location, options, CONFIG)
+    if config is None:
+        return
+    if _of_model(location, options, "config.json") is None:
+        base = _fields(config, f"-m {options.model}").get("base_model_name_or_path") or "BASE"
+        raise InputError(f"-m {options.model}: an adapter, not a model; give -m {base} --adapter {options.model}")
+    if options.adapter is None:
+        raise InputError(
+            f"-m {options.model}: holds an adapter beside the model ({CONFIG}); add --adapter {options.model} to use "
+            "it, or remove it"
+        )
+
+
+def _check_options(options: ModelOptions, named: str) -> None:
+    for package in ("peft", "accelerate"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"{named}: {package} is not installed; pip install 'deepthink-cli[adapter]'")
+    if options.quantize is not None:
+        raise InputError(
+            f"{named}: an adapter is merged into the weights, which --quantize {options.quantize} rounds; omit "
+            "--quantize"
+        )
+    if options.model == POCKET:
+        raise InputError(f"{named}: {POCKET} has no adapters; name the adapter's base model with -m")
+
+
+def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | None]:
+    """The configuration and the weights of an adapter, its id and the commit of a hub repository."""
+    assert options.adapter is not None
+    folder = Path(options.adapter).expanduser()
+    if folder.is_dir():
+        for name in (CONFIG, WEIGHTS):
+            if not (folder / name).is_file():
+                raise InputError(f"{named}: no {name} in this directory; name one that peft wrote with save_pretrained")
+        resolved = folder.resolve()
+        return [resolved / CONFIG, resolved / WEIGHTS], str(resolved), None
+    source, _, revision = options.adapter.partition("@")
+    if source.startswith((".", "/", "~")) or source.count("/") != 1 or folder.exists():
+        raise InputError(f"{named}: no such directory; check the path, or give a hub id, with @REVISION if needed")
+    way_out = (
+        "omit --offline, or put the adapter into the cache first"
+        if options.offline
+        else "check the name, its revision and the network, or give a local directory"
+    )
+    with library_errors(named, way_out):
+        arguments = {"revision": revision or "main", "local_files_only": options.offline}
+        paths = [Path(str(cached_file(source, name, **arguments))) for name in (CONFIG, WEIGHTS)]
+    return paths, source, hub_commit(source, revision or None, CONFIG) or revision or None
+
+
+def _fields(config: Path, named: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(config.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{named}: its {CONFIG} is not JSON; get the whole adapter") from error
+    if not isinstance(fields, dict):
+        raise InputError(f"{named}: its {CONFIG} is not a JSON object; get the whole adapter")
+    return fields
+
+
+def _refuse_other_kinds(fields: dict[str, Any], named: str) -> None:
+    kind, task = fields.get("peft_type"), fields.get("task_type")
+    if kind != "LORA":
+        reason = (
+            "adds tokens of its own, which a memory cannot hold" if fields.get("num_virtual_tokens") else "not LoRA"
+        )
+        raise InputError(f"{named}: an adapter of type {kind}: {reason}; use a LoRA adapter")
+    if task not in (None, "CAUSAL_LM"):
+        raise InputError(f"{named}: an adapter for {task}, not for a causal language model; use another adapter")
+    if others := sorted(name for name, value in fields.items() if value and name not in _MERGED):
+        raise InputError(
+            f"{named}: uses {', '.join(others)}, which cannot be merged into the weights; use another adapter"
+        )
+
+
+def _sorted(value: Any) -> Any:
+    """A value of the configuration; names in order, because peft writes sets of them in any order."""
+    return sorted(value) if isinstance(value, list) and all(isinstance(part, str) for part in value) else value
+
+
+def _of_model(location: Location, options: ModelOptions, name: str) -> Path | None:
+    """A file of a model's directory or repository; None if it has none, or if that cannot be known."""
+    if location.is_local:
+        path = Path(location.source) / name
+        return path if path.is_file() else None
+    found = cached_file(
+        location.source,
+        name,
+        revision=options.revision or "main",
+        local_files_only=options.offline,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if found is None else Path(found)

@@ -1,0 +1,350 @@
+"""Models in GGUF files: read exactly, identified by their bytes, and what transformers ignores of them is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from conftest import write_rows
+from families import write_model
+from tiny import run_words
+from tiny_gguf import write_gguf
+from transformers import AutoModelForCausalLM
+
+from deepthink_cli import load_memory, load_model
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.runs.results import read_results
+
+gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+gguf_tensors = pytest.importorskip("gguf_tensors", reason="gguf is not installed")
+
+Models = Callable[[str], Path]
+# Fields that transformers does not read from a GGUF file have its defaults: layers in turn, softcapping as in Gemma.
+READABLE: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen2": {},
+    "gemma2": {"sliding_window": 48},
+    "gemma3_text": {"sliding_window": 48, "sliding_window_pattern": 6, "num_hidden_layers": 6},
+    "gpt2": {"n_positions": 1024},
+}
+
+
+@pytest.fixture(scope="session")
+def tiny(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama with grouped heads in a GGUF file, in blocks of Q8_0."""
+    return write_gguf(models("llama"), tmp_path_factory.mktemp("gguf") / "tiny.gguf", "Q8_0")
+
+
+@pytest.fixture
+def cached(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a repository in the hub's cache that has GGUF files only, one of them in a folder."""
+    repository, commit = tmp_path / "cache" / "models--team--tiny", "0" * 40
+    (repository / "blobs").mkdir(parents=True)
+    shutil.copy(tiny, repository / "blobs" / "content")  # as in the cache, the file itself has no suffix
+    (repository / "snapshots" / commit / "small").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    for link in ("tiny.gguf", "small/tiny.gguf"):
+        (repository / "snapshots" / commit / link).symlink_to(repository / "blobs" / "content")
+    for name in ("huggingface_hub.constants", "huggingface_hub.file_download.constants"):
+        monkeypatch.setattr(f"{name}.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return "team/tiny"
+
+
+def opened(**options: Any) -> Any:
+    return open_model(ModelOptions.checked(**options))
+
+
+def thought(model: list[str], demos: Path, memory: Path) -> int:
+    return run(["think", str(demos), *model, "-T", "2", "-q", "-o", str(memory)])
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_1"])
+def test_every_tensor_is_the_gguf_packages_own_dequantization(models: Models, tmp_path: Path, kind: str) -> None:
+    count, wrong = gguf_tensors.differing(write_gguf(models("llama"), tmp_path / "x.gguf", kind))
+    assert (count, wrong) == (21, [])
+
+
+@pytest.mark.parametrize("family", READABLE)
+def test_a_float32_file_is_the_model_that_it_was_written_from(tmp_path: Path, family: str) -> None:
+    folder = write_model(tmp_path / "model", family, **READABLE[family])
+    engine = load_model(str(write_gguf(folder, tmp_path / "x.gguf")))
+    ids = torch.arange(1, 97)[None]  # twice as long as the windows
+    with torch.no_grad():
+        expected = AutoModelForCausalLM.from_pretrained(folder).eval()(ids).logits
+        assert torch.allclose(engine.model.network(ids).logits, expected, atol=1e-4)
+    assert opened(model=str(tmp_path / "x.gguf")).warning is None
+
+
+def test_the_file_may_be_named_in_three_ways(tiny: Path, cached: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny.parent)
+    path, folder = opened(model="tiny.gguf"), opened(model=".", gguf="tiny.gguf")
+    hub = opened(model=cached, gguf="tiny.gguf", offline=True)
+    assert (path.id, folder.id, hub.id) == (str(tiny), str(tiny), cached)
+    assert (path.revision, hub.revision) == (None, "0" * 40)
+    assert not path.identify().differences(folder.identify())
+    assert not path.identify().differences(hub.identify())
+
+
+@pytest.mark.parametrize("name", ["tiny.gguf", "small/tiny.gguf"])
+def test_predict_reopens_the_file_of_a_hub_model(cached: str, name: str, demos: Path, tmp_path: Path) -> None:
+    memory, rows = tmp_path / "mem.safetensors", write_rows(tmp_path / "in.jsonl", [{"review": "fine"}])
+    assert thought(["-m", cached, "--gguf", name, "--offline"], demos, memory) == 0
+    made_by = load_memory(memory).provenance.model  # type: ignore[union-attr]
+    assert (made_by.id, made_by.gguf, made_by.revision) == (cached, name, "0" * 40)
+    assert run(["predict", str(memory), str(rows), "--offline", "-q", "-o", str(tmp_path / "out.jsonl")]) == 0
+
+
+def test_every_command_reads_a_gguf_file(
+    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory, model = tmp_path / "mem.safetensors", ["-m", str(tiny)]
+    assert thought(model, demos, memory) == 0
+    for command in ("predict", "eval"):
+        assert run([command, str(memory), str(demos), "-q"]) == 0
+    assert run(run_words(tmp_path, tiny, "-T", "2", "-q")) == 0
+    (row, *_) = read_results(tmp_path / "out")
+    assert row.setting.model == str(tiny)
+    capsys.readouterr()
+    assert run(["doctor", *model, "--json"]) == 0
+    assert '"gguf"' in (text := capsys.readouterr().out)
+    assert str(tiny) in text
+
+
+def test_an_output_never_replaces_the_file(tiny: Path, demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = tiny.read_bytes()
+    assert thought(["-m", str(tiny)], demos, tiny) == 2
+    assert str(tiny) in capsys.readouterr().err
+    assert tiny.read_bytes() == before
+
+
+def test_verbose_says_that_weights_are_dequantized(
+    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["think", str(demos), "-m", str(tiny), "--dtype", "bfloat16", "-v", "-o", str(tmp_path / "m.safetensors")]
+    assert run(words) == 0
+    assert "its weights dequantized to bfloat16" in capsys.readouterr().err
+
+
+def test_the_identity_covers_every_byte_and_no_name(
+    tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory, moved = tmp_path / "mem.safetensors", tmp_path / "moved" / "renamed.gguf"
+    assert thought(["-m", str(tiny)], demos, memory) == 0
+    moved.parent.mkdir()
+    shutil.copy(tiny, moved)
+    assert run(["predict", str(memory), str(demos), "-m", str(moved), "-q"]) == 0
+    with open(moved, "r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([last[0] ^ 1]))
+    capsys.readouterr()
+    assert run(["predict", str(memory), str(demos), "-m", str(moved), "-q"]) == 2
+    assert "made by another model: weights differ" in capsys.readouterr().err
+
+
+def test_a_memory_of_a_gguf_file_refuses_the_model_it_was_made_from(
+    models: Models, tiny: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = tmp_path / "mem.safetensors"
+    for made_by, other in ((tiny, models("llama")), (models("llama"), tiny)):
+        assert thought(["-m", str(made_by)], demos, memory) == 0
+        capsys.readouterr()
+        assert run(["predict", str(memory), str(demos), "-m", str(other), "-q"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "weights dequantized from GGUF differ from the original ones" in line
+        assert f"-m {made_by}" in line
+
+
+def test_the_file_is_parsed_once_to_open_it_and_once_to_load_it(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, parse = [], gguf.GGUFReader.__init__
+
+    def counting(reader: Any, *arguments: Any) -> None:
+        parsed.append(arguments)
+        parse(reader, *arguments)
+
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", counting)
+    spec = opened(model=str(tiny))
+    assert len(parsed) == 1
+    load_model(spec)
+    assert len(parsed) == 2
+    assert isinstance(gguf.GGUFReader, type)
+
+
+def test_a_tokenizer_beside_the_file_is_not_read(tiny: Path, models: Models, tmp_path: Path) -> None:
+    shutil.copy(tiny, tmp_path / "x.gguf")
+    text = (models("llama") / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(text.replace("ByteLevel", "Whitespace", 1).replace('"a"', '"zz"'))
+    assert opened(model=str(tmp_path / "x.gguf")).tokenizer_sha256 == opened(model=str(tiny)).tokenizer_sha256
+
+
+IGNORED: dict[str, tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]] = {
+    "tensors rope_freqs.weight": ("llama", {}, {"rope_freqs.weight": (4,)}),
+    "tensors blk.0.attn_q.bias, blk.1.attn_q.bias": (
+        *("llama", {}),
+        {"blk.0.attn_q.bias": (32,), "blk.1.attn_q.bias": (32,)},
+    ),
+    "attention.sliding_window 64 (no window is used)": ("llama", {"sliding_window": 64}, {}),
+    "attention.sliding_window_pattern": ("gemma2", {"sliding_window_pattern": 6}, {}),
+    "rope.scaling.type linear with factor 8": (
+        *("llama", {"rope_scaling_type": gguf.RopeScalingType.LINEAR, "rope_scaling_factor": 8.0}),
+        {},
+    ),
+    "tokenizer.ggml.pre smollm (texts are split as for GPT-2)": ("llama", {"tokenizer_pre": "smollm"}, {}),
+    "rope.dimension_count 4 (8 is used)": ("qwen2", {"rope_dimension_count": 4}, {}),
+    "final_logit_softcapping 30 (none is used)": ("llama", {"final_logit_softcapping": 30.0}, {}),
+    "final_logit_softcapping 20 (30 is used)": ("gemma2", {"final_logit_softcapping": 20.0}, {}),
+    "attention.layer_norm_rms_epsilon 0.5 (1e-05 is used)": ("gpt2", {"layer_norm_rms_eps": 0.5}, {}),
+}
+
+
+@pytest.mark.parametrize("message", IGNORED)
+def test_what_transformers_ignores_of_a_file_is_named(models: Models, tmp_path: Path, message: str) -> None:
+    family, fields, tensors = IGNORED[message]
+    ones = {name: numpy.ones(shape, dtype=numpy.float32) for name, shape in tensors.items()}
+    spec = opened(model=str(write_gguf(models(family), tmp_path / "x.gguf", fields=fields, tensors=ones)))
+    assert spec.warning == (
+        f"-m {tmp_path}/x.gguf: transformers ignores {message}: scores may differ from the published model's"
+    )
+
+
+def test_a_command_shows_the_warning_even_if_quiet(
+    models: Models, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_gguf(models("llama"), tmp_path / "x.gguf", fields={"tokenizer_pre": "smollm"})
+    assert thought(["-m", str(file)], demos, tmp_path / "mem.safetensors") == 0
+    assert "transformers ignores tokenizer.ggml.pre smollm" in capsys.readouterr().err
+
+
+def damaged(file: Path, keep: int, path: Path) -> Path:
+    path.write_bytes(file.read_bytes()[:keep])
+    return path
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(tiny: Path, tmp_path: Path) -> None:
+    size = tiny.stat().st_size
+    for keep in (4, 20, 100, 2000, size // 2, size - 40):
+        path = damaged(tiny, keep, tmp_path / "x.gguf")
+        with pytest.raises(InputError, match="truncated or damaged") as caught:
+            opened(model=str(path))
+        assert len(caught.value.messages) == 1
+
+
+def test_a_damaged_header_is_no_other_error(tiny: Path, tmp_path: Path) -> None:
+    content = tiny.read_bytes()
+    for place in range(4, 400, 7):
+        (tmp_path / "x.gguf").write_bytes(content[:place] + b"\xff" * 8 + content[place + 8 :])
+        with suppress(InputError):  # a value may also be one that does not matter
+            opened(model=str(tmp_path / "x.gguf"))
+
+
+WRONG_KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "no tokenizer": ("llama", "no tokenizer in this GGUF file", {"token_list": None, "token_merges": None}),
+    "a tokenizer of another type": ("llama", "its tokenizer cannot be built", {"tokenizer_model": "bert"}),
+    "an embedding model": ("qwen2", "an embedding model", {"pooling_type": gguf.PoolingType.LAST}),
+    "an encoder": ("llama", "an embedding model", {"causal_attention": False}),
+    "an adapter": ("llama", "a GGUF file of type adapter, not a model", {"type": "adapter"}),
+    "a projector": ("llama", "a GGUF file of type mmproj, not a model", {"type": "mmproj"}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_KINDS)
+def test_a_file_of_another_kind_is_refused_by_name(models: Models, tmp_path: Path, case: str) -> None:
+    family, message, fields = WRONG_KINDS[case]
+    with pytest.raises(InputError, match=message) as caught:
+        opened(model=str(write_gguf(models(family), tmp_path / "x.gguf", fields=fields)))
+    assert len(caught.value.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        ("gptneox", "architecture gptneox is not supported"),
+        ("bert", "architecture bert is not supported"),
+        ("t5", "is an encoder-decoder"),
+        ("mamba", "keep no keys and values"),
+    ],
+)
+def test_an_architecture_that_cannot_be_used_is_named(
+    models: Models, tmp_path: Path, architecture: str, message: str
+) -> None:
+    file = write_gguf(models("llama"), tmp_path / "x.gguf", architecture=architecture)
+    with pytest.raises(InputError, match=message) as caught:
+        opened(model=str(file))
+    assert len(caught.value.messages) == 1
+
+
+def test_a_type_that_cannot_be_dequantized_is_named(tiny: Path, tmp_path: Path) -> None:
+    content = tiny.read_bytes()
+    place = content.index(b"token_embd.weight") + len(b"token_embd.weight") + 4 + 16
+    (tmp_path / "x.gguf").write_bytes(content[:place] + b"\x0f\0\0\0" + content[place + 4 :])
+    with pytest.raises(InputError, match=r"tensors of type Q8_K, which the gguf package cannot dequantize"):
+        opened(model=str(tmp_path / "x.gguf"))
+
+
+def test_weights_that_the_file_does_not_hold_are_an_error_of_one_line(models: Models, tmp_path: Path) -> None:
+    file = write_gguf(models("llama"), tmp_path / "x.gguf")
+    file.write_bytes(file.read_bytes().replace(b"blk.1.ffn_down", b"blk.1.ffn_dow_"))
+    with pytest.raises(DeepThinkError, match=r"1 weights are missing, such as model.layers.1.mlp.down_proj.weight"):
+        load_model(str(file))
+
+
+def test_names_that_do_not_fit_are_refused_with_the_way_out(
+    tiny: Path, models: Models, cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, part = tiny.parent, tmp_path / "big-00001-of-00003.gguf"
+    shutil.copy(tiny, part)
+    (tmp_path / "folder.gguf").mkdir()
+    (tmp_path / "x.gguf").write_bytes(b"PK\3\4" + bytes(40))
+    (tmp_path / "model.bin").write_bytes(b"")
+    refusals: list[tuple[dict[str, Any], str]] = [
+        (
+            {"model": str(folder), "gguf": "other.gguf"},
+            r"--gguf other.gguf: no such file in .*; its GGUF files: tiny.gguf",
+        ),
+        ({"model": str(folder)}, r"no config.json in this directory; add --gguf tiny.gguf"),
+        ({"model": cached, "gguf": "other.gguf", "offline": True}, r"GGUF files: small/tiny.gguf, tiny.gguf"),
+        ({"model": "team/absent", "gguf": "other.gguf", "offline": True}, "-m team/absent: .*; omit --offline"),
+        ({"model": "team/absent", "offline": True}, "-m team/absent: .*; omit --offline"),
+        ({"model": cached, "offline": True}, f"-m {cached}: .*; add --gguf small/tiny.gguf"),
+        ({"model": str(part)}, "part 1 of 3 of a split GGUF file; join the parts"),
+        ({"model": str(tmp_path), "gguf": part.name}, "--gguf big-00001-of-00003.gguf: part 1 of 3"),
+        ({"model": str(tmp_path / "folder.gguf")}, "no config.json in this directory"),
+        ({"model": str(tmp_path / "x.gguf")}, "not a GGUF file; download it again"),
+        ({"model": str(tmp_path / "model.bin")}, "a file that does not end with .gguf; name the model's directory"),
+        ({"model": str(tmp_path / "absent.gguf")}, "no such file; check the path, or give --gguf FILE"),
+        ({"model": str(tiny), "gguf": "other.gguf"}, "is a GGUF file already; omit --gguf"),
+        ({"model": str(folder), "gguf": "../tiny.gguf"}, "leads out of the model"),
+        ({"model": str(folder), "gguf": "model.safetensors"}, "not the name of a GGUF file; it must end with .gguf"),
+        ({"model": str(tiny), "quantize": "8bit"}, "--quantize 8bit: the weights of a GGUF file are dequantized"),
+        ({"model": str(tiny), "revision": "main"}, "--revision main: .* is on this machine; omit --revision"),
+        ({"gguf": "tiny.gguf"}, "--gguf tiny.gguf: pocket has no GGUF file"),
+    ]
+    monkeypatch.setattr("deepthink_cli.model.opening._check_extras", lambda options: None)  # bitsandbytes is not here
+    for options, message in refusals:
+        with pytest.raises(InputError, match=message) as caught:
+            opened(**options)
+        assert len(caught.value.messages) == 1
+
+
+@pytest.mark.parametrize("package", ["gguf", "accelerate"])
+def test_a_missing_package_is_named_with_its_extra(tiny: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else find(name))
+    with pytest.raises(InputError, match=rf"{package} is not installed; pip install 'deepthink-cli\[gguf\]'"):
+        opened(model=str(tiny))
