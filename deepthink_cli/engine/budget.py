@@ -27,6 +27,14 @@ def room(device: torch.device) -> int:
     return 1 << (max(1, _free(device) // 2).bit_length() - 1)
 
 
+def keep_float32_head(model: LanguageModel) -> None:
+    """Convert a half-precision model's output embedding to float32 once, if that takes at most 1/8 of free memory.
+
+    Otherwise, it is converted in slices in every pass, with the same results.
+    """
+    model.keep_float32_head(room(model.device) // 4)
+
+
 def best_tokens(model: LanguageModel) -> int:
     """The number of tokens at which a scoring pass is fastest, limited by the device's memory."""
     layers: Any = model.network.base_model.modules()

@@ -9,7 +9,7 @@ from warnings import warn
 import torch
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.budget import KEPT
+from deepthink_cli.engine.budget import KEPT, keep_float32_head
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import COST, PaddedEngine
@@ -58,6 +58,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
+        keep_float32_head(model)  # first, so that engines see the memory that is left
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
             check_padded(model)

@@ -17,12 +17,25 @@ MASKED = 100.0  # nats below the largest logit; smaller logits are clamped to th
 class Head:
     """A model's output embedding, applied in float32.
 
-    A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md).
+    A half-precision model rounds its own logits, which causes ties and changes ranks (docs/concepts.md). Its embedding
+    is converted to float32 in slices, in every pass, or once: see `keep_float32`.
     """
 
     def __init__(self, embedding: torch.nn.Linear, config: Any) -> None:
         self.embedding = embedding
         self.config = config
+        self._kept_VW: Tensor | None = None
+
+    @property
+    def copy_bytes(self) -> int:
+        """Bytes that `keep_float32` would take from now on."""
+        weight_VW = self.embedding.weight
+        return 0 if weight_VW.dtype == torch.float32 or self._kept_VW is not None else 4 * weight_VW.numel()
+
+    def keep_float32(self) -> None:
+        """Keep a float32 copy of the embedding, which must not change afterwards; log-probabilities stay the same."""
+        if self.copy_bytes:
+            self._kept_VW = self.embedding.weight.float()
 
     def __call__(self, hidden_MW: Tensor) -> Tensor:
         """Logits (M, V) in float32 of hidden states."""
@@ -42,9 +55,10 @@ class Head:
         return chosen_N - total_M[asked_N]
 
     def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
-        weight_VW, bias_V = self.embedding.weight, self.embedding.bias
+        weight_VW = self.embedding.weight if self._kept_VW is None else self._kept_VW
+        bias_V = self.embedding.bias
         hidden_MW = hidden_MW.to(weight_VW.device, torch.float32)
-        # Sliced, so that a float32 copy of the whole embedding never exists next to a half-precision model.
+        # Sliced, so that logits of the whole vocabulary never exist, nor a float32 embedding that is not kept.
         for start in range(0, len(weight_VW), SLICE):
             part = slice(start, start + SLICE)
             yield self._scaled(

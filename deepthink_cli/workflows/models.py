@@ -12,6 +12,8 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
 
+_HINT = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
+
 
 def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file."""
@@ -31,6 +33,8 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     with catch_warnings():
         simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
         engine = load_model(spec)
+    if spec.options.dtype == "auto" and engine.identity.dtype == "float32" and engine.device == "cpu":
+        tell(Detail("float32, as always on a processor unless --dtype says otherwise; " + _HINT))
     if spec.has_pickled_weights():
         tell(
             Note(

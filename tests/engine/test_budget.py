@@ -12,6 +12,7 @@ from families import write_model
 from queries import DEMOS
 
 from deepthink_cli import Memory, load_model
+from deepthink_cli.engine import budget
 from deepthink_cli.engine.budget import best_tokens
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
@@ -67,3 +68,13 @@ def tokens_over(engine: PackedEngine, memory: Memory) -> int:
     bounded = PackedEngine(engine.model)
     bounded.batch_tokens, bounded.free = 2**20, 2**24
     return bounded.bounds(memory, 10)[0]
+
+
+@pytest.mark.parametrize(("free", "kept"), [(2**30, True), (2**12, False)])
+def test_a_float32_copy_of_the_head_is_kept_where_it_takes_a_small_share_of_the_memory(
+    free: int, kept: bool, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "room", lambda device: free)
+    head = load_model(str(models("llama")), dtype="bfloat16").model._head
+    assert (head.copy_bytes == 0) == kept
+    assert load_model(str(models("llama"))).model._head.copy_bytes == 0  # float32 needs none

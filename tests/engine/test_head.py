@@ -94,3 +94,31 @@ def test_a_model_without_a_float32_head_scores_the_same_with_masked_rows(
         own_way = model.log_probabilities(inputs, places, asked, tokens)
         vars(model)["_head"] = None
         assert (model.log_probabilities(inputs, places, asked, tokens) - own_way).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_half_precision_head_is_as_exact_as_float64_on_the_same_hidden_states(dtype: torch.dtype, kept: bool) -> None:
+    torch.manual_seed(0)
+    head = Head(torch.nn.Linear(64, VOCABULARY).to(dtype), SimpleNamespace())
+    hidden = (torch.randn(50, 64) * 8).to(dtype)
+    if kept:
+        head.keep_float32()
+    with torch.inference_mode():
+        found = head.log_probabilities(hidden, ASKED, TOKENS)
+        weight, bias = head.embedding.weight.double(), head.embedding.bias.double()
+        expected = (hidden.double() @ weight.T + bias).log_softmax(-1)[ASKED, TOKENS]
+        rounded = head.embedding(hidden).double().log_softmax(-1)[ASKED, TOKENS]
+    assert (found - expected).abs().max() < 2e-5
+    assert (rounded - expected).abs().max() > 1e-3  # what the model's own logits lose
+
+
+def test_a_kept_float32_head_gives_the_same_numbers_and_is_made_once() -> None:
+    torch.manual_seed(0)
+    head = Head(torch.nn.Linear(16, VOCABULARY).bfloat16(), SimpleNamespace())
+    with torch.inference_mode():
+        before = head.log_probabilities(hidden_states(), ASKED, TOKENS)
+        assert head.copy_bytes == 4 * 16 * VOCABULARY
+        head.keep_float32()
+        assert head.copy_bytes == 0
+        assert torch.equal(head.log_probabilities(hidden_states(), ASKED, TOKENS), before)

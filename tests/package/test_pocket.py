@@ -61,3 +61,18 @@ def test_pocket_follows_its_demonstrations_whatever_the_words_mean(words: tuple[
 def test_line_breaks_are_tokens_of_their_own(pocket: Engine) -> None:
     pieces = pocket.tokenizer.tokenize("Review: fine\nSentiment: good\n\nReview:")
     assert [piece for piece in pieces if "Ċ" in piece] == ["Ċ"] * 3
+
+
+def test_scores_in_bfloat16_agree_with_those_in_float32_as_far_as_docs_promise(pocket: Engine) -> None:
+    given = DemonstrationSet.of([Example(*row) for row in reviews("demos.jsonl")], TEMPLATE)
+    queries = [Query(text, ("negative", "positive")) for text, _ in reviews("labelled.jsonl")]
+    exact, rounded = (
+        [row.scores for row in predict(engine, memory, queries)]
+        for engine in (pocket, load_model(dtype="bfloat16"))
+        for memory in think(engine, tokenize_demonstrations(engine.tokenizer, given))
+        if memory.iteration == 5
+    )
+    pairs = zip(exact, rounded, strict=True)
+    differences = [abs(one[label] - other[label]) for one, other in pairs for label in one]
+    assert 0 < sum(differences) / len(differences) < 0.1
+    assert max(differences) < 0.5
