@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warnings import catch_warnings, simplefilter
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
@@ -19,6 +20,12 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     if needs_download(options):
         tell(Note(f"downloading {options.model} from the hub"))
     return open_model(options)
+
+
+def suggest_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
+    """Report that a model has a chat template which the demonstrations do not use."""
+    if chat is None and getattr(spec.tokenizer, "chat_template", None):
+        tell(Note(f"{spec.id} has a chat template; --chat writes the demonstrations as the conversations it expects"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
