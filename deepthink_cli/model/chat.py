@@ -79,7 +79,7 @@ class Conversation:
         if last is None or other.startswith(start):
             raise InputError(
                 "--chat: the chat template cannot be split: it writes no special token between the last demonstration "
-                "and the query; omit --chat"
+                "and the query, or the demonstrations depend on the query; omit --chat"
             )
         return start, last[0]
 
@@ -89,8 +89,8 @@ class Conversation:
         common = _common(*self._rendering.render([[*self._turns, asked, reply(probe)] for probe in _PROBES]))
         if not common.startswith(prompt):
             raise InputError(
-                "--chat: the chat template cannot be split: its generation prompt is not how it begins the assistant's "
-                "reply; omit --chat"
+                "--chat: the chat template cannot be split: its prompt for a reply is not what it writes before one; "
+                f"omit {'--chat' if self.chat.system is None else '--system'}"
             )
         return common[len(prompt) :]
 
