@@ -155,12 +155,15 @@ def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsy
 
 
 def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
-    memory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    model: Path, demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    memory, bare = str(tmp_path / "mem.safetensors"), ["--template", "{review} {sentiment}"]
+    assert run(["think", str(demos), "-m", str(model), "-T", "1", "--chat", *bare, "-q", "-o", memory]) == 0
     monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
     room = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
-    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "é" * ((room - 40) // 2)}])
-    assert f"{rows}:1: too long" in refused(["predict", str(memory), str(rows), "-q"], capsys)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (room - 10)}])
+    assert len(f"{'x' * (room - 10)} negative") < room
+    assert f"{rows}:1: too long" in refused(["predict", memory, str(rows), "-q"], capsys)
 
 
 def test_the_tokenizers_digest_does_not_cover_the_template() -> None:
