@@ -45,7 +45,7 @@ class Conversation:
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))
         self._template, self._labels = demonstrations.template, demonstrations.labels
         examples = [(example.text, example.label) for example in demonstrations.examples]
-        self._turns = [*chat.opening(), *solved(self._template, examples)]
+        self._turns = list(map(self._rendering.safe, [*chat.opening(), *solved(self._template, examples)]))
         asked: list[Turn] = [{"role": "user", "content": probe} for probe in _PROBES]
         self._start, self._separator = self._cut(asked)
         self._reply = self._opening(asked[0])
@@ -62,8 +62,9 @@ class Conversation:
         """
         # A reply that the template changes would do so for every query; those of the labels were rendered before.
         uncertain = tuple(label for label in query.candidates if label not in self._labels) or query.candidates[:1]
-        start = self._asked(question(self._template, query.text), uncertain, f"{query.where}: " if query.where else "")
-        return start, [start + self._written(label) for label in query.candidates]
+        asked = self._rendering.safe(question(self._template, query.text))
+        start = self._asked(asked, uncertain, f"{query.where}: " if query.where else "")
+        return start, [start + self._rendering.safe(reply(label))["content"] for label in query.candidates]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts that follow the demonstrations."""
@@ -94,7 +95,7 @@ class Conversation:
             )
         return common[len(prompt) :]
 
-    def _asked(self, asked: Turn, replies: Sequence[str], where: str) -> str:
+    def _asked(self, asked: Turn, labels: Sequence[str], where: str) -> str:
         """The text from the end of the demonstrations to the reply; checks it against the rendered conversations."""
         (prompt,) = self._rendering.render([[*self._turns, asked]], prompt=True)
         if not prompt.startswith(self._start):
@@ -102,16 +103,14 @@ class Conversation:
                 f"{where}the chat template writes the demonstrations in another way before this text; change the text, "
                 "or omit --chat"
             )
-        answered = self._rendering.render([[*self._turns, asked, reply(label)] for label in replies])
-        for label, text in zip(replies, answered, strict=True):
-            if not text.startswith(prompt + self._reply + self._written(label)):
+        replies = [self._rendering.safe(reply(label)) for label in labels]
+        answered = self._rendering.render([[*self._turns, asked, turn] for turn in replies])
+        for label, turn, text in zip(labels, replies, answered, strict=True):
+            if not text.startswith(prompt + self._reply + turn["content"]):
                 raise InputError(
                     f"{where}candidate {label!r} is changed by the chat template; use another word, or omit --chat"
                 )
         return prompt[len(self._start) :] + self._reply
-
-    def _written(self, label: str) -> str:
-        return self._rendering.safe(reply(label)["content"])
 
     def _check(self, start: str) -> None:
         """Raise InputError unless the demonstrations and a query that is written `start` have the ids of both together.

@@ -42,8 +42,7 @@ class ChatTemplate:
     def render(self, conversations: Sequence[Sequence[Turn]], prompt: bool = False) -> list[str]:
         """The text of every conversation, with `prompt` up to where the assistant's next reply begins.
 
-        A control token that is written in a turn is split by a mark that `encode` removes. Raises InputError with the
-        template's reason if it refuses a conversation.
+        Raises InputError with the template's reason if it refuses a conversation.
         """
         system = any(turn["role"] == "system" for turns in conversations for turn in turns)
         with library_errors(
@@ -51,16 +50,17 @@ class ChatTemplate:
             "omit --system" if system else "omit --chat",
         ):
             texts: Any = self.tokenizer.apply_chat_template(
-                [[self._safe(turn) for turn in turns] for turns in conversations],
+                [list(turns) for turns in conversations],
                 chat_template=self._source,
                 tokenize=False,
                 add_generation_prompt=prompt,
             )
         return list(texts)
 
-    def safe(self, text: str) -> str:
-        """The text with a mark after the first character of every control token."""
-        return self._control.sub(lambda match: match[0][0] + _BREAK + match[0][1:], text)
+    def safe(self, turn: Turn) -> Turn:
+        """The turn with every control token in its text split by a mark, which `encode` removes."""
+        split = self._control.sub(lambda match: match[0][0] + _BREAK + match[0][1:], turn["content"])
+        return {**turn, "content": split}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of rendered texts: the template's control tokens are tokens, no others are added."""
@@ -80,9 +80,6 @@ class ChatTemplate:
             for token in _tokens(self.tokenizer)
             if not token.single_word and (unchanged or not token.normalized)
         )
-
-    def _safe(self, turn: Turn) -> Turn:
-        return {**turn, "content": self.safe(turn["content"])}
 
     def _continued(self, text: str) -> list[int]:
         """Token ids of a text after another one: without the space that some tokenizers add before a text."""
