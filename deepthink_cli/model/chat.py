@@ -52,7 +52,7 @@ class Conversation:
         (ids,) = self._rendering.encode([self._start])
         self.token_ids = tuple(ids)
         start = self._asked(asked[0], self._labels or _PROBES[:1], "")
-        self._check(start)
+        self._check_split(start)
         self.added = len(start.encode()) - len(_PROBES[0])
 
     def texts(self, query: Query) -> tuple[str, list[str]]:
@@ -73,16 +73,16 @@ class Conversation:
     def _cut(self, asked: Sequence[Turn]) -> tuple[str, str]:
         """The text of the demonstrations up to the last special token before the query's own text, and that token."""
         common = _common(*self._rendering.render([[*self._turns, turn] for turn in asked], prompt=True))
-        (*_, last) = [None, *self._rendering.separators().finditer(common)]
-        start = common[: last.end()] if last else ""
-        answer = self._turns[-1]["content"]
-        (other,) = self._rendering.render([[*self._turns[:-1], reply(f"x{answer}"), asked[0]]])
-        if last is None or other.startswith(start):
+        cuts = list(self._rendering.separators().finditer(common))
+        start = common[: cuts[-1].end()] if cuts else ""
+        changed = reply(f"x{self._turns[-1]['content']}")
+        (other,) = self._rendering.render([[*self._turns[:-1], changed, asked[0]]], prompt=True)
+        if not cuts or other.startswith(start):
             raise InputError(
                 "--chat: the chat template cannot be split: it writes no special token between the last demonstration "
                 "and the query, or the demonstrations depend on the query; omit --chat"
             )
-        return start, last[0]
+        return start, cuts[-1][0]
 
     def _opening(self, asked: Turn) -> str:
         """What the template writes between its generation prompt and the text of a reply, such as an empty thought."""
@@ -112,7 +112,7 @@ class Conversation:
                 )
         return prompt[len(self._start) :] + self._reply
 
-    def _check(self, start: str) -> None:
+    def _check_split(self, start: str) -> None:
         """Raise InputError unless the demonstrations and a query that is written `start` have the ids of both together.
 
         Only a tokenizer that does not split at its special tokens first fails this.
