@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from chats import KINDS, MARKS, chat_tokenizer, turns, whole_ids
+import torch
+from chats import KINDS, MARKS, chat_tokenizer, turns, whole_ids, write_chat_model
 from conftest import REVIEWS, TEMPLATE
 from texts import HARD
 from transformers import PreTrainedTokenizerBase
@@ -12,8 +15,12 @@ from deepthink_cli import (
     Chat,
     DemonstrationSet,
     Example,
+    Method,
     Query,
     Template,
+    load_model,
+    score,
+    think,
     tokenize_demonstrations,
     tokenize_queries,
 )
@@ -198,3 +205,23 @@ def test_demonstrations_without_a_chat_have_the_digest_that_they_had() -> None:
     assert tokenize_queries(tokenizer, tokenize_demonstrations(tokenizer, plain), [Query("a joy", PAIR)]) == (
         tokenize_queries(tokenizer, plain.template, [Query("a joy", PAIR)])
     )
+
+
+@pytest.mark.parametrize("kind", ["packed", "padded"])
+def test_one_reading_scores_as_the_whole_conversation(kind: str, tmp_path: Path) -> None:
+    engine = load_model(str(write_chat_model(tmp_path, "qwen3")), engine=kind)
+    read = read_as_chat(engine.tokenizer, SYSTEM)
+    texts = ["a joy", "far too long and cold"]
+    queries = tokenize_queries(engine.tokenizer, read, [Query(text, PAIR) for text in texts])
+    plan = engine.plan(queries)
+    assert kind == "padded" or "user" in engine.tokenizer.decode(plan.shared)
+    (memory,) = think(engine, read, Method(1))
+    for text, query, scores in zip(texts, queries, score(engine, memory, queries), strict=True):
+        for label, answer, total in zip(PAIR, query.answers, scores.sums, strict=True):
+            turn = {"role": "assistant", "content": label}
+            whole = whole_ids(engine.tokenizer, [*turns(PAIRS, asked(text), SYSTEM), turn])
+            end = len(read.token_ids) + len(query.prefix) + len(answer)
+            with torch.inference_mode():
+                logits = engine.model.network(torch.tensor([whole[:end]])).logits[0].log_softmax(-1)
+            expected = [logits[place - 1, whole[place]] for place in range(end - len(answer), end)]
+            assert total == pytest.approx(float(sum(expected)), abs=1e-4)
