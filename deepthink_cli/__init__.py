@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.files import load_memory, save_memory
+    from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
     from deepthink_cli.engine.base import Engine
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from deepthink_cli.workflows.memories import open_memory
 
 _HOME = {
+    "Chat": "data.chat",
     "DemonstrationSet": "data.examples",
     "Engine": "engine.base",
     "EvaluationReport": "workflows.evaluate",
@@ -54,6 +56,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Chat",
     "DemonstrationSet",
     "Engine",
     "EvaluationReport",

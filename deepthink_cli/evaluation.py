@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
-from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
+from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.prediction import Prediction, predict_plan
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
@@ -116,26 +116,22 @@ def scoring_chunks(
     The others are counted in `skipped` by reason: too long for the model, or with candidates that
     have the same tokens.
     """
-    remaining = iter(queries)
+    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations), iter(queries)
     while part := list(islice(remaining, CHUNK)):
-        pairs = [
-            pair
-            for pair in _tokenized(engine, demonstrations, part, skipped)
-            if _fits(engine, demonstrations, pair, skipped)
-        ]
+        pairs = [pair for pair in _tokenized(tokenize, part, skipped) if _fits(engine, demonstrations, pair, skipped)]
         if pairs:
             yield ScoringChunk([query for query, _ in pairs], engine.plan([ids for _, ids in pairs]))
 
 
 def _tokenized(
-    engine: Engine, demonstrations: TokenizedDemonstrations, part: Sequence[Query], skipped: Counter[str]
+    tokenize: QueryTokenizer, part: Sequence[Query], skipped: Counter[str]
 ) -> Iterator[tuple[Query, TokenizedQuery]]:
     try:
-        tokenized = tokenize_queries(engine.tokenizer, demonstrations.template, part)
+        tokenized = tokenize(part)
     except InputError:
         if len(part) > 1:
             for query in part:
-                yield from _tokenized(engine, demonstrations, [query], skipped)
+                yield from _tokenized(tokenize, [query], skipped)
         else:
             skipped[SAME_TOKENS] += 1
         return

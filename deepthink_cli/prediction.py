@@ -13,7 +13,7 @@ from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
-from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import Scores, check_length, score_each
 
@@ -87,9 +87,9 @@ def predict_plan(
 def _planned(
     engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
 ) -> Iterator[tuple[list[Query], ScoringPlan]]:
+    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations), len(demonstrations.token_ids)
     while part := list(islice(queries, chunk)):
-        length = len(demonstrations.token_ids)
-        tokenized = tokenize_queries(engine.tokenizer, demonstrations.template, part)
+        tokenized = tokenize(part)
         for query in tokenized:
             check_length(engine.limits, engine.identity.id, length, query)
         yield part, engine.plan(tokenized)

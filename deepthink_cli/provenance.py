@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.method import Method
@@ -96,17 +97,24 @@ def _comparable(left: str, right: str) -> tuple[str, str]:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class TokenizedDemonstrations:
-    """The demonstrations as the model read them: examples, template, label words and token ids [L]."""
+    """The demonstrations as the model read them: examples, template, label words and token ids [L].
+
+    `chat` is set if they are turns of a conversation.
+    """
 
     examples: tuple[Example, ...]
     template: Template
     labels: tuple[str, ...]
     token_ids: tuple[int, ...]
+    chat: Chat | None = None
 
     @property
     def sha256(self) -> str:
-        """Digest of examples, template, labels and token ids."""
-        return hashlib.sha256(canonical_json(ADAPTER_DEMONSTRATIONS.dump_python(self)).encode()).hexdigest()
+        """Digest of examples, template, labels, token ids and, if it is set, the chat."""
+        values = ADAPTER_DEMONSTRATIONS.dump_python(self)
+        if self.chat is None:
+            del values["chat"]
+        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
 @with_config(STRICT)

@@ -165,6 +165,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         shots=len(demonstrations.examples),
         versions=versions(),
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
+        chat=demonstrations.chat,
     )
     described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
     signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
@@ -25,6 +26,7 @@ from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSION = 1
+OPTIONAL = ("update", "chat")  # fields of the metadata that are absent if they are not used
 
 
 @with_config(STRICT)
@@ -53,7 +55,7 @@ class Metadata:
     """The metadata of the artifact, before they are written as canonical JSON.
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
-    `update` is absent for the gate.
+    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation.
     """
 
     format_version: int
@@ -74,6 +76,7 @@ class Metadata:
     drift: dict[str, Drift] = field(default_factory=dict)
     sha256: str = ""
     update: StoredRule | None = None
+    chat: Chat | None = None
 
     @property
     def rule(self) -> str:
@@ -93,7 +96,9 @@ class Metadata:
         """The provenance that this metadata was made from."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
-        demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
+        demonstrations = TokenizedDemonstrations(
+            examples, self.template, tuple(self.labels), tuple(stored.token_ids), self.chat
+        )
         return Provenance(self.model, demonstrations, self.method, self.task, self.seed)
 
 
@@ -120,12 +125,10 @@ def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
 def as_json(metadata: Metadata) -> dict[str, Any]:
     """The metadata as JSON values."""
     fields: dict[str, Any] = ADAPTER_METADATA.dump_python(metadata, mode="json")
-    if metadata.update is None:
-        del fields["update"]
     for name in ("gguf", "adapter"):
         if fields["model"][name] is None:
             del fields["model"][name]
-    return fields
+    return {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
 
 
 def parse_metadata(text: str, where: str) -> Metadata:

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from deepthink_cli.cli.options import DATA, option
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
 from deepthink_cli.selection.registry import METHODS
 
@@ -116,3 +118,29 @@ class PromptArguments:
         str | None,
         option("--separator", panel=DATA, metavar="TEXT", help=r"Text after every demonstration. Default: \n\n"),
     ] = None
+
+
+@dataclass(frozen=True)
+class ChatArguments:
+    """Whether demonstrations and queries are turns of a conversation."""
+
+    chat: Annotated[
+        bool,
+        option(
+            "--chat",
+            panel=DATA,
+            help="Write demonstrations and queries as turns of a conversation, by the tokenizer's chat template.",
+        ),
+    ] = False
+    system: Annotated[
+        str | None,
+        option("--system", panel=DATA, metavar="TEXT", help="System message of the conversation; only with --chat."),
+    ] = None
+
+    def checked(self) -> Chat | None:
+        """The conversation, or None; raises InputError for a system message without --chat."""
+        if self.chat:
+            return Chat(self.system)
+        if self.system is not None:
+            raise InputError(f"--system {self.system!a}: only with --chat; add --chat, or omit it")
+        return None

@@ -59,6 +59,7 @@ def _facts(header: Header) -> list[str]:
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
         f"labels    {', '.join(metadata.labels) or 'with every input'}",
         f"template  {metadata.template.pattern!r}, separator {metadata.template.separator!r}",
+        *([f"prompts   {metadata.chat}, template {metadata.chat.template_sha256[:12]}"] if metadata.chat else []),
         f"versions  {', '.join(f'{name} {number}' for name, number in metadata.versions.items())}",
     ]
 

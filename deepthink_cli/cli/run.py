@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import note, report, write_json
-from deepthink_cli.cli.data_options import DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
+from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
@@ -55,6 +55,7 @@ def run(
     sweep: SweepArguments,
     drawing: Annotated[DrawingArguments, Without("seed")],
     demos: Demos = None,
+    chat: ChatArguments,
     protocol: ProtocolName = "official",
     data_dir: DataDir = None,
     limit: Limit = None,
@@ -71,6 +72,7 @@ def run(
     problems = Problems()
     model_options = problems.result(model.checked)
     run_options = problems.result(lambda: sweep.checked(drawing, limit))
+    as_chat = problems.result(chat.checked)
     source = problems.result(lambda: source_of(data_dir, model.offline))
     with problems.collected():
         read = read_by(
@@ -86,7 +88,7 @@ def run(
     problems.raise_any()
     with Show(common) as tell:
         spec = find_model(model_options, tell)
-        plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos))
+        plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos), as_chat)
         prepared = prepare_run(plan, spec, out, tell)
         if dry_run:
             _show_plan(prepared, common.json)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deepthink_cli.cli.console import note, report, size, write_json
-from deepthink_cli.cli.data_options import DataDir, DrawingArguments, PromptArguments, ProtocolName, TaskName
+from deepthink_cli.cli.data_options import (
+    ChatArguments,
+    DataDir,
+    DrawingArguments,
+    PromptArguments,
+    ProtocolName,
+    TaskName,
+)
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
@@ -20,6 +27,7 @@ from deepthink_cli.cli.values import label_list, only_with_task, pattern, unesca
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
+    from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.options import TaskOptions
     from deepthink_cli.tasks.sources import Source
@@ -58,6 +66,7 @@ def think(
     model: Annotated[ModelArguments, Without("batch_tokens")],
     method: MethodArguments,
     prompt: PromptArguments,
+    chat: ChatArguments,
     task: TaskName = None,
     drawing: DrawingArguments,
     protocol: ProtocolName = "official",
@@ -77,6 +86,7 @@ def think(
     model_options = problems.result(model.checked)
     method_options = problems.result(method.checked)
     task_options = problems.result(drawing.checked)
+    as_chat = problems.result(lambda: _chat(chat, prompt))
     problems.result(lambda: only_with_task(task, **asdict(drawing)))
     source = problems.result(lambda: source_of(data_dir, model.offline))
     if task is None:
@@ -87,6 +97,7 @@ def think(
         problems.raise_any()
         demonstrations, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
+        demonstrations = replace(demonstrations, chat=as_chat)
         plan = plan_thinking(demonstrations, model_options, method_options, origin.task, origin.seed, tell)
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
@@ -118,6 +129,12 @@ def _from_task(
     if demos is not None:
         return demonstrations_for(task, demos), Origin(task.name, None, typed)
     return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
+
+
+def _chat(chat: ChatArguments, prompt: PromptArguments) -> Chat | None:
+    if chat.chat and prompt.separator is not None:
+        raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
+    return chat.checked()
 
 
 def _only_without_task(**values: str | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.rows import Row, name_of, read_rows
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
@@ -41,19 +42,27 @@ class Query:
 class DemonstrationSet:
     """Demonstrations, the template that formats them, and the label words, in order.
 
-    `labels` is empty if every demonstration has candidates of its own.
+    `labels` is empty if every demonstration has candidates of its own. With a `chat`, the demonstrations are turns of a
+    conversation, and the template's separator is not used.
     """
 
     examples: tuple[Example, ...]
     template: Template
     labels: tuple[str, ...]
+    chat: Chat | None = None
 
     @classmethod
-    def of(cls, examples: Iterable[Example], template: str | Template, labels: Sequence[str] = ()) -> DemonstrationSet:
+    def of(
+        cls,
+        examples: Iterable[Example],
+        template: str | Template,
+        labels: Sequence[str] = (),
+        chat: Chat | None = None,
+    ) -> DemonstrationSet:
         """Create a set; without `labels`, the label words are those of the examples, in order of appearance."""
         solved = tuple(examples)
         pattern = template if isinstance(template, Template) else Template(template)
-        return cls(solved, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in solved)))
+        return cls(solved, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in solved)), chat)
 
 
 def read_demonstrations(

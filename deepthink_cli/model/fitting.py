@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from transformers import PreTrainedTokenizerBase
@@ -12,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.examples import MOST_TEXT, DemonstrationSet, Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.model.limits import Limits, check_demonstrations
-from deepthink_cli.model.tokens import demonstration_ids
+from deepthink_cli.model.tokens import tokenize_demonstrations
 
 JOINED = 16  # tokens; appending a demonstration to a text merges far fewer
 
@@ -32,9 +33,7 @@ def check_fit(
     count, bound, method = len(demonstrations.examples), "", (positions, iterations)
     lengths = [0] * count  # only which ones fit and the length of the last one matter
     if limits.largest(*method, sys.maxsize) is not None:
-        tokens = cache(
-            lambda number: count_tokens(tokenizer, demonstrations.template, demonstrations.examples[:number])
-        )
+        tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
         short = len(_text(demonstrations.template, demonstrations.examples)) <= MOST_TEXT
         fit = count if short and limits.holds(tokens(count), *method) else most_held(limits, *method, tokens, count)
         if fit < count:
@@ -82,9 +81,11 @@ def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int
     return fit
 
 
-def count_tokens(tokenizer: PreTrainedTokenizerBase, template: Template, examples: Sequence[Example]) -> int:
-    """Tokens of demonstrations, which are tokenised as one text."""
-    return len(demonstration_ids(tokenizer, _text(template, examples)))
+def count_tokens(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet, examples: Sequence[Example]
+) -> int:
+    """Tokens of some of the demonstrations, which are tokenised together."""
+    return len(tokenize_demonstrations(tokenizer, replace(demonstrations, examples=tuple(examples))).token_ids)
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:

@@ -2,12 +2,13 @@
 
 The demonstrations are one string, preceded by the special tokens that the tokenizer adds before a text; a query and
 its candidate are tokenised together, without special tokens; the ids are concatenated. So one reading of the
-demonstrations is plain in-context learning over the same ids.
+demonstrations is plain in-context learning over the same ids. With a `Chat`, both are turns of a conversation instead
+(`model/chat.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.chat import Conversation
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
@@ -53,10 +55,18 @@ class TokenizedQuery:
 def tokenize_demonstrations(
     tokenizer: PreTrainedTokenizerBase, demonstrations: DemonstrationSet
 ) -> TokenizedDemonstrations:
-    """Tokenise solved examples as one text that ends with the separator."""
-    examples, template = demonstrations.examples, demonstrations.template
-    text = template.demonstrations((example.text, example.label) for example in examples)
-    return TokenizedDemonstrations(examples, template, demonstrations.labels, tuple(demonstration_ids(tokenizer, text)))
+    """Tokenise solved examples as one text that ends with the separator, or as turns if they have a `chat`.
+
+    Raises InputError for a chat that the tokenizer's chat template cannot write, as `Conversation` does.
+    """
+    examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
+    if chat is None:
+        text = template.demonstrations((example.text, example.label) for example in examples)
+        ids = tuple(demonstration_ids(tokenizer, text))
+    else:
+        conversation = Conversation(tokenizer, demonstrations, chat)
+        ids, chat = conversation.token_ids, conversation.chat
+    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat)
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -87,22 +97,53 @@ def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: i
 
 
 def tokenize_queries(
-    tokenizer: PreTrainedTokenizerBase, template: Template, queries: Sequence[Query]
+    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]
 ) -> list[TokenizedQuery]:
-    """Tokenise every query with each of its candidates.
+    """Tokenise every query with each of its candidates, by a template or as the queries of demonstrations.
 
-    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same.
+    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same; with a chat,
+    as `Conversation` does.
     """
-    texts: dict[str, int] = {}  # without duplicates, in order
-    starts = [template.query(query.text) for query in queries]
-    for query, start in zip(queries, starts, strict=True):
-        for text in _texts(start, query):
-            texts.setdefault(text, len(texts))
-    ids = encode(tokenizer, list(texts), special=False)
-    return [
-        _spans(query, *(ids[texts[text]] for text in _texts(start, query)))
-        for query, start in zip(queries, starts, strict=True)
-    ]
+    return query_tokenizer(tokenizer, prompt)(queries)
+
+
+def query_tokenizer(tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations) -> QueryTokenizer:
+    """The tokenisation of queries, prepared once for many calls; raises InputError as `tokenize_queries`."""
+    if isinstance(prompt, TokenizedDemonstrations) and prompt.chat is not None:
+        conversation = Conversation(tokenizer, prompt, prompt.chat)
+        if conversation.token_ids != prompt.token_ids:
+            raise InputError(
+                "the chat template writes the demonstrations in another way than when this memory was made; think again"
+            )
+        return QueryTokenizer(conversation.texts, conversation.ids, conversation.added)
+    template = prompt if isinstance(prompt, Template) else prompt.template
+
+    def texts(query: Query) -> tuple[str, list[str]]:
+        start = template.query(query.text)
+        return start, [start + candidate for candidate in query.candidates]
+
+    return QueryTokenizer(texts, lambda texts: encode(tokenizer, texts, special=False))
+
+
+@dataclass(frozen=True)
+class QueryTokenizer:
+    """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
+
+    `added` is the number of bytes around a query's own text, which a chat template writes.
+    """
+
+    texts: Callable[[Query], tuple[str, list[str]]]
+    ids: Callable[[Sequence[str]], list[list[int]]]
+    added: int = 0
+
+    def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
+        """Tokenise every query with each of its candidates; raises InputError as `tokenize_queries`."""
+        texts = [_spaced(*self.texts(query)) for query in queries]
+        every = list(dict.fromkeys(text for of_query in texts for text in of_query))
+        ids = dict(zip(every, self.ids(every), strict=True))
+        return [
+            _spans(query, *(ids[text] for text in of_query)) for query, of_query in zip(queries, texts, strict=True)
+        ]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
@@ -123,14 +164,14 @@ def ordinary_ids(tokenizer: PreTrainedTokenizerBase, known: int, count: int) -> 
     return (ids * (count // len(ids) + 1))[:count]
 
 
-def _texts(start: str, query: Query) -> list[str]:
+def _spaced(start: str, whole: Sequence[str]) -> list[str]:
     """The query without and with the space before its label, and with every candidate."""
     # The space before a label is part of the label's first token, never of the query.
-    return [start.rstrip(" "), start, *(start + candidate for candidate in query.candidates)]
+    return [start.rstrip(" "), start, *whole]
 
 
 def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
-    """Prefix and answer ids, from the token ids of `_texts`."""
+    """Prefix and answer ids, from the token ids of `_spaced`."""
     start = min(common_length(alone, ids) for ids in together)
     answers = tuple(tuple(ids[start:]) for ids in together)
     where = f"{query.where}: " if query.where else ""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.runs.results import Setting
 
 SPLITTING = ("sampling", "shots")  # fields that distinguish arms only if one task has several values of them
@@ -29,6 +30,7 @@ class Arm:
     eta: float | None
     sampling: str | None = None
     shots: int | None = None
+    chat: Chat | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
@@ -46,12 +48,12 @@ class Arm:
         """The sort key of arms of the same model."""
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
-            *(self.sampling or "", self.shots or 0, self.momentum, self.eta or 0.0),
+            *(self.sampling or "", self.shots or 0, str(self.chat or ""), self.momentum, self.eta or 0.0),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV."""
-        return asdict(self)
+        """Every field by name, for JSON and CSV; the chat as text."""
+        return {**asdict(self), "chat": str(self.chat) if self.chat else None}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -65,6 +67,7 @@ class Arm:
             "eta": "eta chosen on dev" if self.eta is None else f"eta {self.eta:g}",
             "sampling": f"{self.sampling} sampling" if self.sampling else "",
             "shots": f"{self.shots} shots" if self.shots is not None else "",
+            "chat": str(self.chat) if self.chat else "as plain text",
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.method import Positions
@@ -38,7 +39,8 @@ class RunPlan:
     """Every task with every seed and gate; each has a row for every scored iteration, and as many for a dev set.
 
     All `iterations` readings are made; those in `scored` have rows. `demonstrations` replace those drawn with seeds;
-    `dev_size` counts dev rows (None: as many as test rows).
+    `dev_size` counts dev rows (None: as many as test rows). With a `chat`, all demonstrations are turns of a
+    conversation.
     """
 
     tasks: tuple[Task, ...]
@@ -56,6 +58,7 @@ class RunPlan:
     demonstrations: DemonstrationSet | None = None
     select_dev: bool = False
     dev_size: int | None = None
+    chat: Chat | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -141,6 +144,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         iteration=1,
         demonstrations_sha256=job.demonstrations.sha256,
         weights_sha256=identity.weights_sha256 or None,
+        chat=job.demonstrations.chat,
     )
     dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.dev_size or len(job.evaluated)
     dev = replace(base, part="dev", split=dev_split, limit=dev_size)
@@ -169,8 +173,8 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
 def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
     """As many of the last demonstrations as fit T readings and a query after them."""
     limits, method = spec.limits, (plan.positions, plan.iterations)
-    template, examples = demonstrations.template, demonstrations.examples
-    tokens = cache(lambda number: count_tokens(spec.tokenizer, template, examples[-number:]))
+    demonstrations, examples = replace(demonstrations, chat=plan.chat), demonstrations.examples
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, demonstrations, examples[-number:]))
     fit = most_held(limits, *method, tokens, len(examples), share=0.75)
     if not fit:
         raise InputError(

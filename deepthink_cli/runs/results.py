@@ -16,12 +16,15 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
 from deepthink_cli.updates.gate import Gate
 
 FILE = "results.jsonl"
+OPTIONAL = ("chat",)  # fields of a setting that rows without them do not have
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
+_UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
 
 
@@ -32,8 +35,9 @@ class Setting:
 
     `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
-    number of rows requested. The last three are the digests of the demonstrations as the model read them, of the
+    number of rows requested. The three digests are those of the demonstrations as the model read them, of the
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
+    `chat` is set if the demonstrations are turns of a conversation.
     """
 
     model: str
@@ -57,6 +61,7 @@ class Setting:
     demonstrations_sha256: str | None = None
     rows_sha256: str | None = None
     weights_sha256: str | None = None
+    chat: Chat | None = None
 
     @property
     def gate(self) -> Gate:
@@ -66,7 +71,7 @@ class Setting:
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that identify this setting."""
-        known = {name: value for name, value in asdict(self).items() if name not in DIGESTS or value is not None}
+        known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
         return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
 
     @property
@@ -115,6 +120,9 @@ class Result:
         del values["where"]
         if self.drift is None:
             del values["drift"]
+        for name in OPTIONAL:
+            if values["setting"][name] is None:
+                del values["setting"][name]
         return canonical_json(values) + "\n"
 
     def was_right(self) -> list[bool]:

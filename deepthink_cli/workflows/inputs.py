@@ -10,7 +10,7 @@ from deepthink_cli.data.examples import CANDIDATES, Query, read_queries
 from deepthink_cli.data.rows import STDIN
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import tokenize_queries
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
@@ -53,19 +53,21 @@ def check_tokens(
 ) -> None:
     """Tokenise the rows of a file that may be too long or have candidates, before the weights are loaded.
 
-    The file is not read again if `checked` shows that it has no such row.
+    The file is not read again if `checked` shows that it has no such row. Raises InputError for demonstrations that
+    the tokenizer's chat template no longer writes as it did.
     """
     problems, length = Problems(), len(demonstrations.token_ids)
+    tokenize = query_tokenizer(spec.tokenizer, demonstrations)
     most = spec.limits.most_tokens(length)
     # No text has more tokens than bytes, so most files need no tokenisation here.
-    room = math.inf if most is None else most - length
+    room = math.inf if most is None else most - length - tokenize.added
     if checked is None or (checked.longest <= room and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
         if _bytes(demonstrations, query) <= room and not _brings_candidates(query):
             continue
         with problems.collected():
-            (tokenized,) = tokenize_queries(spec.tokenizer, demonstrations.template, [query])
+            (tokenized,) = tokenize([query])
             check_length(spec.limits, spec.id, length, tokenized)
     problems.raise_any()
 

@@ -11,6 +11,7 @@ from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, prov
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import Provenance
@@ -88,6 +89,8 @@ def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tel
     """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell)
     check_fit(memory.provenance, spec.identify(), memory.name)
+    if chat := memory.provenance.demonstrations.chat:
+        check_template(spec.tokenizer, chat, memory.name)
     return spec
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warnings import catch_warnings, simplefilter
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
@@ -26,6 +27,12 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     if spec.adapter is not None and spec.adapter.base not in (None, spec.id, options.model):
         tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
     return spec
+
+
+def suggest_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
+    """Report that a model has a chat template which the demonstrations do not use."""
+    if chat is None and getattr(spec.tokenizer, "chat_template", None):
+        tell(Note(f"{spec.id} has a chat template; --chat writes the demonstrations as the conversations it expects"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:

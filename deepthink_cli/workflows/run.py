@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
@@ -23,7 +24,7 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
-from deepthink_cli.workflows.models import describe_engine, load
+from deepthink_cli.workflows.models import describe_engine, load, suggest_chat
 from deepthink_cli.workflows.task_rows import announce
 
 
@@ -80,6 +81,7 @@ def plan_run(
     protocol: str,
     source: Source,
     demonstrations: DemonstrationSet | None = None,
+    chat: Chat | None = None,
 ) -> RunPlan:
     """Plan a run; `demonstrations` replace those drawn with seeds, for one task and one seed."""
     return RunPlan(
@@ -98,6 +100,7 @@ def plan_run(
         demonstrations=demonstrations,
         select_dev=options.select is not None,
         dev_size=options.dev_size,
+        chat=chat,
     )
 
 
@@ -106,6 +109,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
 
     Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
     """
+    suggest_chat(spec, plan.chat, tell)
     announce(plan.source, len(plan.tasks), tell)
     problems, jobs = Problems(), list[RunJob]()
     for number, task in enumerate(plan.tasks):

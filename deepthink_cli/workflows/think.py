@@ -21,7 +21,7 @@ from deepthink_cli.options import MethodOptions, ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
-from deepthink_cli.workflows.models import describe_engine, find_model, load
+from deepthink_cli.workflows.models import describe_engine, find_model, load, suggest_chat
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,13 @@ def plan_thinking(
     Raises InputError if they do not, for label words with the same tokens, and for tokens unknown to the model.
     """
     spec = find_model(model, tell)
+    suggest_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     if demonstrations.labels:
         query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
-        (labelled,) = tokenize_queries(spec.tokenizer, demonstrations.template, [query])
+        (labelled,) = tokenize_queries(spec.tokenizer, tokenized, [query])
         spec.check_ids(labelled.ids, query.where)
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed)
 

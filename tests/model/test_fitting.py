@@ -55,7 +55,7 @@ def test_as_many_fit_as_counting_one_by_one_finds(
     for number in range(1, len(examples) + 1):
         chosen = examples[-number:] if last else examples[:number]
         lengths[number] = len(tokenize_demonstrations(tokenizer, DemonstrationSet.of(chosen, template)).token_ids)
-        assert count_tokens(tokenizer, template, chosen) == lengths[number]
+        assert count_tokens(tokenizer, DemonstrationSet.of(examples, template), chosen) == lengths[number]
     found = most_that_fit(lengths.__getitem__, len(examples), largest)
     assert found == max((number for number, length in lengths.items() if length <= largest), default=0)
 

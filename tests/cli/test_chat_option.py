@@ -1,0 +1,175 @@
+"""`--chat` and `--system`: stored in the memory, so that predict and eval need nothing, and refused with one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from chats import chat_tokenizer, write_chat_model
+from conftest import write_rows
+from families import build_tokenizer, write_model
+from tiny import run_words
+
+from deepthink_cli import evaluate, load_memory, load_model, open_memory, predict
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs.results import FILE, read_results
+
+Captured = pytest.CaptureFixture[str]
+NOTE = "has a chat template; --chat writes"
+SYSTEM = "You judge reviews."
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_chat_model(tmp_path / "model")
+
+
+@pytest.fixture
+def memory(model: Path, demos: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "mem.safetensors"
+    words = ["think", str(demos), "-m", str(model), "-T", "2", "--chat", "--system", SYSTEM, "-q", "-o", str(path)]
+    assert run(words) == 0
+    return path
+
+
+def refused(words: list[str], capsys: Captured) -> str:
+    capsys.readouterr()
+    assert run(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def change_template(model: Path) -> None:
+    path = model / "chat_template.jinja"
+    path.write_text(path.read_text().replace("assistant\\n", "assistant:\\n"))
+
+
+def test_predict_and_eval_need_nothing(memory: Path, demos: Path, capsys: Captured) -> None:
+    assert run(["predict", str(memory), str(demos), "-q"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    loaded = load_memory(memory)
+    engine = load_model(str(memory.parent / "model"))
+    provenance = loaded.provenance
+    assert provenance is not None
+    expected = list(predict(engine, loaded, [example.text for example in provenance.demonstrations.examples]))
+    assert [row["scores"] for row in rows] == [pytest.approx(each.scores, abs=1e-5) for each in expected]
+    assert run(["eval", str(memory), str(demos), "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == 4
+
+
+def test_inspect_shows_the_chat(memory: Path, capsys: Captured) -> None:
+    assert run(["inspect", str(memory)]) == 0
+    assert f"as a chat, system message '{SYSTEM}'" in capsys.readouterr().out
+    assert run(["inspect", str(memory), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["chat"]
+    assert shown["system"] == SYSTEM
+    assert len(shown["template_sha256"]) == 64
+
+
+def test_a_memory_without_a_chat_does_not_name_it(demos: Path, tmp_path: Path) -> None:
+    path = tmp_path / "plain.safetensors"
+    assert run(["think", str(demos), "-T", "1", "-q", "-o", str(path)]) == 0
+    assert b'"chat"' not in path.read_bytes()
+    assert read_header(path).metadata.chat is None
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_a_changed_template_is_noticed_before_the_weights(
+    command: str, memory: Path, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    change_template(model)
+    line = refused([command, str(memory), str(demos), "-q"], capsys)
+    assert f"{memory}: made with another chat template than the tokenizer's; " in line
+    (model / "chat_template.jinja").unlink()
+    assert "made with another chat template" in refused([command, str(memory), str(demos), "-q"], capsys)
+
+
+def test_a_changed_template_is_noticed_by_an_engine_that_is_loaded(memory: Path, model: Path, demos: Path) -> None:
+    change_template(model)
+    engine, opened = load_model(str(model)), open_memory(memory)
+    with pytest.raises(InputError, match="this memory: made with another chat template"):
+        evaluate(opened, demos, engine=engine)
+
+
+def test_a_chat_needs_a_template(
+    demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    model = write_model(tmp_path / "base", "llama")
+    line = refused(["think", str(demos), "-m", str(model), "--chat"], capsys)
+    assert f"--chat: the tokenizer of {model} has no chat template; " in line
+    line = refused(run_words(tmp_path, model, "--chat", "-q"), capsys)
+    assert f"--chat: the tokenizer of {model} has no chat template; " in line
+
+
+def test_a_template_that_refuses_is_refused_before_the_weights(
+    demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    model = write_chat_model(tmp_path / "gemma", "gemma")
+    line = refused(["think", str(demos), "-m", str(model), "--chat", "--system", SYSTEM], capsys)
+    assert "System role not supported; omit --system" in line
+
+
+def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
+    expected = "--system 'Be brief.': only with --chat; add --chat, or omit it"
+    assert expected in refused(["think", str(demos), "--system", "Be brief."], capsys)
+    assert expected in refused(run_words(tmp_path, Path("pocket"), "--system", "Be brief.", "-q"), capsys)
+    assert "--system" in refused(["think", str(demos), "--chat", "--system", "\udcff"], capsys)
+
+
+def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
+    line = refused(["think", str(demos), "-m", str(model), "--chat", "--separator", "--"], capsys)
+    assert "--separator --: the chat template separates the turns" in line
+
+
+def test_a_model_with_a_chat_template_is_noted_once(model: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = ["think", str(demos), "-m", str(model), "-T", "1", "-o", str(tmp_path / "mem.safetensors")]
+    for more, count in (([], 1), (["-q"], 0), (["--chat"], 0)):
+        assert run([*words, *more]) == 0
+        assert " ".join(capsys.readouterr().err.split()).count(NOTE) == count
+    assert run(run_words(tmp_path, model, "-T", "1", "--seeds", "2")) == 0
+    assert " ".join(capsys.readouterr().err.split()).count(NOTE) == 1
+
+
+def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = run_words(tmp_path, model, "-T", "2", "-q")
+    assert run(words) == 0
+    plain = (tmp_path / "out" / FILE).read_bytes()
+    assert b'"chat"' not in plain
+    for _ in range(2):
+        assert run([*words, "--chat", "--system", SYSTEM]) == 0
+    rows = read_results(tmp_path / "out")
+    assert (tmp_path / "out" / FILE).read_bytes().startswith(plain)
+    assert [str(row.setting.chat) for row in rows] == ["None"] * 2 + [f"as a chat, system message '{SYSTEM}'"] * 2
+    assert len({row.key for row in rows}) == 4
+    capsys.readouterr()
+    assert run(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    table = capsys.readouterr().out
+    assert "chat" in table.splitlines()[0]
+    assert len(table.splitlines()) == 3
+
+
+def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
+    model: Path, demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, bare = str(tmp_path / "mem.safetensors"), ["--template", "{review} {sentiment}"]
+    assert run(["think", str(demos), "-m", str(model), "-T", "1", "--chat", *bare, "-q", "-o", memory]) == 0
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    room = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (room - 10)}])
+    assert len(f"{'x' * (room - 10)} negative") < room
+    assert f"{rows}:1: too long" in refused(["predict", memory, str(rows), "-q"], capsys)
+
+
+def test_the_tokenizers_digest_does_not_cover_the_template() -> None:
+    from deepthink_cli.model.fingerprint import tokenizer_sha256
+
+    tokenizer = chat_tokenizer("smollm2")
+    before = tokenizer_sha256(tokenizer)
+    tokenizer.chat_template = None
+    assert tokenizer_sha256(tokenizer) == before != tokenizer_sha256(build_tokenizer())
