@@ -28,6 +28,7 @@ from .measures import (
 
 CONTROLS = ("repeated", "flipped")
 ALL_ROWS = "all-rows"  # folders whose name starts with this repeat the grid on more rows
+FLOAT32 = "float32-"  # folders whose name starts with this repeat cells of the grid in float32
 ORDER = ("continued", "restarted", "official")
 TASK_ORDER = ("sst2", "sst5", "mr", "agnews", "trec")
 TASK_NAMES = {"sst2": "SST-2", "sst5": "SST-5", "mr": "MR", "agnews": "AG News", "trec": "TREC"}
@@ -45,7 +46,10 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there."""
+    """All rows of all folders, with measures; `without_samples` counts rows whose scores are not there.
+
+    `dtypes` are those of all folders but the repetitions in float32.
+    """
 
     rows: pd.DataFrame
     without_samples: int
@@ -60,7 +64,13 @@ class Evidence:
     def grid(self) -> pd.DataFrame:
         """The rows that are neither of a control nor of a repetition on all rows."""
         names = self.rows["folder"].astype(str)
-        return self.rows[~names.isin(CONTROLS) & ~names.str.startswith(ALL_ROWS)]
+        return self.rows[~names.isin(CONTROLS) & ~names.str.startswith((ALL_ROWS, FLOAT32))]
+
+    @property
+    def float32(self) -> pd.DataFrame:
+        """The rows that repeat cells of the grid in float32, with the grid's names of settings."""
+        rows = self.rows[self.rows["folder"].astype(str).str.startswith(FLOAT32)]
+        return rows.assign(setting=rows["setting"].astype(str).str.removeprefix(FLOAT32))
 
     @property
     def all_rows(self) -> pd.DataFrame:
@@ -81,7 +91,8 @@ def read_evidence(folder: Path) -> Evidence:
             else:
                 missing += 1
             models.add(PurePath(result.setting.model).name)
-            dtypes.add(result.setting.dtype)
+            if not path.parent.name.startswith(FLOAT32):
+                dtypes.add(result.setting.dtype)
     rows = pd.DataFrame(lines, columns=None if lines else [*COLUMNS])
     rows = in_order(rows).sort_values(["setting", "task", "seed", "eta", "t", "part", "shots"], ignore_index=True)
     return Evidence(rows, missing, tuple(sorted(models)), tuple(sorted(dtypes)))

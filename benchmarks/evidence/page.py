@@ -11,6 +11,7 @@ import pandas as pd
 from . import findings, plots, tables
 from .cells import CORE_ETAS, choices, fixed
 from .controls import Flipped, Repeats, flipped, repeats
+from .dtypes import dtype_sentence
 from .load import ORDER, Evidence
 from .pooled import summary
 from .predictors import Correlation, correlations, gain_cells
@@ -96,7 +97,7 @@ def _coverage(study: Study) -> list[str]:
         "rows; incomplete ones are in no figure with a chosen T."
     )
     missing = findings.counted(evidence.without_samples, "row") + " without stored scores left out."
-    text += f" {_first_readings(rows)}"
+    text = " ".join(filter(None, [text, _first_readings(rows), dtype_sentence(rows, evidence.float32)]))
     found = ["## What was run", text, tables.coverage(rows, CORE_ETAS), missing if evidence.without_samples else ""]
     if others := sorted(set(rows["eta"]) - set(CORE_ETAS)):
         found += [f"Beyond the grid: eta {' and '.join(f'{eta:g}' for eta in others)}.", tables.coverage(rows, others)]

@@ -99,6 +99,7 @@ def all_jobs(at: str = AT) -> list[Job]:
     return [
         *grid("grid", first, at),
         *controls("controls", at),
+        *in_float32("float32", at),
         *grid("more-seeds", second, at),
         *chat("chat", first, at),
         *other_etas("etas", first, at),
@@ -116,6 +117,14 @@ def write_demonstrations(out: Path, data_dir: Path | None) -> None:
         for task in FLIPPED_TASKS:
             examples = relabelled(drawn_examples(task, seed, data_dir), FLIPPED)
             write_examples(out / DEMONSTRATIONS / f"{task}-{seed}-flipped.jsonl", examples)
+
+
+def in_float32(stage: str, at: str) -> Iterator[Job]:
+    """Two tasks of the first seed in float32, for comparison."""
+    for folder in ("continued", "restarted"):
+        method = (*SETTINGS[folder], *_readings(at), "--dtype", "float32")
+        arguments = (*_tasks(["sst2", "sst5"]), *_seed(0), "--limit", ROWS, *DEV, *method)
+        yield Job(stage, f"float32-{folder}", arguments)
 
 
 def _tasks(names: Sequence[str]) -> list[str]:
@@ -136,7 +145,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
     parser.add_argument("--out", type=Path, default=Path("evidence"))
     parser.add_argument("--at", default=AT, help="iterations to score; the last is T")
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=_stages(), default=_stages())
     parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
     parser.add_argument("--name", default="evidence_job", help="word in the command line of every process")

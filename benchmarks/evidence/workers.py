@@ -54,7 +54,8 @@ class Workplace:
         paths = [f"{OUT}/{word}" if before == "--demos" else word for before, word in _pairs(arguments)]
         data = ["--data-dir", self.data_dir] if self.data_dir else []
         program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
-        return [*program, *paths, "--dtype", self.dtype, "--samples", "--quiet", "--out", f"{OUT}/{folder}"]
+        dtype = [] if "--dtype" in arguments else ["--dtype", self.dtype]
+        return [*program, *paths, *dtype, "--samples", "--quiet", "--out", f"{OUT}/{folder}"]
 
     def start(self, folder: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start one run with a single thread."""

@@ -30,9 +30,9 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
 
 
 def suggest_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
-    """Report that a model has a chat template which the demonstrations do not use."""
+    """Warn that a model has a chat template which the demonstrations do not use."""
     if chat is None and getattr(spec.tokenizer, "chat_template", None):
-        tell(Note(f"{spec.id} has a chat template; --chat writes the demonstrations as the conversations it expects"))
+        tell(Warn(f"{spec.id} has a chat template, which only --chat uses: this model may expect conversations"))
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:

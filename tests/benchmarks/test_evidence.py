@@ -17,6 +17,7 @@ from evidence import findings, tables
 from evidence.__main__ import write
 from evidence.cells import CORE_ETAS, choices, compare_chosen, fixed
 from evidence.controls import flipped, repeats
+from evidence.dtypes import dtype_sentence
 from evidence.load import read_evidence
 from evidence.pooled import Estimate, summary
 
@@ -146,6 +147,21 @@ def test_controls_and_repetitions_on_all_rows_are_not_cells_of_the_grid(folder: 
     for name in ("repeated", "flipped", "all-rows-continued"):
         write_row(folder / name, made_up_scores(60, name, 0))
     assert len(read_evidence(folder).grid) == len(before)
+
+
+def test_rows_in_float32_are_compared_with_the_same_rows_of_the_grid(folder: Path) -> None:
+    before = read_evidence(folder)
+    assert dtype_sentence(before.grid, before.float32) == ""
+    row = before.grid[(before.grid["t"] == 5) & (before.grid["part"] == "test")].iloc[0]
+    scores = np.array(row["scores"].logs)
+    scores[:4] = scores[:4, ::-1]
+    place = {name: row[name] for name in ("task", "eta", "part", "positions")}
+    write_row(folder / f"float32-{row['positions']}", scores, seed=int(row["seed"]), t=5, **place)
+    evidence = read_evidence(folder)
+    assert len(evidence.grid) == len(before.grid)
+    said = dtype_sentence(evidence.grid, evidence.float32)
+    assert said.startswith("1 rows of 1 tasks were run in float32 as well: 10.0 % of the labels differ")
+    assert said in " ".join(_page(folder).split())
 
 
 def test_the_headline_says_what_the_interval_says(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Job:
 def test_the_grid_comes_first_seed_by_seed_and_the_controls_follow_it() -> None:
     jobs = all_jobs()
     stages = [job.stage for job in jobs]
-    assert list(dict.fromkeys(stages)) == ["grid", "controls", "more-seeds", "chat", "etas", "all-rows"]
+    assert list(dict.fromkeys(stages)) == ["grid", "controls", "float32", "more-seeds", "chat", "etas", "all-rows"]
     assert stages == sorted(stages, key=list(dict.fromkeys(stages)).index)
     grid = [job for job in jobs if job.stage == "grid"]
     assert [job.folder for job in grid] == ["continued", "restarted", "official"] * 5
@@ -66,6 +66,16 @@ def test_commands_have_relative_paths_but_the_models_and_a_name_that_finds_their
     assert command[command.index("--demos") + 1] == "out/demonstrations/x.jsonl"
     assert [word for word in command[1:] if str(tmp_path) in word] == [str(model)]
     assert (place / "data").samefile(tmp_path)
+
+
+def test_a_job_with_a_dtype_of_its_own_keeps_it(tmp_path: Path) -> None:
+    place = Workplace.at(tmp_path, "gpt2", None, tmp_path / "out", "bfloat16", "evidence_job")
+    dtypes = {}
+    for job in all_jobs():
+        command = place.command(job.folder, job.arguments)
+        assert command.count("--dtype") == 1
+        dtypes[job.folder.startswith("float32-")] = command[command.index("--dtype") + 1]
+    assert dtypes == {False: "bfloat16", True: "float32"}
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -18,7 +18,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE, read_results
 
 Captured = pytest.CaptureFixture[str]
-NOTE = "has a chat template; --chat writes"
+WARNING = "has a chat template, which only --chat uses"
 SYSTEM = "You judge reviews."
 
 
@@ -127,13 +127,15 @@ def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Capture
     assert "--separator --: the chat template separates the turns" in line
 
 
-def test_a_model_with_a_chat_template_is_noted_once(model: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_a_chat_template_without_chat_is_warned_of_once(
+    model: Path, demos: Path, tmp_path: Path, capsys: Captured
+) -> None:
     words = ["think", str(demos), "-m", str(model), "-T", "1", "-o", str(tmp_path / "mem.safetensors")]
-    for more, count in (([], 1), (["-q"], 0), (["--chat"], 0)):
+    for more, count in (([], 1), (["-q"], 1), (["--chat"], 0)):
         assert run([*words, *more]) == 0
-        assert " ".join(capsys.readouterr().err.split()).count(NOTE) == count
+        assert " ".join(capsys.readouterr().err.split()).count(WARNING) == count
     assert run(run_words(tmp_path, model, "-T", "1", "--seeds", "2")) == 0
-    assert " ".join(capsys.readouterr().err.split()).count(NOTE) == 1
+    assert " ".join(capsys.readouterr().err.split()).count(WARNING) == 1
 
 
 def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsys: Captured) -> None:
