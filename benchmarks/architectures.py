@@ -95,6 +95,7 @@ def _examined(model_type: str, form: str, folder: Path) -> Row:
     tokenizer.save_pretrained(folder)
     spec = open_model(ModelOptions.checked(model=str(folder)))
     random_network(config).save_pretrained(folder)
+    config.save_pretrained(folder)  # a network of the text part alone saves that part's configuration
     engine = load_model(spec)
     reference = PlainReference(AutoModelForCausalLM.from_pretrained(folder).eval())
     engines = [engine] if engine.name == "padded" else [engine, load_model(str(folder), engine="padded")]

@@ -14,7 +14,6 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 BOS, PAD = "<|begin|>", "<|pad|>"
 WINDOW = 64  # tokens that a layer with a window sees
-_SELECTED = 16  # tokens that sparse attention selects
 _POSITIONS = 512
 
 # The names that configurations have for their sizes. A configuration uses those that it knows.
@@ -25,7 +24,7 @@ _SIZES = {
     "expert_ffn_hidden_size feed_forward_size intermediate_size_mlp dense_intermediate_size",
     16: "moe_intermediate_size shared_expert_intermediate_size shared_intermediate_size "
     "moe_shared_expert_intermediate_size shared_experts_intermediate_size kv_lora_rank q_lora_rank "
-    "hidden_size_per_layer_input mamba_d_head",
+    "hidden_size_per_layer_input mamba_d_head index_topk",
     12: "v_head_dim",
     8: "head_dim dim_head d_head attention_head_size qk_rope_head_dim qk_nope_head_dim index_head_dim kv_channels",
     4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "
@@ -36,9 +35,8 @@ _SIZES = {
     1: "n_group topk_group num_expert_group first_k_dense_replace num_dense_layers n_shared_experts num_shared_experts "
     "moe_num_shared_experts max_window_layers decoder_sparse_step",
     0: "bos_token_id eos_token_id decoder_start_token_id start_token_id eod_token_id",
-    WINDOW: "sliding_window sliding_window_size attention_chunk_size window_size attention_window_size "
+    WINDOW: "sliding_window_size attention_chunk_size window_size attention_window_size "
     "local_attention keep_window_size",
-    _SELECTED: "index_topk",
     _POSITIONS: "max_position_embeddings n_positions n_ctx max_seq_len max_target_positions max_source_positions",
 }
 _SMALL = {name: size for size, names in _SIZES.items() for name in names.split()}
@@ -46,6 +44,7 @@ _VOCABULARY = ("vocab_size", "vocab_size_per_layer_input", "n_words")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 _LAYER_KINDS = ("layer_types", "mlp_layer_types", "layers_block_type")
 _SLIDING = {"layer_types": ["sliding_attention", "full_attention"]}
+_YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 32}
 _DRAFT = {
     "model_type": "gemma4_text",
     "num_hidden_layers": 2,
@@ -60,7 +59,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
     },
-    "dbrx": {"attn_config": {"rope_theta": 10000.0}},
+    "dbrx": {"attn_config": {"rope_theta": 1e4, "clip_qkv": 8.0}},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "dots3_note_vision": {"adapter_in_dim": 32, "adapter_out_dim": 32},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": 2 * _SLIDING["layer_types"]},
     "gemma4_text": _GEMMA4,
@@ -72,6 +73,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "hunyuan_v1_moe": {"head_dim": 8},
     "laguna": _SLIDING,
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "llama4_text": {"floor_scale": 16},
     "mamba2": {"head_dim": 16},
     "mellum": _SLIDING,
     "minimax_m3_vl_text": {
@@ -80,6 +82,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "index_topk_blocks": 2,
     },
     "ministral": {"head_dim": 8},
+    "ministral3": {"rope_parameters": {**_YARN, "llama_4_scaling_beta": 0.1}},
+    "modernbert-decoder": {"local_attention": 2 * WINDOW},  # on both sides
     "nemotron": {"head_dim": 8, "num_key_value_heads": 2},
     "reformer": {"is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},
@@ -105,6 +109,8 @@ def _small_fields(kind: type[PretrainedConfig], vocabulary: int) -> dict[str, An
             small[name] = 4 if default[name] == default.get("num_attention_heads") else 2
     if default.get("pad_token_id") is not None:
         small["pad_token_id"] = 1
+    if "sliding_window" in names:
+        small["sliding_window"] = WINDOW
     if "use_sliding_window" in names:
         small["use_sliding_window"] = True
     for name in _LAYER_KINDS:
