@@ -41,6 +41,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.families import window_sizes
 from deepthink_cli.model.limits import check_demonstrations
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
@@ -104,11 +105,11 @@ def _examined(model_type: str, form: str, folder: Path) -> Row:
         for positions in POSITIONS:
             for each in engines:
                 try:
-                    differences.append(_checked(each, reference, count, positions))
+                    differences.append(_checked(each, reference, count, positions, spec.memory_bytes))
                 except InputError as refusal:
                     notes.setdefault(f"{positions} {count}", str(refusal))
     return Row(
-        model_type, form, CLASSES[model_type], engine.name, str(notes) if notes else engine.reason, engine.limits.window is not None, max(differences)
+        model_type, form, CLASSES[model_type], engine.name, str(notes) if notes else engine.reason, bool(window_sizes(config.get_text_config(decoder=True))), max(differences)
     )
 
 
@@ -116,13 +117,16 @@ def _demonstrations(count: int) -> DemonstrationSet:
     return DemonstrationSet.of([Example(*REVIEWS[number % len(REVIEWS)]) for number in range(count)], TEMPLATE)
 
 
-def _checked(engine: Engine, reference: PlainReference, count: int, positions: str) -> float:
+def _checked(engine: Engine, reference: PlainReference, count: int, positions: str, spec_bytes) -> float:
     """The largest difference of two readings and their scores from the reference; raises Wrong beyond TOLERANCE."""
     demos = tokenize_demonstrations(engine.tokenizer, _demonstrations(count))
     check_demonstrations(engine.limits, [len(demos.token_ids)], 2, positions, "MODEL")
+    width = spec_bytes(len(demos.token_ids))
     memories = list(think(engine, demos, Method(2, Gate(ETA), positions)))
     expected = reference.think(demos.token_ids, ETA, positions == "restarted")
     largest = 0.0
+    if memories[0].nbytes != width:
+        raise Wrong(f"{memories[0].nbytes} bytes of memory, {width} announced")
     queries = tokenize_queries(engine.tokenizer, demos.template, QUERIES)
     for iteration, (memory, layers) in enumerate(zip(memories, expected, strict=True), start=1):
         where = f"{engine.name}, {positions}, L = {memory.length}, iteration {iteration}"

@@ -15,6 +15,20 @@ from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 from deepthink_cli.errors import InputError
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
+_STATE = "keep a state instead of keys and values"
+_STATE_TOO = "keep a state besides their keys and values"
+_SELECTED = "attend to tokens that an indexer selects by keys of its own, which are not in a memory"
+_COMPRESSED = "attend to keys and values of several tokens compressed into one"
+_OTHER_LAYERS = {
+    "compressed_sparse_attention": _COMPRESSED,
+    "conv": _STATE,
+    "heavily_compressed_attention": _COMPRESSED,
+    "hybrid": _STATE_TOO,
+    "hybrid_sliding": _STATE_TOO,
+    "indexed_attention": _SELECTED,
+    "linear_attention": _STATE,
+    "minimax_m3_sparse": _SELECTED,
+}
 # Their positions start at padding_idx + 1 and skip padding tokens.
 _PADDED_POSITIONS = {
     "camembert",
@@ -38,10 +52,12 @@ _ENCODERS = {
     "roformer",
 }
 _ALIBI = {"bloom", "mpt"}
-_MASK_BUFFERS = {"gpt_neo"}  # their attention mask has a fixed number of keys
+_MOST_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
 WINDOW_SIZES = ("sliding_window", "attention_chunk_size", "window_size")  # names in configurations
 _UNSUPPORTED = {
+    "blt": "groups bytes into patches, whose keys and values are not those of single bytes",
     "cpmant": "adds prompt tokens of its own before every text",
+    "mllama": "has layers that attend to images only and keep no keys and values of a text",
     "trocr": "is the decoder of an encoder-decoder, trained to attend to its encoder's output",
 }
 
@@ -49,13 +65,7 @@ _UNSUPPORTED = {
 def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
     """Raise InputError for an unsupported architecture, with its name."""
     name = (config.architectures or [text.model_type])[0]
-    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    other = sorted({str(kind) for kind in kinds} - _ATTENTION_LAYERS)
-    if other:
-        raise InputError(
-            f"{name} has {', '.join(other)} layers, which keep no keys and values: Deep-Thinking is undefined there; "
-            "choose a model with attention only"
-        )
+    _refuse_layers(name, text)
     # A decoder loaded alone sets is_encoder_decoder to False; the default of its configuration class is still True.
     if config.is_encoder_decoder or getattr(type(config), "is_encoder_decoder", False):
         raise InputError(
@@ -68,6 +78,18 @@ def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
         )
     _refuse_encoder(name, text)
     _refuse_without_past(name, config, text)
+
+
+def _refuse_layers(name: str, text: Any) -> None:
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
+    other = {str(kind) for kind in kinds} - _ATTENTION_LAYERS
+    kind = min(other, key=lambda kind: (kind not in _OTHER_LAYERS, kind), default=None)
+    if kind is not None:
+        reason = _OTHER_LAYERS.get(kind, "keep no keys and values")
+        raise InputError(
+            f"{name} ({text.model_type}) has {kind} layers, which {reason}: Deep-Thinking is undefined there; choose a "
+            "model whose layers all attend to the keys and values of all tokens, or of a window"
+        )
 
 
 def _refuse_encoder(name: str, text: Any) -> None:
@@ -116,10 +138,13 @@ def has_alibi(text: Any) -> bool:
 
 
 def most_keys(text: Any) -> int | None:
-    """The number of keys beyond which attention is undefined or not causal; None if there is no such number."""
-    if text.model_type in _MASK_BUFFERS:
-        return int(text.max_position_embeddings)
-    return int(text.keep_window_size) if text.model_type == "doge" else None  # then it selects keys, also later ones
+    """The number of keys that a token can attend to, apart from the number of positions; None: no limit.
+
+    GPT-Neo stores its attention mask with the weights, for a fixed number of keys. Of more keys than its window, Doge
+    selects some by their values, which are equal for equal tokens: which of those it selects is undefined.
+    """
+    name = _MOST_KEYS.get(text.model_type)
+    return None if name is None else int(getattr(text, name))
 
 
 def window_sizes(text: Any) -> dict[str, Any]:
@@ -165,4 +190,4 @@ def cached_values(text: Any) -> int:
 
 def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
     """The class that `auto` chooses; None for code that comes with the model."""
-    return auto._model_mapping.get(type(text), None) or auto._model_mapping.get(type(config), None)
+    return auto._model_mapping.get(type(config), None) or auto._model_mapping.get(type(text), None)
