@@ -1,188 +1,163 @@
-"""Run every causal language model of transformers, small and random, and write docs/models.md.
+"""Run every causal language model of transformers, small and random, through both stages, and write docs/models.md.
 
-Each architecture is opened, loaded, read twice and scored, as `deepthink think` and `predict` do, in a process of its
-own. Its memories and scores are compared with those of `plain_reference.py`. Exits with 1 if one of them is wrong or
-ends with another error than a refusal.
+Each architecture runs in a process of its own (`examination.py`). Prints a line for each, and exits with 1 if one
+gives a wrong result or ends with another error than a refusal.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
+import re
 import sys
-import tempfile
-import traceback
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from multiprocessing import get_context
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
+import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
 from transformers.utils import logging
 
-from deepthink_cli import (
-    DemonstrationSet,
-    Engine,
-    Example,
-    Gate,
-    Memory,
-    Method,
-    Query,
-    load_model,
-    score,
-    think,
-    tokenize_demonstrations,
-    tokenize_queries,
-)
-from deepthink_cli.errors import InputError
-from deepthink_cli.model.families import window_sizes
-from deepthink_cli.model.limits import check_demonstrations
-from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
-from plain_reference import PlainReference
-from small_models import WINDOW, build_tokenizer, random_network, small_config
+from examination import Row, examine
+from small_models import FORMS
 
-TEMPLATE = "Review: {text}\nKind: {kind}"
-REVIEWS = [("a warm film", "good"), ("a dull mess", "bad"), ("tender and wise", "good"), ("far too long", "bad")]
-QUERIES = [Query("a quiet joy", ("good", "bad", "good and bad")), Query("so so", ("bad", "badly made"))]
-LENGTHS = (2, 12)  # demonstrations: two readings and a query within a window, and one reading beyond it
-POSITIONS = ("continued", "restarted")
-ETA = 0.5
-TOLERANCE = 1e-3  # of scores in nats; of keys and values, relative to the largest
+_SECONDS = 180  # after which an architecture is stopped
+_DEFECTS = ("wrong", "failed")
+_INTRODUCTION = """\
+# Supported architectures
 
+Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
 
-@dataclass(frozen=True)
-class Row:
-    """What became of one architecture: `packed`, `padded`, `refused`, or `wrong` and `failed`, which are defects."""
+- **packed**: supported, with many inputs in one pass.
+- **padded**: supported, with one sequence per candidate, which is several times slower
+  ([why](concepts.md#engines)).
+- **refused**: an error of one line, with exit code 2. The reason is known from the configuration in nearly all cases,
+  before weights are downloaded.
 
-    model_type: str
-    form: str
-    kind: str
-    verdict: str
-    reason: str = ""
-    window: bool = False
-    difference: float = 0.0
+{counts}
+
+The table is written by `python benchmarks/architectures.py --write docs/models.md`, with transformers {transformers}
+and torch {torch} on a CPU in float32. It makes a small model of each architecture with random weights, reads
+demonstrations twice, with continued and with restarted positions, and scores queries, with texts shorter and longer
+than an attention window. All keys, values and scores must equal those of transformers' own forward pass: after one
+reading those of the whole text in one pass without a cache, after two those of a pass over the text twice, with the
+gate in NumPy. The packed engine must agree with the padded one. *Window* says whether layers of the small model have
+an attention window; those of a trained model may have none.
+
+A trained model can differ in its configuration. `deepthink doctor -m MODEL` says which engine it gets, and why. Every
+model is checked as it is loaded: one that scores a query after a memory differently than in one pass is refused.
+
+| model type | class | verdict | window | remarks |
+|---|---|---|---|---|
+"""
 
 
-class Wrong(Exception):
-    """A memory or a score differs from the reference."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Examine the chosen architectures; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("types", nargs="*", metavar="TYPE", help="model types; all if none is given")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the page, for which all types must run")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep results here, and skip those that are there")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(words)
+    if options.write and options.types:
+        parser.error("--write needs all types; omit TYPE")
+    if unknown := sorted(set(options.types) - set(CLASSES)):
+        parser.error(f"{', '.join(unknown)}: not a causal language model of transformers {transformers.__version__}")
+    jobs = [job for job in sorted([*((name, "") for name in CLASSES), *FORMS]) if job[0] in (options.types or CLASSES)]
+    with TemporaryDirectory() as temporary:
+        rows = run_all(jobs, options.out or Path(temporary), options.processes)
+    if options.write:
+        options.write.write_text(page(rows), encoding="utf-8")
+    print(dict(Counter(row.verdict for row in rows)))
+    return int(any(row.verdict in _DEFECTS for row in rows))
 
 
-def examine(model_type: str, form: str = "") -> Row:
-    """Build, load, read and score one architecture."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            return _examined(model_type, form, Path(folder))
-        except InputError as refusal:
-            verdict, reason = "refused", str(refusal).replace(str(Path(folder).resolve()), "MODEL")
-        except Wrong as wrong:
-            verdict, reason = "wrong", str(wrong)
-        except Exception as error:
-            verdict = "failed"
-            reason = f"{type(error).__name__}: {error}; {traceback.format_tb(error.__traceback__)[-1]}"
-        return Row(model_type, form, CLASSES[model_type], verdict, " ".join(reason.split()))
-
-
-def _examined(model_type: str, form: str, folder: Path) -> Row:
-    tokenizer = build_tokenizer([_demonstrations(4).template.demonstrations(REVIEWS)] * 3)
-    config = small_config(model_type, len(tokenizer), **FORMS.get(form, {}))
-    config.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    spec = open_model(ModelOptions.checked(model=str(folder)))
-    random_network(config).save_pretrained(folder)
-    config.save_pretrained(folder)  # a network of the text part alone saves that part's configuration
-    engine = load_model(spec)
-    reference = PlainReference(AutoModelForCausalLM.from_pretrained(folder).eval())
-    engines = [engine] if engine.name == "padded" else [engine, load_model(str(folder), engine="padded")]
-    notes, differences = {}, [0.0]
-    for count in LENGTHS:
-        for positions in POSITIONS:
-            for each in engines:
-                try:
-                    differences.append(_checked(each, reference, count, positions, spec.memory_bytes))
-                except InputError as refusal:
-                    notes.setdefault(f"{positions} {count}", str(refusal))
-    return Row(
-        model_type, form, CLASSES[model_type], engine.name, str(notes) if notes else engine.reason, bool(window_sizes(config.get_text_config(decoder=True))), max(differences)
-    )
-
-
-def _demonstrations(count: int) -> DemonstrationSet:
-    return DemonstrationSet.of([Example(*REVIEWS[number % len(REVIEWS)]) for number in range(count)], TEMPLATE)
-
-
-def _checked(engine: Engine, reference: PlainReference, count: int, positions: str, spec_bytes) -> float:
-    """The largest difference of two readings and their scores from the reference; raises Wrong beyond TOLERANCE."""
-    demos = tokenize_demonstrations(engine.tokenizer, _demonstrations(count))
-    check_demonstrations(engine.limits, [len(demos.token_ids)], 2, positions, "MODEL")
-    width = spec_bytes(len(demos.token_ids))
-    memories = list(think(engine, demos, Method(2, Gate(ETA), positions)))
-    expected = reference.think(demos.token_ids, ETA, positions == "restarted")
-    largest = 0.0
-    if memories[0].nbytes != width:
-        raise Wrong(f"{memories[0].nbytes} bytes of memory, {width} announced")
-    queries = tokenize_queries(engine.tokenizer, demos.template, QUERIES)
-    for iteration, (memory, layers) in enumerate(zip(memories, expected, strict=True), start=1):
-        where = f"{engine.name}, {positions}, L = {memory.length}, iteration {iteration}"
-        difference = _memory_difference(memory, layers)
-        if not difference < TOLERANCE:
-            raise Wrong(f"{where}: memory differs by {difference:.2g}")
-        largest = max(largest, difference)
-        for query, scores in zip(queries, score(engine, memory, queries), strict=True):
-            right = (
-                reference.whole_scores([*demos.token_ids, *query.prefix], query.answers)
-                if iteration == 1
-                else reference.scores_after(layers, query.prefix, query.answers)
-            )
-            difference = float(np.abs(np.subtract(scores.sums, right)).max())
-            if not difference < TOLERANCE:
-                raise Wrong(f"{where}: scores differ by {difference:.2g}: {scores.sums} {right}")
-            largest = max(largest, difference)
-    return largest
-
-
-def _memory_difference(memory: Memory, layers) -> float:
-    pairs = [pair for pair in layers if pair is not None]
-    if len(pairs) != len(memory.keys):
-        raise Wrong(f"{len(memory.keys)} layers of memory, {len(pairs)} expected")
-    tensors = zip((*memory.keys, *memory.values), (*(k for k, _ in pairs), *(v for _, v in pairs)), strict=True)
-    return max(float(np.abs(actual.numpy() - right).max() / np.abs(right).max()) for actual, right in tensors)
-
-FORMS = {}
-
-def main():
-    logging.set_verbosity_error(); logging.disable_progress_bar(); warnings.simplefilter("ignore")
+def run_all(jobs: Sequence[tuple[str, str]], folder: Path, processes: int) -> list[Row]:
+    """Examine every (model type, form) in a process of its own, and print its row; returns the rows in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {job: folder / f"{'_'.join(filter(None, job))}.json".replace(" ", "_") for job in jobs}
+    waiting = [job for job in jobs if not files[job].exists()]
+    running: dict[tuple[str, str], tuple[BaseProcess, float]] = {}
+    # A fork has transformers and torch imported already, which takes longer than most architectures.
+    context = get_context("fork")
     torch.set_num_threads(1)
-    import time
-    out = Path(sys.argv[1]); out.mkdir(exist_ok=True)
-    todo = sys.argv[2:] or list(CLASSES)
-    running = {}
-    ctx = multiprocessing.get_context("fork")
-    def child(t):
-        import contextlib
-        with open(out / f"{t}.log", "w") as log:
-            os.dup2(log.fileno(), 1); os.dup2(log.fileno(), 2)
-            t0 = time.time()
-            r = examine(t)
-            (out / f"{t}.json").write_text(json.dumps(asdict(r) | {"s": time.time() - t0}))
-    todo = [t for t in todo]
-    while todo or running:
-        while todo and len(running) < 2:
-            t = todo.pop(0); p = ctx.Process(target=child, args=(t,)); p.start(); running[t] = (p, time.time())
-        wait([p.sentinel for p, _ in running.values()], timeout=1)
-        for t, (p, t0) in list(running.items()):
-            if not p.is_alive():
-                del running[t]
-                f = out / f"{t}.json"
-                print(f.read_text() if f.exists() else f"{t} EXIT {p.exitcode}", flush=True)
-            elif time.time() - t0 > 90:
-                p.kill(); print(t, "TIMEOUT"); 
+    while waiting or running:
+        while waiting and len(running) < processes:
+            job = waiting.pop(0)
+            process = context.Process(target=_examine_into, args=(*job, files[job]))
+            process.start()
+            running[job] = process, time.monotonic()
+        wait([process.sentinel for process, _ in running.values()], timeout=1)
+        for job, (process, start) in list(running.items()):
+            if process.is_alive() and time.monotonic() - start < _SECONDS:
+                continue
+            process.kill()
+            process.join()
+            del running[job]
+            if not files[job].exists():
+                _write(Row(*job, "failed", f"its process was stopped or ended with {process.exitcode}"), files[job])
+            print(_line(_read(files[job])), flush=True)
+    return [_read(files[job]) for job in jobs]
+
+
+def page(rows: Iterable[Row]) -> str:
+    """The page that lists the rows."""
+    rows = list(rows)
+    counts = Counter(row.verdict for row in rows if not row.form)
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("packed", "padded", "refused", *_DEFECTS))
+    text = _INTRODUCTION.format(
+        transformers=transformers.__version__,
+        torch=torch.__version__.partition("+")[0],
+        counts=f"Of {sum(counts.values())} architectures: {summary.replace(', 0 wrong, 0 failed', '')}.",
+    )
+    return text + "".join(map(_table_row, rows))
+
+
+def _table_row(row: Row) -> str:
+    form = f" ({row.form})" if row.form else ""
+    window = "" if row.verdict == "refused" else "yes" if row.window else "no"
+    return f"| `{row.model_type}`{form} | {row.architecture} | {row.verdict} | {window} | {_remarks(row)} |\n"
+
+
+def _remarks(row: Row) -> str:
+    """The reason of a row in short: without the subject of a refusal and without its way out."""
+    reason = re.sub(rf"^{row.architecture} \({row.model_type}\) ", "", row.reason)
+    if row.verdict == "refused":
+        reason = reason.partition(";")[0].partition(": Deep-Thinking")[0]
+    return reason.replace("|", "\\|")
+
+
+def _examine_into(model_type: str, form: str, file: Path) -> None:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.simplefilter("ignore")
+    _write(examine(model_type, form), file)
+
+
+def _write(row: Row, file: Path) -> None:
+    partial = file.with_suffix(".part")
+    partial.write_text(json.dumps(asdict(row)), encoding="utf-8")
+    partial.replace(file)
+
+
+def _read(file: Path) -> Row:
+    return Row(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def _line(row: Row) -> str:
+    name = " ".join(filter(None, [row.model_type, row.form and f"({row.form})"]))
+    return f"{name}: {row.verdict}" + (f": {row.reason}" if row.reason else f", within {row.difference:.0e}")
+
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

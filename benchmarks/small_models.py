@@ -61,6 +61,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "dbrx": {"attn_config": {"rope_theta": 1e4, "clip_qkv": 8.0}},
     "deepseek_v2": {"num_experts_per_tok": 2},
+    "dots3_note_audio_encoder": {"adapter_input_size": 32, "adapter_hidden_size": 32, "adapter_output_size": 32},
     "dots3_note_vision_encoder": {"adapter_in_dim": 32, "adapter_out_dim": 32},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "falcon_h1": {"mamba_d_ssm": 64},
@@ -88,6 +89,35 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "nemotron": {"head_dim": 8, "num_key_value_heads": 2},
     "reformer": {"is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},
+}
+
+
+# Rows of their own: other values of a configuration that decide how a model attends.
+_DECODER = {"is_decoder": True}
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [2.0] * 4,
+    "factor": 4.0,
+    "original_max_position_embeddings": _POSITIONS,
+}
+FORMS: dict[tuple[str, str], dict[str, Any]] = {
+    **{(name, "is_decoder"): _DECODER for name in ("bert", "bert-generation", "electra", "ernie", "megatron-bert")},
+    **{(name, "is_decoder"): _DECODER for name in ("rembert", "roc_bert", "roformer")},
+    ("big_bird", "is_decoder, original_full"): {**_DECODER, "attention_type": "original_full"},
+    ("falcon", "alibi"): {"alibi": True},
+    ("falcon", "new_decoder_architecture"): {"new_decoder_architecture": True},
+    ("gemma3_text", "use_bidirectional_attention"): {"use_bidirectional_attention": True},
+    ("gpt_bigcode", "multi_query = false"): {"multi_query": False},
+    ("granitemoehybrid", "attention layers only"): {
+        "layer_types": ["full_attention"] * 2,
+        "position_embedding_type": "rope",
+    },
+    ("lfm2", "with conv layers"): {"layer_types": ["conv", "full_attention"]},
+    ("lfm2_moe", "attention layers only"): {"layer_types": ["full_attention"] * 2},
+    ("minimax_m3_vl_text", "full_attention layers only"): {"layer_types": ["full_attention"] * 2},
+    ("phi3", "longrope"): {"rope_parameters": _LONGROPE, "max_position_embeddings": 4 * _POSITIONS},
 }
 
 

@@ -37,4 +37,6 @@ def load_failure(name: str, error: Exception) -> DeepThinkError:
             f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "
             "get them as safetensors"
         )
+    if isinstance(error, ImportError):
+        return InputError(f"-m {name}: a package is missing: {_reason(error)}")
     return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")
