@@ -38,23 +38,25 @@ _INTRODUCTION = """\
 Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
 
 - **packed**: supported, with many inputs in one pass.
-- **padded**: supported, with one sequence per candidate, which is several times slower
-  ([why](concepts.md#engines)).
-- **refused**: an error of one line, with exit code 2. The reason is known from the configuration in nearly all cases,
-  before weights are downloaded.
+- **padded**: supported, with one sequence per candidate, which is several times slower ([scores](concepts.md#scores)).
+- **refused**: an error of one line with the reason, and exit code 2.
 
-{counts}
+Of {total} architectures: {counts}.
 
-The table is written by `python benchmarks/architectures.py --write docs/models.md`, with transformers {transformers}
-and torch {torch} on a CPU in float32. It makes a small model of each architecture with random weights, reads
-demonstrations twice, with continued and with restarted positions, and scores queries, with texts shorter and longer
-than an attention window. All keys, values and scores must equal those of transformers' own forward pass: after one
-reading those of the whole text in one pass without a cache, after two those of a pass over the text twice, with the
-gate in NumPy. The packed engine must agree with the padded one. *Window* says whether layers of the small model have
-an attention window; those of a trained model may have none.
+`deepthink doctor -m MODEL` gives the verdict for a real model, which may have another configuration than the small one
+here. Every model is checked when it is loaded: one that scores a query after a memory differently than after the same
+text is refused.
 
-A trained model can differ in its configuration. `deepthink doctor -m MODEL` says which engine it gets, and why. Every
-model is checked as it is loaded: one that scores a query after a memory differently than in one pass is refused.
+`python benchmarks/architectures.py --write docs/models.md` makes this page, here with transformers {transformers} and
+torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights and opens it as any
+model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once longer than an
+attention window, and scores queries, packed and padded. Keys, values and scores must be those of transformers alone:
+after one reading those of one pass over the whole text, without a cache; after two those of one pass over the text
+twice, or of one with a cache for `restarted`, with the gate in NumPy. A wrong result, or any error other than a
+refusal, makes the command fail.
+
+Words in parentheses after a model type say how the configuration differs from the usual one. *Window*: layers of the
+small model have an attention window, which a trained model may lack.
 
 | model type | class | verdict | window | remarks |
 |---|---|---|---|---|
@@ -114,11 +116,12 @@ def page(rows: Iterable[Row]) -> str:
     """The page that lists the rows."""
     rows = list(rows)
     counts = Counter(row.verdict for row in rows if not row.form)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("packed", "padded", "refused", *_DEFECTS))
+    verdicts = ("packed", "padded", "refused", *_DEFECTS)
     text = _INTRODUCTION.format(
         transformers=transformers.__version__,
         torch=torch.__version__.partition("+")[0],
-        counts=f"Of {sum(counts.values())} architectures: {summary.replace(', 0 wrong, 0 failed', '')}.",
+        total=sum(counts.values()),
+        counts=", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict]),
     )
     return text + "".join(map(_table_row, rows))
 
@@ -131,7 +134,8 @@ def _table_row(row: Row) -> str:
 
 def _remarks(row: Row) -> str:
     """The reason of a row in short: without the subject of a refusal and without its way out."""
-    reason = re.sub(rf"^{row.architecture} \({row.model_type}\) ", "", row.reason)
+    subject = rf"^(-m MODEL: |({row.model_type} is not a causal language model: )?{row.architecture}( \(.*?\))? )"
+    reason = re.sub(subject, "", row.reason)
     if row.verdict == "refused":
         reason = reason.partition(";")[0].partition(": Deep-Thinking")[0]
     return reason.replace("|", "\\|")

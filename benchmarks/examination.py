@@ -83,7 +83,9 @@ def examine(model_type: str, form: str = "") -> Row:
         try:
             return _examined(row, Path(folder))
         except InputError as refusal:
-            return replace(row, verdict="refused", reason=str(refusal).replace(str(Path(folder).resolve()), "MODEL"))
+            reason = str(refusal).replace(str(Path(folder).resolve()), "MODEL")
+            named = any(name in reason for name in (row.architecture, "-m MODEL"))
+            return replace(row, verdict="refused" if named and "\n" not in reason else "failed", reason=reason)
         except Wrong as wrong:
             return replace(row, verdict="wrong", reason=str(wrong))
         except Exception as error:
@@ -105,7 +107,8 @@ def _examined(row: Row, folder: Path) -> Row:
     packed = isinstance(engine, PackedEngine)
     reference = PlainReference(AutoModelForCausalLM.from_pretrained(folder).eval())
     differences, notes = [0.0], dict[str, None]()  # notes in order, each once
-    for count, positions, each in product((_SHORT, _LONG), get_args(Positions), [engine, padded] if packed else [padded]):
+    engines = [engine, padded] if packed else [padded]
+    for count, positions, each in product((_SHORT, _LONG), get_args(Positions), engines):
         try:
             differences.append(_difference(each, spec, reference, _demonstrations(count), positions))
         except InputError as refusal:

@@ -33,9 +33,7 @@ class PlainReference:
     ) -> list[float]:
         """Log-probability of each answer after `ids`, which follow a memory."""
         texts = [torch.tensor([[*ids, *answer]]) for answer in answers]
-        logits = [
-            self.network(input_ids=text, past_key_values=_cache(memory), use_cache=True).logits for text in texts
-        ]
+        logits = [self.network(input_ids=text, past_key_values=_cache(memory), use_cache=True).logits for text in texts]
         return [_score(*pair) for pair in zip(logits, answers, strict=True)]
 
     def think(self, ids: Sequence[int], eta: float, restarted: bool) -> list[list[Layer]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -180,18 +179,21 @@ def _merged(fields_: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+def build_tokenizer(
+    texts: Iterable[str], size: int = 400, special: Sequence[str] = (BOS, PAD)
+) -> PreTrainedTokenizerFast:
     """A byte-level BPE that starts every text with one BOS token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=[BOS, PAD], initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS, pad_token=PAD)
+    padding = {"pad_token": PAD} if PAD in special else {}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS, **padding)
 
 
 def random_network(config: PretrainedConfig, seed: int = 0) -> PreTrainedModel:

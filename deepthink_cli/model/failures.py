@@ -38,5 +38,6 @@ def load_failure(name: str, error: Exception) -> DeepThinkError:
             "get them as safetensors"
         )
     if isinstance(error, ImportError):
-        return InputError(f"-m {name}: a package is missing: {_reason(error)}")
+        reason = _reason(error).partition(". ")[0]
+        return InputError(f"-m {name}: a package is missing ({reason}); install it, or choose another model")
     return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")
