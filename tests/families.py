@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-BOS = "<|begin|>"
+import small_models
+from small_models import BOS
+
 TEXT = "Review: a warm and funny film\nSentiment: positive\n\nReview: a dull and lifeless mess\nSentiment: negative\n\n"
 
 _WIDE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -168,14 +169,7 @@ logging.disable_progress_bar()
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level BPE that starts every text it is given alone with one BOS token."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[BOS], initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator([TEXT] * 3, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS)
+    return small_models.build_tokenizer([TEXT] * 3, size=320, special=(BOS,))
 
 
 def random_network(model_type: str, seed: int = 0, **fields: Any) -> PreTrainedModel:

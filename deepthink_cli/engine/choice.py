@@ -15,7 +15,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import COST, PaddedEngine
 from deepthink_cli.engine.probe import Verdict, check_padded, try_packed
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.spec import ModelSpec
@@ -58,7 +58,8 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
     torch.empty(KEPT, dtype=torch.uint8)
     with model.lock:
-        keep_float32_head(model)  # first, so that engines see the memory that is left
+        _check_reading(model)
+        keep_float32_head(model)  # before engines, so that engines see the memory that is left
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
             check_padded(model)
@@ -74,6 +75,20 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
         if warning is not None:
             warn(warning, RuntimeWarning, stacklevel=3)
         return PaddedEngine(model, reason, warning)
+
+
+def _check_reading(model: LanguageModel) -> None:
+    """Raise InputError, naming the architecture, unless the network can read one token."""
+    try:
+        _ = model.token_bytes
+    except Exception as error:  # a network can fail in any way
+        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InputError(
+            f"{model.identity.architecture} cannot read a token ({reason}); choose a model of another architecture, or "
+            "another version of transformers"
+        ) from error
 
 
 def _packed_description(verdict: Verdict) -> str:

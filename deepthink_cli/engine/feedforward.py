@@ -50,5 +50,7 @@ def last_feedforward_at(places_M: Tensor, network: nn.Module) -> Iterator[None]:
 
 
 def _last_block(network: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    last = {name.rpartition(".")[2]: module for name, module in network.named_modules()}
+    paths = [(name.split("."), module) for name, module in network.named_modules()]
+    # A layer's own parts: experts contain modules with the same names, which get only their share of the tokens.
+    last = {path[-1]: module for path, module in paths if len(path) > 1 and path[-2].isdigit()}
     return next(((last[enter], last[leave]) for enter, leave in _BLOCKS if enter in last and leave in last), None)

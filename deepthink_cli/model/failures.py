@@ -37,4 +37,7 @@ def load_failure(name: str, error: Exception) -> DeepThinkError:
             f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "
             "get them as safetensors"
         )
+    if isinstance(error, ImportError):
+        reason = _reason(error).partition(". ")[0]
+        return InputError(f"-m {name}: a package is missing ({reason}); install it, or choose another model")
     return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")

@@ -15,6 +15,20 @@ from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
 from deepthink_cli.errors import InputError
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
+_STATE = "keep a state instead of keys and values: Deep-Thinking is undefined there"
+_STATE_TOO = "keep a state besides keys and values: Deep-Thinking is undefined there"
+_SELECTED = "select the tokens that they attend to by keys of an indexer, which a memory does not hold"
+_COMPRESSED = "compress the keys and values of several tokens into one: Deep-Thinking is undefined there"
+_OTHER_LAYERS = {
+    "compressed_sparse_attention": _COMPRESSED,
+    "conv": _STATE,
+    "heavily_compressed_attention": _COMPRESSED,
+    "hybrid": _STATE_TOO,
+    "hybrid_sliding": _STATE_TOO,
+    "indexed_attention": _SELECTED,
+    "linear_attention": _STATE,
+    "minimax_m3_sparse": _SELECTED,
+}
 # Their positions start at padding_idx + 1 and skip padding tokens.
 _PADDED_POSITIONS = {
     "camembert",
@@ -38,68 +52,88 @@ _ENCODERS = {
     "roformer",
 }
 _ALIBI = {"bloom", "mpt"}
-_MASK_BUFFERS = {"gpt_neo"}  # their attention mask has a fixed number of keys
+_MOST_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
 WINDOW_SIZES = ("sliding_window", "attention_chunk_size", "window_size")  # names in configurations
+_DRAFT = "drafts for another model from that one's keys and values and keeps none itself"
 _UNSUPPORTED = {
+    "blt": "groups bytes into patches, whose keys and values are not those of single bytes",
     "cpmant": "adds prompt tokens of its own before every text",
+    "gemma4_assistant": _DRAFT,
+    "gemma4_unified_assistant": _DRAFT,
+    "mllama": "has layers that attend to images only and keep no keys and values of a text",
     "trocr": "is the decoder of an encoder-decoder, trained to attend to its encoder's output",
 }
 
 
 def refuse_unfit(config: PretrainedConfig, text: Any) -> None:
     """Raise InputError for an unsupported architecture, with its name."""
-    name = (config.architectures or [text.model_type])[0]
-    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
-    other = sorted({str(kind) for kind in kinds} - _ATTENTION_LAYERS)
-    if other:
-        raise InputError(
-            f"{name} has {', '.join(other)} layers, which keep no keys and values: Deep-Thinking is undefined there; "
-            "choose a model with attention only"
-        )
+    name = (config.architectures or [config.model_type])[0]
+    subject = f"{name} ({config.model_type})"
+    if reason := _UNSUPPORTED.get(config.model_type):
+        raise InputError(f"{subject} {reason}, which a memory cannot reproduce; choose another model")
+    _refuse_layers(subject, text)
     # A decoder loaded alone sets is_encoder_decoder to False; the default of its configuration class is still True.
     if config.is_encoder_decoder or getattr(type(config), "is_encoder_decoder", False):
         raise InputError(
             f"{config.model_type} is not a causal language model: {name} is an encoder-decoder or the decoder of one, "
             "trained to attend to its encoder's output; choose a decoder-only model"
         )
-    if reason := _UNSUPPORTED.get(config.model_type):
+    _refuse_encoder(subject, text)
+    _refuse_without_past(subject, config, text)
+
+
+def _layer_kinds(text: Any) -> set[str]:
+    """The kinds of layers that a configuration names; empty if all layers are of one kind that needs no name."""
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
+    return {str(kind) for kind in kinds}
+
+
+def _refuse_layers(subject: str, text: Any) -> None:
+    others = _layer_kinds(text) - _ATTENTION_LAYERS
+    if others:
+        kind = min(others, key=lambda kind: (kind not in _OTHER_LAYERS, kind))
+        reason = _OTHER_LAYERS.get(kind, "keep no keys and values: Deep-Thinking is undefined there")
         raise InputError(
-            f"{name} ({config.model_type}) {reason}, which a memory cannot reproduce; choose another model"
+            f"{subject} has {kind} layers, which {reason}; choose a model with full or sliding attention only"
         )
-    _refuse_encoder(name, text)
-    _refuse_without_past(name, config, text)
 
 
-def _refuse_encoder(name: str, text: Any) -> None:
+def _refuse_encoder(subject: str, text: Any) -> None:
     if text.model_type in _PADDED_POSITIONS:
         raise InputError(
-            f"{name} ({text.model_type}) counts positions from its padding token's id, which a memory cannot continue; "
+            f"{subject} counts positions from its padding token's id, which a memory cannot continue; "
             "choose a model whose positions start at 0"
         )
     if getattr(text, "attention_type", None) == "block_sparse":
         raise InputError(
-            f"{name} ({text.model_type}) uses random and non-causal attention blocks in long texts; "
+            f"{subject} uses random and non-causal attention blocks in long texts; "
             "set attention_type to original_full in its config.json"
+        )
+    if getattr(text, "use_bidirectional_attention", None) in (True, "all"):  # others: within images only
+        raise InputError(
+            f"{subject} is an encoder: each token also attends to later tokens (use_bidirectional_attention in its "
+            "config.json); choose a causal language model"
         )
     if text.model_type in _ENCODERS and not text.is_decoder:
         raise InputError(
-            f"{name} ({text.model_type}) is an encoder: each token also attends to later tokens; if it was trained as "
+            f"{subject} is an encoder: each token also attends to later tokens; if it was trained as "
             "a decoder, set is_decoder to true in its config.json, otherwise choose a causal language model"
         )
 
 
-def _refuse_without_past(name: str, config: PretrainedConfig, text: Any) -> None:
+def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> None:
     network = _network_class(AutoModelForCausalLM, config, text)
     if network is None:  # code that comes with the model
         return
-    if getattr(network, "_is_stateful", False):
+    # Such a class may also be made of attention layers only, as Granite 4 micro.
+    if getattr(network, "_is_stateful", False) and not _layer_kinds(text):
         raise InputError(
-            f"{name} ({text.model_type}) keeps a state instead of keys and values: Deep-Thinking is undefined there; "
+            f"{subject} keeps a state instead of keys and values: Deep-Thinking is undefined there; "
             "choose a model with attention only"
         )
     if "past_key_values" not in signature(network.forward).parameters:
         raise InputError(
-            f"{name} ({text.model_type}) takes no keys and values of earlier tokens: Deep-Thinking is undefined there; "
+            f"{subject} takes no keys and values of earlier tokens: Deep-Thinking is undefined there; "
             "choose a model that takes them"
         )
 
@@ -116,10 +150,13 @@ def has_alibi(text: Any) -> bool:
 
 
 def most_keys(text: Any) -> int | None:
-    """The number of keys beyond which attention is undefined or not causal; None if there is no such number."""
-    if text.model_type in _MASK_BUFFERS:
-        return int(text.max_position_embeddings)
-    return int(text.keep_window_size) if text.model_type == "doge" else None  # then it selects keys, also later ones
+    """The number of keys that a token can attend to, apart from the number of positions; None: no limit.
+
+    GPT-Neo stores its attention mask with the weights, for a fixed number of keys. Of more keys than its window, Doge
+    selects some by their values, which are equal for equal tokens: which of those it selects is undefined.
+    """
+    name = _MOST_KEYS.get(text.model_type)
+    return None if name is None else int(getattr(text, name))
 
 
 def window_sizes(text: Any) -> dict[str, Any]:
@@ -165,4 +202,4 @@ def cached_values(text: Any) -> int:
 
 def _network_class(auto: Any, config: PretrainedConfig, text: Any) -> Any:
     """The class that `auto` chooses; None for code that comes with the model."""
-    return auto._model_mapping.get(type(text), None) or auto._model_mapping.get(type(config), None)
+    return auto._model_mapping.get(type(config), None) or auto._model_mapping.get(type(text), None)

@@ -29,7 +29,8 @@ _VOLATILE = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "u
 def config_sha256(config: PretrainedConfig) -> str:
     """Digest of the configuration, without fields that depend on the library's version."""
     fields = {name: value for name, value in config.to_diff_dict().items() if name not in _VOLATILE}
-    return _digest(canonical_json(json.loads(json.dumps(fields, default=str))))
+    # Infinities are strings: JSON has no number for them (a limit of Granite 4 is one).
+    return _digest(canonical_json(json.loads(json.dumps(fields, default=str), parse_constant=str)))
 
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:

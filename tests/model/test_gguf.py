@@ -277,7 +277,7 @@ def test_a_file_of_another_kind_is_refused_by_name(models: Models, tmp_path: Pat
         ("gptneox", "architecture gptneox is not supported"),
         ("bert", "architecture bert is not supported"),
         ("t5", "is an encoder-decoder"),
-        ("mamba", "keep no keys and values"),
+        ("mamba", "keep a state instead of keys and values"),
     ],
 )
 def test_an_architecture_that_cannot_be_used_is_named(

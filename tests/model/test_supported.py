@@ -1,0 +1,131 @@
+"""Architectures of transformers, small and random: supported ones are right, the others are refused with the reason."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
+
+import examination
+from architectures import main, page
+from deepthink_cli import Gate
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.failures import load_failure
+from deepthink_cli.model.fingerprint import config_sha256
+from deepthink_cli.model.limits import limits_of
+from examination import Row, examine
+from small_models import FORMS, build_tokenizer, random_network, small_config
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "models.md"
+INDEXER = "select the tokens that they attend to by keys of an indexer, which a memory does not hold"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "form", "verdict", "remark"),
+    [
+        ("dbrx", "", "packed", ""),
+        ("dots1", "", "packed", ""),
+        ("emu3", "", "packed", ""),
+        ("granitemoehybrid", "attention layers only", "packed", ""),
+        ("mistral", "", "packed", ""),
+        ("axk1", "", "padded", "its cache does not contain the keys and values that its attention uses"),
+        ("deepseek_v2", "", "padded", "its cache does not contain the keys and values that its attention uses"),
+        ("doge", "", "padded", "no more tokens than its window"),
+        ("mpt", "", "padded", "`continued` positions only"),
+        ("deepseek_v32", "", "refused", INDEXER),
+        ("glm_moe_dsa", "", "refused", INDEXER),
+        ("mllama", "", "refused", "layers that attend to images only"),
+        ("xlnet", "", "refused", "takes no keys and values of earlier tokens"),
+        ("zaya", "", "refused", "hybrid layers, which keep a state besides keys and values"),
+        ("gemma3_text", "use_bidirectional_attention", "refused", "each token also attends to later tokens"),
+    ],
+)
+def test_an_architecture_is_right_or_refused(model_type: str, form: str, verdict: str, remark: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        row = examine(model_type, form)
+    assert row.verdict == verdict, row.reason
+    assert remark in row.reason
+
+
+def test_a_result_that_differs_from_the_reference_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "Gate", lambda _: Gate(0.1))
+    row = examine("gpt2")
+    assert row.verdict == "wrong"
+    assert "memory and scores differ by" in row.reason
+
+
+def test_any_error_but_a_refusal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("no engine")
+
+    monkeypatch.setattr(examination, "load_model", broken)
+    row = examine("gpt2")
+    assert (row.verdict, row.reason[:27]) == ("failed", "ZeroDivisionError: no engin")
+    assert re.search(r"^\| `gpt2` \| GPT2LMHeadModel \| failed \| ", page([row]), re.MULTILINE)
+
+
+def test_the_table_runs_in_processes_and_keeps_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xlnet", "mamba", "--out", str(tmp_path)]) == 0
+    first = capsys.readouterr().out
+    assert "xlnet: refused: XLNetLMHeadModel (xlnet) takes no keys and values" in first
+    assert main(["xlnet", "mamba", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "{'refused': 2}\n"
+
+
+def test_the_page_lists_the_architectures_of_transformers() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    (version,) = re.findall(r"here with transformers (\S+)", text)
+    if version != transformers.__version__:
+        pytest.skip(f"the page is about transformers {version}, and {transformers.__version__} is installed")
+    rows = re.findall(r"^\| `(.*?)`(?: \((.*)\))? \| (\S+) \| (\w+) \|", text, re.MULTILINE)
+    assert [(name, form) for name, form, _, _ in rows] == sorted([*((name, "") for name in CLASSES), *FORMS])
+    assert all(CLASSES[name] == kind for name, _, kind, _ in rows)
+    assert {verdict for *_, verdict in rows} == {"packed", "padded", "refused"}
+
+
+def test_a_page_of_the_same_rows_is_the_same() -> None:
+    rows = [Row("gpt2", "", "packed", difference=1e-6), Row("mamba", "", "refused", "MambaForCausalLM (mamba) a; b")]
+    slower = [Row("gpt2", "", "packed", difference=2e-6), rows[1]]
+    assert page(rows) == page(slower)
+    assert "Of 2 architectures: 1 packed, 1 refused." in page(rows)
+    assert "| refused |  | a |" in page(rows)
+
+
+def test_a_model_that_cannot_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = build_tokenizer(["a b"])
+    config = small_config("dbrx", len(tokenizer), attn_config={"clip_qkv": None})
+    random_network(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    capsys.readouterr()
+    assert run(["doctor", "-m", str(tmp_path)]) == 2
+    assert re.search("DbrxForCausalLM cannot read a token .*choose a model", capsys.readouterr().err)
+
+
+def test_a_missing_package_is_named() -> None:
+    error = ImportError(
+        "\nTower requires the timm library but it was not found. You can install it with pip:\n`pip`.\n"
+    )
+    assert str(load_failure("m", error)) == (
+        "-m m: a package is missing (Tower requires the timm library but it was not found); install it, "
+        "or choose another model"
+    )
+    assert isinstance(load_failure("m", error), InputError)
+
+
+def test_a_configuration_with_an_infinite_number_has_a_digest() -> None:
+    finite, infinite = (small_config("granitemoehybrid", 400, time_step_limit=(0.0, end)) for end in (1.0, torch.inf))
+    assert config_sha256(finite) != config_sha256(infinite)
+
+
+def test_layers_that_keep_nothing_known_are_refused() -> None:
+    config = small_config("llama", 400)
+    config.layer_types = ["full_attention", "mystery"]
+    with pytest.raises(InputError, match=r"llama \(llama\) has mystery layers, which keep no keys and values"):
+        limits_of(config)
