@@ -42,23 +42,26 @@ def demo(
         memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
         _write_few(data / "labelled.jsonl", few, "text" if source else "review")
         _step(
-            "Think: read the solved examples 8 times and store the memory of every reading.",
-            ["think", *read, *words, *METHOD, "--keep", "all", "-o", str(memory), *quiet],
+            "Think: read the solved examples 8 times and store the memory of some of the readings.",
+            ["think", *read, *words, *METHOD, "--keep", "1,2,3,5,8", "-o", str(memory), *quiet],
         )
         _step("Inspect: show what the memory contains.", ["inspect", str(memory)])
-        _step("Predict: label new inputs with the last memory.", ["predict", str(memory), str(few), *quiet])
         if source:
-            samples = _evaluate("Eval: accuracy at every T.", memory, [*source, "--limit", str(ROWS)], quiet)
+            samples = _evaluate("Eval: accuracy over T.", memory, [*source, "--limit", str(ROWS)], quiet)
             chosen, reason = max(samples), f"T = {max(samples)} is the last reading and was not chosen on any rows"
             rows = f"{len(samples[1])} rows of SST-2"
         else:
-            title = "Eval: accuracy at every T, on rows that choose T; T = 1 is plain in-context learning."
+            title = "Eval: accuracy over T, on rows that choose T; T = 1 is plain in-context learning."
             tried = _evaluate(title, memory, [str(data / "labelled.jsonl")], quiet)
             chosen = max(tried, key=lambda iteration: (sum(tried[iteration]), -iteration))
             reason = f"T = {chosen} was chosen on the {len(tried[1])} rows of labelled.jsonl"
             title = "Eval again: accuracy on other rows, which had no part in the choice."
             samples = _evaluate(title, memory, [str(data / "sentences.jsonl")], quiet)
             rows = f"{len(samples[1])} rows of sentences.jsonl"
+        _step(
+            f"Predict: label new inputs with the memory of T = {chosen}.",
+            ["predict", str(memory), str(few), "--iteration", str(chosen), *quiet],
+        )
     report("", *_outcome(samples, chosen, reason, rows))
     for line in ("", *_NEXT):
         note(line)
@@ -76,7 +79,7 @@ def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) 
     """What thinking changed, in words; `right` says for every iteration and row whether the label was correct."""
     from deepthink_cli.report.significance import discordant
 
-    lines = [f"What thinking changed, on {rows}: {reason}; eta = {METHOD[-1]} is fixed in this demo."]
+    lines = [f"What thinking changed, on {rows}: {reason}; eta = {METHOD[-1]} is this demo's, the paper's is 0.01."]
     compared, would = (chosen, "") if chosen > 1 else (max(right), "with ")
     plain, thought = (sum(right[iteration]) / len(right[1]) for iteration in (1, compared))
     pairs = discordant(right[1], right[compared])
