@@ -89,7 +89,7 @@ def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) 
     return [
         *lines,
         f"T = 1: {plain:.1%}; {would}T = {compared}: {thought:.1%}, {100 * (thought - plain):+.1f} points: "
-        f"{pairs.gained} rows corrected, {pairs.lost} rows spoilt, exact McNemar p = {pairs.p:.2g}: {verdict}.",
+        f"corrected {pairs.gained}, spoilt {pairs.lost}; exact McNemar p = {pairs.p:.2g}: {verdict}.",
     ]
 
 

@@ -53,7 +53,7 @@ def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
         return _outcome({1: first, 2: second}, chosen, "reason", "rows")[1:]
 
     assert outcome(12, 2) == [
-        "T = 1: 88.0%; T = 2: 98.0%, +10.0 points: 12 rows corrected, 2 rows spoilt, exact McNemar p = 0.013: a gain."
+        "T = 1: 88.0%; T = 2: 98.0%, +10.0 points: corrected 12, spoilt 2; exact McNemar p = 0.013: a gain."
     ]
     assert outcome(2, 12)[-1].endswith("a loss.")
     assert outcome(3, 2)[-1].endswith("no more than chance can explain.")
