@@ -165,8 +165,8 @@ _WAYS_OUT = {
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
     "device_map": "use auto",
-    "gguf": "the name of a GGUF file in the model's directory or hub repository",
-    "adapter": "a directory or hub repository with a LoRA adapter",
+    "gguf": "name a GGUF file in the model's directory or hub repository",
+    "adapter": "name a directory or hub repository with a LoRA adapter",
     "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 

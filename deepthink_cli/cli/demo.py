@@ -20,6 +20,11 @@ INPUTS = 4  # labelled by the predict step
 ROWS = 200  # of SST-2, with --data-dir
 METHOD = ("-T", "8", "--eta", "0.1")
 _TASK = ("--task", "sst2")
+_SAMPLES = "samples.jsonl"
+_CAUTION = (
+    "That is one choice of demonstrations: with others thinking may gain, change nothing, or lose; "
+    "deepthink run --seeds 5 compares several."
+)
 
 
 @grouped
@@ -48,7 +53,7 @@ def demo(
         _step("Inspect: show what the memory contains.", ["inspect", str(memory)])
         if source:
             samples = _evaluate("Eval: accuracy over T.", memory, [*source, "--limit", str(ROWS)], quiet)
-            chosen, reason = max(samples), f"T = {max(samples)} is the last reading and was not chosen on any rows"
+            chosen, reason = max(samples), f"T = {max(samples)} is fixed in this demo"
             rows = f"{len(samples[1])} rows of SST-2"
         else:
             title = "Eval: accuracy over T, on rows that choose T; T = 1 is plain in-context learning."
@@ -62,7 +67,8 @@ def demo(
             f"Predict: label new inputs with the memory of T = {chosen}.",
             ["predict", str(memory), str(few), "--iteration", str(chosen), *quiet],
         )
-    report("", *_outcome(samples, chosen, reason, rows))
+        answers = _answers(memory.with_name(_SAMPLES), chosen if chosen > 1 else max(samples))
+    report("", *_outcome(samples, chosen, reason, rows), answers, _CAUTION)
     for line in ("", *_NEXT):
         note(line)
 
@@ -93,9 +99,21 @@ def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) 
     ]
 
 
+def _answers(samples: Path, compared: int) -> str:
+    """How often T = 1 and the T compared give the most frequent answer of T = 1, which shows a bias toward a label."""
+    rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
+    plain, thought = ([row["label"] for row in rows if row["iteration"] == number] for number in (1, compared))
+    label = max(sorted(set(plain)), key=plain.count)
+    true = sum(row["iteration"] == 1 and row["gold"] == label for row in rows)
+    return (
+        f"T = 1 answers '{label}' for {plain.count(label)} of {len(plain)} rows, "
+        f"T = {compared} for {thought.count(label)}; it is the true label of {true}."
+    )
+
+
 def _evaluate(title: str, memory: Path, rows: list[str], quiet: list[str]) -> dict[int, list[bool]]:
     """Show an evaluation; for every iteration, whether each row's label was correct."""
-    samples = memory.with_name("samples.jsonl")
+    samples = memory.with_name(_SAMPLES)
     _step(title, ["eval", str(memory), *rows, "--samples", str(samples), *quiet])
     right: dict[int, list[bool]] = {}
     for line in samples.read_text(encoding="utf-8").splitlines():

@@ -56,7 +56,7 @@ def _located(options: ModelOptions) -> Location:
         return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
     if path.is_dir():
         return _directory(path, options)
-    if path.suffix == SUFFIX and (path.is_file() or options.gguf is None):
+    if path.suffix == SUFFIX and (path.is_file() or path.is_absolute() or options.gguf is None):
         return _file(path, options)
     if path.is_file():
         raise InputError(f"-m {model}: a file that does not end with {SUFFIX}; name the model's directory")
@@ -118,7 +118,8 @@ def _directory(path: Path, options: ModelOptions) -> Location:
         return _gguf(file, f"--gguf {options.gguf}")
     if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
-        way_out = f"add --gguf {files[0]}" if files else "name a directory written by save_pretrained"
+        one_of = "one of " if len(files) > 1 else ""
+        way_out = f"add --gguf {one_of}{', '.join(files)}" if files else "name a directory written by save_pretrained"
         raise InputError(f"-m {options.model}: no config.json in this directory; {way_out}")
     return Location(str(path.resolve()), str(path.resolve()))
 

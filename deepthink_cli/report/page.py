@@ -49,7 +49,9 @@ def report_of(
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:
-        raise InputError(f"{source}: no seed has test rows at T = 1 and at the T to report", *notes)
+        raise InputError(
+            f"{source}: no seed has test rows at T = 1 and at the T to report; score both, see run --at", *notes
+        )
     lines = [ReportLine(row) for row in rows]
     if published:
         lines = _with_paper(rows)

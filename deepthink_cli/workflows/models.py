@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from warnings import catch_warnings, simplefilter
 
 from deepthink_cli.data.chat import Chat
@@ -24,9 +25,14 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning))
-    if spec.adapter is not None and spec.adapter.base not in (None, spec.id, options.model):
+    if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
         tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
     return spec
+
+
+def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
+    """Whether a model is the base that an adapter names, or could be; a directory may be named by any of its paths."""
+    return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
 
 
 def suggest_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:

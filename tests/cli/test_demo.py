@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def test_the_demo_tells_the_whole_story(capsys: Captured) -> None:
     assert "200 inputs" in out
     assert "What thinking changed, on 200 rows of sentences.jsonl: T = " in out
     assert "was chosen on the 64 rows of labelled.jsonl" in out
+    assert "That is one choice of demonstrations" in out
     for step in STEPS:
         assert step in err
 
@@ -38,7 +40,8 @@ def test_another_model_reads_the_rows_of_sst2(models: Callable[[str], Path], tmp
     assert run(["demo", "-m", tiny, "--dtype", "float32", "--offline", "--data-dir", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert f"--model {tiny} --dtype float32 --offline -T 8" in err
-    assert "40 rows of SST-2: T = 8 is the last reading and was not chosen on any rows" in out
+    assert "40 rows of SST-2: T = 8 is fixed in this demo; eta = 0.1 is" in out
+    assert re.search(r"\nT = 1 answers '\w+' for \d+ of 40 rows, T = 8 for \d+; it is the true label of 20.\n", out)
 
 
 def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Captured) -> None:

@@ -162,6 +162,23 @@ def test_a_memory_is_refused_without_its_adapter_and_with_another_one(
     assert run(["predict", str(memory), str(demos), "-q", "--adapter", str(adapter)]) == 2
 
 
+def test_a_base_that_the_adapter_names_by_another_path_is_no_other_model(
+    models: Models,
+    adapter: Path,
+    demos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = Path(shutil.copytree(models("llama"), tmp_path / "base"))
+    other = Path(shutil.copytree(adapter, tmp_path / "lora"))
+    fields = json.loads((other / "adapter_config.json").read_text())
+    (other / "adapter_config.json").write_text(json.dumps({**fields, "base_model_name_or_path": "./base"}))
+    monkeypatch.chdir(tmp_path)
+    assert run(["think", str(demos), "-m", str(base), "--adapter", str(other), "-T", "1", "-o", "mem.safetensors"]) == 0
+    assert "made for" not in capsys.readouterr().err
+
+
 def test_metadata_name_the_adapter_only_where_there_is_one(
     models: Models, adapter: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
