@@ -75,7 +75,7 @@ class SweepArguments:
             "--at",
             rich_help_panel=METHOD,
             metavar="T,...",
-            help="Iterations to score: all, or numbers as in 1,2,5,10, with 1 to compare with; those between are read too.",
+            help="Iterations to score: all, or numbers as in 1,2,5,10 (1 to compare with); those between are read too.",
         ),
     ] = "all"
     eta: Annotated[
