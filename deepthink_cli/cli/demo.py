@@ -20,7 +20,7 @@ INPUTS = 4  # labelled by the predict step
 ROWS = 200  # of SST-2, with --data-dir
 METHOD = ("-T", "8", "--eta", "0.1")
 _TASK = ("--task", "sst2")
-_SAMPLES = "samples.jsonl"
+Answers = dict[int, list[tuple[str, str]]]  # by iteration, the label given to every row and the true one
 _CAUTION = (
     "That is one choice of demonstrations: with others thinking may gain, change nothing, or lose; "
     "deepthink run --seeds 5 compares several."
@@ -52,23 +52,23 @@ def demo(
         )
         _step("Inspect: show what the memory contains.", ["inspect", str(memory)])
         if source:
-            samples = _evaluate("Eval: accuracy over T.", memory, [*source, "--limit", str(ROWS)], quiet)
-            chosen, reason = max(samples), f"T = {max(samples)} is fixed in this demo"
-            rows = f"{len(samples[1])} rows of SST-2"
+            answers = _evaluate("Eval: accuracy over T.", memory, [*source, "--limit", str(ROWS)], quiet)
+            chosen, reason = max(answers), f"T = {max(answers)} is fixed in this demo"
+            rows = f"{len(answers[1])} rows of SST-2"
         else:
             title = "Eval: accuracy over T, on rows that choose T; T = 1 is plain in-context learning."
-            tried = _evaluate(title, memory, [str(data / "labelled.jsonl")], quiet)
+            tried = _right(_evaluate(title, memory, [str(data / "labelled.jsonl")], quiet))
             chosen = max(tried, key=lambda iteration: (sum(tried[iteration]), -iteration))
             reason = f"T = {chosen} was chosen on the {len(tried[1])} rows of labelled.jsonl"
             title = "Eval again: accuracy on other rows, which had no part in the choice."
-            samples = _evaluate(title, memory, [str(data / "sentences.jsonl")], quiet)
-            rows = f"{len(samples[1])} rows of sentences.jsonl"
+            answers = _evaluate(title, memory, [str(data / "sentences.jsonl")], quiet)
+            rows = f"{len(answers[1])} rows of sentences.jsonl"
         _step(
             f"Predict: label new inputs with the memory of T = {chosen}.",
             ["predict", str(memory), str(few), "--iteration", str(chosen), *quiet],
         )
-        answers = _answers(memory.with_name(_SAMPLES), chosen if chosen > 1 else max(samples))
-    report("", *_outcome(samples, chosen, reason, rows), answers, _CAUTION)
+    compared = chosen if chosen > 1 else max(answers)
+    report("", *_outcome(_right(answers), chosen, reason, rows), _bias(answers, compared), _CAUTION)
     for line in ("", *_NEXT):
         note(line)
 
@@ -99,27 +99,30 @@ def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) 
     ]
 
 
-def _answers(samples: Path, compared: int) -> str:
+def _bias(answers: Answers, compared: int) -> str:
     """How often T = 1 and the T compared give the most frequent answer of T = 1, which shows a bias toward a label."""
-    rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
-    plain, thought = ([row["label"] for row in rows if row["iteration"] == number] for number in (1, compared))
+    plain, thought = ([label for label, _ in answers[iteration]] for iteration in (1, compared))
     label = max(sorted(set(plain)), key=plain.count)
-    true = sum(row["iteration"] == 1 and row["gold"] == label for row in rows)
+    true = sum(gold == label for _, gold in answers[1])
     return (
         f"T = 1 answers '{label}' for {plain.count(label)} of {len(plain)} rows, "
         f"T = {compared} for {thought.count(label)}; it is the true label of {true}."
     )
 
 
-def _evaluate(title: str, memory: Path, rows: list[str], quiet: list[str]) -> dict[int, list[bool]]:
-    """Show an evaluation; for every iteration, whether each row's label was correct."""
-    samples = memory.with_name(_SAMPLES)
+def _evaluate(title: str, memory: Path, rows: list[str], quiet: list[str]) -> Answers:
+    """Show an evaluation; returns every answer with the true label."""
+    samples = memory.with_name("samples.jsonl")
     _step(title, ["eval", str(memory), *rows, "--samples", str(samples), *quiet])
-    right: dict[int, list[bool]] = {}
+    answers: Answers = {}
     for line in samples.read_text(encoding="utf-8").splitlines():
         row: dict[str, Any] = json.loads(line)
-        right.setdefault(row["iteration"], []).append(row["label"] == row["gold"])
-    return right
+        answers.setdefault(row["iteration"], []).append((row["label"], row["gold"]))
+    return answers
+
+
+def _right(answers: Answers) -> dict[int, list[bool]]:
+    return {iteration: [label == gold for label, gold in pairs] for iteration, pairs in answers.items()}
 
 
 def _write_few(labelled: Path, few: Path, field: str) -> None:

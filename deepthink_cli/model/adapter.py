@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.contents import contents_sha256
+from deepthink_cli.model.extras import check_installed
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import hub_commit
 from deepthink_cli.model.location import Location
@@ -77,9 +77,7 @@ def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
 
 
 def _check_options(options: ModelOptions, named: str) -> None:
-    for package in ("peft", "accelerate"):
-        if importlib.util.find_spec(package) is None:
-            raise InputError(f"{named}: {package} is not installed; pip install 'deepthink-cli[adapter]'")
+    check_installed(named, "adapter", "peft", "accelerate")
     if options.quantize is not None:
         raise InputError(
             f"{named}: an adapter is merged into the weights, which --quantize {options.quantize} rounds; omit "

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
-from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.gguf_header import GgufHeader
@@ -121,6 +120,8 @@ def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterat
 
 def _tensors(header: GgufHeader, config: PretrainedConfig) -> Iterator[str]:
     """Tensors of the file that end in no parameter of the network."""
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
+
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     kind: Any = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)

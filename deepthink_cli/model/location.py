@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import importlib.util
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from huggingface_hub import list_repo_files, snapshot_download
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.extras import check_installed
 from deepthink_cli.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
+_EXTRA = ("gguf", "gguf", "accelerate")  # the extra, and its packages
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
@@ -126,7 +127,7 @@ def _directory(path: Path, options: ModelOptions) -> Location:
 
 def _gguf(file: Path, named: str, folder: Path | None = None) -> Location:
     """The location of a GGUF file, whose name is relative to `folder`, by default the one that it is in."""
-    _check_extra(named)
+    check_installed(named, *_EXTRA)
     # Not resolved: the hub's cache consists of links whose targets have no suffix.
     absolute = file.absolute()
     root = absolute.parent if folder is None else folder.absolute()
@@ -141,7 +142,7 @@ def _checked(name: str) -> str:
     if path.suffix != SUFFIX:
         raise InputError(f"--gguf {name}: not the name of a GGUF file; it must end with {SUFFIX}")
     _refuse_part(name, f"--gguf {name}")
-    _check_extra(f"--gguf {name}")
+    check_installed(f"--gguf {name}", *_EXTRA)
     return name
 
 
@@ -151,9 +152,3 @@ def _refuse_part(name: str, named: str) -> None:
             f"{named}: part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with "
             "llama-gguf-split --merge, and name the result"
         )
-
-
-def _check_extra(named: str) -> None:
-    for package in ("gguf", "accelerate"):
-        if importlib.util.find_spec(package) is None:
-            raise InputError(f"{named}: {package} is not installed; pip install 'deepthink-cli[gguf]'")

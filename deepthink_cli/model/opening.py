@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +13,11 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.devices import choose_device
+from deepthink_cli.model.extras import check_installed
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf_checks import ignored_parts, refuse_other_kinds
-from deepthink_cli.model.gguf_header import GgufHeader, check_tensors, read_header
+from deepthink_cli.model.gguf_header import GgufHeader, check_types, read_header
 from deepthink_cli.model.gguf_once import read_once
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
@@ -67,7 +67,7 @@ def _header(found: Location) -> GgufHeader | None:
         return None
     header = read_header(found.file, named := f"-m {found.id}")
     refuse_other_kinds(header, named)
-    check_tensors(header, named)
+    check_types(header, named)
     return header
 
 
@@ -123,12 +123,10 @@ def _hub_options(options: ModelOptions) -> dict[str, Any]:
 
 def _check_extras(options: ModelOptions) -> None:
     """Raise InputError for options whose packages are not installed."""
-    if options.quantize and importlib.util.find_spec("bitsandbytes") is None:
-        raise InputError(
-            f"--quantize {options.quantize}: bitsandbytes is not installed; pip install 'deepthink-cli[quantize]'"
-        )
-    if (options.device_map or options.quantize) and importlib.util.find_spec("accelerate") is None:
-        raise InputError("--device-map auto: accelerate is not installed; pip install 'deepthink-cli[multi-gpu]'")
+    if options.quantize:
+        check_installed(f"--quantize {options.quantize}", "quantize", "bitsandbytes", "accelerate")
+    if options.device_map:
+        check_installed("--device-map auto", "multi-gpu", "accelerate")
 
 
 def _way_out(options: ModelOptions, found: Location) -> str:

@@ -289,9 +289,10 @@ def test_an_architecture_that_cannot_be_used_is_named(
     assert len(caught.value.messages) == 1
 
 
-def test_a_type_that_cannot_be_dequantized_is_named(tiny: Path, tmp_path: Path) -> None:
-    content = tiny.read_bytes()
-    place = content.index(b"token_embd.weight") + len(b"token_embd.weight") + 4 + 16
+def test_a_type_that_cannot_be_dequantized_is_named(models: Models, tmp_path: Path) -> None:
+    block = {"extra.weight": numpy.ones((1, 256), dtype=numpy.float32)}  # as wide as a block of Q8_K
+    content = write_gguf(models("llama"), tmp_path / "x.gguf", tensors=block).read_bytes()
+    place = content.index(b"extra.weight") + len(b"extra.weight") + 4 + 16
     (tmp_path / "x.gguf").write_bytes(content[:place] + b"\x0f\0\0\0" + content[place + 4 :])
     with pytest.raises(InputError, match=r"tensors of type Q8_K, which the gguf package cannot dequantize"):
         opened(model=str(tmp_path / "x.gguf"))
