@@ -132,9 +132,7 @@ class _JobScorer:
                 evaluator.add(prediction)
             predictions += of_chunk
             yield Step(self.job, len(of_chunk))
-        drift = (memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None
-        row = replace(self._row(setting, evaluator, predictions), drift=drift)
-        done = Step(self.job, 0, row, predictions)
+        done = Step(self.job, 0, self._row(setting, memory, evaluator, predictions), predictions)
         if setting.iteration == 1:
             self.first[part] = done
         yield done
@@ -155,7 +153,7 @@ class _JobScorer:
         assert step.row is not None
         return replace(step, row=replace(step.row, key=setting.key, setting=setting))
 
-    def _row(self, setting: Setting, evaluator: Evaluator, predictions: Sequence[Prediction]) -> Result:
+    def _row(self, setting: Setting, memory: Memory, evaluator: Evaluator, predictions: Sequence[Prediction]) -> Result:
         evaluation, demonstrations = evaluator.result(), self.job.demonstrations
         metrics, majority = evaluation.last, evaluation.majority
         right = [prediction.label == prediction.query.gold for prediction in predictions]
@@ -177,4 +175,5 @@ class _JobScorer:
             correct=bits(right),
             skipped=dict(sorted(self.skipped[setting.part].items())),
             left_out=dict(sorted(self.job.drawn.left_out.items())),
+            drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
         )

@@ -35,7 +35,7 @@ def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
     return base in (None, spec.id, options.model) or str(Path(base).expanduser().resolve()) == spec.id
 
 
-def suggest_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
+def warn_without_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
     """Warn that a model has a chat template which the demonstrations do not use."""
     if chat is None and getattr(spec.tokenizer, "chat_template", None):
         tell(Warn(f"{spec.id} has a chat template, which only --chat uses: this model may expect conversations"))

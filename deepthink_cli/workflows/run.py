@@ -24,7 +24,7 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
-from deepthink_cli.workflows.models import describe_engine, load, suggest_chat
+from deepthink_cli.workflows.models import describe_engine, load, warn_without_chat
 from deepthink_cli.workflows.task_rows import announce
 
 
@@ -109,7 +109,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
 
     Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
     """
-    suggest_chat(spec, plan.chat, tell)
+    warn_without_chat(spec, plan.chat, tell)
     announce(plan.source, len(plan.tasks), tell)
     problems, jobs = Problems(), list[RunJob]()
     for number, task in enumerate(plan.tasks):

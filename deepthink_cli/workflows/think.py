@@ -21,7 +21,7 @@ from deepthink_cli.options import MethodOptions, ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
-from deepthink_cli.workflows.models import describe_engine, find_model, load, suggest_chat
+from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def plan_thinking(
     Raises InputError if they do not, for label words with the same tokens, and for tokens unknown to the model.
     """
     spec = find_model(model, tell)
-    suggest_chat(spec, demonstrations.chat, tell)
+    warn_without_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
