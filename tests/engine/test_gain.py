@@ -74,7 +74,7 @@ def test_nothing_is_measured_for_a_quantized_model_another_engine_or_a_layer_tha
     [
         (
             2.34,
-            "2.3 times as fast as in float32 on this processor: see --dtype bfloat16; scores of SmolLM2-135M-Instruct change by",
+            "2.3 times as fast as in float32 on this processor: see --dtype bfloat16; scores of SmolLM2",
         ),
         (0.4, "0.4 times as fast as in float32 on this processor: float32 is the better choice"),
         (None, "not measured: "),
