@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.engine.packing import PackedRow
+from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery, common_length
@@ -34,6 +36,18 @@ class Reading:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What one pass says of a query: the log-probability of every candidate in nats, and hidden states.
+
+    `hidden` is the input of the output embedding in float32, on the CPU: at the token after which the candidates begin
+    (W,), or at every token of the query that not all queries of the plan begin with (S, W).
+    """
+
+    sums: tuple[float, ...]
+    hidden: Tensor
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,14 @@ class Engine(Protocol):
 
         Log-probabilities are summed over a candidate's tokens, in float32; the query has positions L onward.
         """
+
+    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+        """Scores and hidden states of every query after a memory, or after nothing at all.
+
+        Hidden states are those of the token that predicts the label, or, with `every_token`, of all of a query's own
+        tokens. Raises InputError if the engine has none.
+        """
+        raise InputError(f"{self.description}: gives no hidden states; use --engine packed or padded")
 
     @property
     def device(self) -> str:

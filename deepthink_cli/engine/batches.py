@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
 from deepthink_cli.engine.budget import best_tokens, room
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, requests
@@ -24,6 +24,7 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
 
+Result = TypeVar("Result")
 Past = tuple[Memory, ...]  # memories that precede every row of a pass, concatenated in this order
 
 
@@ -138,23 +139,47 @@ class BatchedEngine(Engine):
         if not plan.rows:  # the plan was made by another engine
             plan = self.plan(plan.queries)
         pasts = [self._past(memory, plan.shared) for memory in memories]
-        bounds = [self.bounds(memory, len(plan.rows[0])) for memory in memories]
-        fed, start = list(accumulate(map(len, plan.rows))), 0
-        while start < len(plan.rows):
-            tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(plan.rows)), strict=True))
-            stop = _stop(fed, start, tokens, most)
-            try:
-                scored = list(self.score_pass(pasts, plan.rows[start:stop]))
-            except Exception as error:
-                if stop - start == 1 or not ran_out_of_memory(error):
-                    raise
-                self.batch_tokens = (fed[stop - 1] - fed[start] + len(plan.rows[start])) // 2
-                continue
-            start = stop
+        for scored in self._in_passes(memories, plan.rows, lambda rows: list(self.score_pass(pasts, rows))):
             for sums_of_memory, scores in zip(sums, scored, strict=True):
                 for (query, candidate), value in scores.items():
                     sums_of_memory[query][candidate] = value
         return sums
+
+    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+        """Scores and hidden states of every query after a memory, or after nothing at all."""
+        if not plan.queries:
+            return []
+        if not plan.rows:
+            plan = self.plan(plan.queries)
+        past, bounding = self._past(memory, plan.shared), memory or self.model.one_token
+        sums = [[0.0] * len(query.answers) for query in plan.queries]
+        hidden: dict[int, Tensor] = {}
+        for scores, states in self._in_passes(
+            [bounding], plan.rows, lambda rows: self.observe_pass(past, rows, every_token)
+        ):
+            for (query, candidate), value in scores.items():
+                sums[query][candidate] = value
+            hidden |= states
+        return [Observation(tuple(values), hidden[query]) for query, values in enumerate(sums)]
+
+    def _in_passes(
+        self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
+    ) -> Iterator[Result]:
+        """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out."""
+        bounds = [self.bounds(memory, len(rows[0])) for memory in memories]
+        fed, start = list(accumulate(map(len, rows))), 0
+        while start < len(rows):
+            tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))
+            stop = _stop(fed, start, tokens, most)
+            try:
+                result = run(rows[start:stop])
+            except Exception as error:
+                if stop - start == 1 or not ran_out_of_memory(error):
+                    raise
+                self.batch_tokens = (fed[stop - 1] - fed[start] + len(rows[start])) // 2
+                continue
+            start = stop
+            yield result
 
     @torch.inference_mode()
     def score_pass(self, pasts: Sequence[Past], rows: Sequence[PackedRow]) -> Iterator[Mapping[tuple[int, int], float]]:
@@ -166,13 +191,33 @@ class BatchedEngine(Engine):
                 log_probabilities_N = self.model.log_probabilities(
                     inputs, requested.places_M, requested.asked_N, requested.tokens_N
                 )
-            sums = torch.zeros(len(requested.scores), dtype=torch.float64)
-            sums.index_add_(0, requested.owners_N, log_probabilities_N.cpu().double())
-            yield dict(zip(requested.scores, sums.tolist(), strict=True))
+            yield requested.summed(log_probabilities_N)
 
-    def _past(self, memory: Memory, ids: tuple[int, ...]) -> Past:
+    @torch.inference_mode()
+    def observe_pass(
+        self, past: Past, rows: Sequence[PackedRow], every_token: bool
+    ) -> tuple[Mapping[tuple[int, int], float], dict[int, Tensor]]:
+        """The scores of the rows, as `score_pass` yields them, and the hidden states of every query, in one pass."""
+        layout = self.layout(rows)
+        requested = requests(rows, layout.starts, self.model.device)
+        ends = {row.query: (start, start + row.first + 1) for row, start in zip(rows, layout.starts, strict=True)}
+        spans = {query: range(start if every_token else end - 1, end) for query, (start, end) in ends.items()}
+        asked_H = torch.tensor([place for span in spans.values() for place in span], device=self.model.device)
+        places_M = torch.cat([requested.places_M, asked_H])
+        with self.model.lock, layout.after(past, places_M) as inputs:
+            states_MW, log_probabilities_N = self.model.states_and_log_probabilities(
+                inputs, places_M, requested.asked_N, requested.tokens_N
+            )
+        states_HW = states_MW[len(requested.places_M) :].float().cpu()
+        parts = torch.split(states_HW, [len(span) for span in spans.values()])
+        states = (part if every_token else part[0] for part in parts)
+        return requested.summed(log_probabilities_N), dict(zip(spans, states, strict=True))
+
+    def _past(self, memory: Memory | None, ids: tuple[int, ...]) -> Past:
         """The memory, followed by a reading of the tokens that all queries begin with, in the model's dtype."""
-        parts = (memory, *self.read([Reading(ids, memory, memory.length)])) if ids else (memory,)
+        parts = [] if memory is None else [memory]
+        if ids:
+            parts += self.read([Reading(ids, memory, 0 if memory is None else memory.length)])
         return self.joined(tuple(map(self.place, parts)))
 
     @abstractmethod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -74,6 +74,10 @@ class DelegatingEngine(Engine):
     def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
         """For each memory, the log-probability of every candidate of every query after it, in nats."""
         return self.inner.score(memories, plan)
+
+    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+        """Scores and hidden states of every query after a memory, or after nothing at all."""
+        return self.inner.observe(memory, plan, every_token)
 
     def place(self, memory: Memory) -> Memory:
         """A copy of a memory that scores faster."""

@@ -99,9 +99,9 @@ class LanguageModel:
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
         advice = "give the model that made it, or think again"
-        if _sizes(memory) != _sizes(self._one_token):
+        if _sizes(memory) != _sizes(self.one_token):
             raise InputError(
-                f"{name}: has {_layers(memory)}, {self.identity.id} has {_layers(self._one_token)}: {advice}"
+                f"{name}: has {_layers(memory)}, {self.identity.id} has {_layers(self.one_token)}: {advice}"
             )
         ids = memory.provenance.demonstrations.token_ids if memory.provenance else ()
         known = self.known_tokens
@@ -142,6 +142,26 @@ class LanguageModel:
                 _read_off(body(**inputs).last_hidden_state, places_M), asked_N, tokens_N
             )
 
+    def states_and_log_probabilities(
+        self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The input of the output embedding (M, W) at the tokens `places_M`, and what `log_probabilities` returns."""
+        embedding: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+        if embedding is None:
+            raise InputError(f"{self.identity.architecture} has no output embedding, whose input is its hidden states")
+        seen: list[Tensor] = []
+        with self.lock:
+            if self._head is not None:
+                body: Any = self.network.base_model
+                states_MW = _read_off(body(**inputs).last_hidden_state, places_M)
+                return states_MW, self._head.log_probabilities(states_MW, asked_N, tokens_N)
+            hook = embedding.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+            try:
+                log_probabilities_N = self.log_probabilities(inputs, places_M, asked_N, tokens_N)
+            finally:
+                hook.remove()
+        return _read_off(seen[0], places_M), log_probabilities_N
+
     @property
     def has_float32_head(self) -> bool:
         """Whether logits are computed in float32 slices; otherwise the network computes the logits of every token."""
@@ -171,15 +191,16 @@ class LanguageModel:
     @property
     def layer_devices(self) -> tuple[torch.device, ...]:
         """The device of every layer's keys and values, found by reading one token."""
-        return tuple(tensor.device for tensor in self._one_token.keys)
+        return tuple(tensor.device for tensor in self.one_token.keys)
 
     @property
     def token_bytes(self) -> int:
         """Bytes that one token takes in a float32 memory."""
-        return self._one_token.nbytes
+        return self.one_token.nbytes
 
     @property
-    def _one_token(self) -> Memory:
+    def one_token(self) -> Memory:
+        """A reading of one token, from which the shapes of memories are known."""
         with self.lock:  # taken before the cached property's own lock, in every thread
             return self._first_reading
 

@@ -71,6 +71,12 @@ class LogprobRequests:
     owners_N: Tensor
     scores: tuple[tuple[int, int], ...]
 
+    def summed(self, log_probabilities_N: Tensor) -> dict[tuple[int, int], float]:
+        """The score of every (query, candidate), summed in float64."""
+        sums = torch.zeros(len(self.scores), dtype=torch.float64)
+        sums.index_add_(0, self.owners_N, log_probabilities_N.cpu().double())
+        return dict(zip(self.scores, sums.tolist(), strict=True))
+
 
 def tree(number: int, query: TokenizedQuery) -> PackedRow:
     """One row for an input: its query, then every candidate as a branch."""

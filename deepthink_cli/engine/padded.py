@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine, Past
@@ -44,7 +45,7 @@ class PaddedEngine(BatchedEngine):
 
     def joined(self, past: Past) -> Past:
         """The past as one memory, since a cache cannot have several parts."""
-        return (reduce(Memory.followed_by, past),)
+        return (reduce(Memory.followed_by, past),) if past else ()
 
     def bounds(self, memory: Memory, width: int) -> tuple[int, int]:
         """As many rows as fit the device with a copy of the memory each."""
@@ -70,6 +71,7 @@ class PaddedLayout:
 
     @contextmanager
     def after(self, past: Past, places_M: Tensor) -> Iterator[dict[str, Any]]:
-        """Every row gets a copy of the memory."""
-        (memory,) = past
-        yield self.model.inputs(self.ids_RS, memory.as_cache(self.model.dtype, rows=len(self.ids_RS)), memory.length)
+        """Every row gets a copy of the memory, if there is one."""
+        caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
+        (cache,) = caches or [DynamicCache()]
+        yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
