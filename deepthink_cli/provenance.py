@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, with_config
@@ -136,6 +136,65 @@ class Drift:
         return sum(self.values) / len(self.values)
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Selected:
+    """How the demonstrations were chosen: `shots` of `pool_rows` rows, by a method (`deepthink select --list`).
+
+    `pool` names the file or the task, `pool_sha256` is the digest of the rows that could be chosen, in content order;
+    `model` and `model_sha256` are set if the method read the rows with a model.
+    """
+
+    method: str
+    shots: int
+    seed: int
+    balanced: bool
+    pool: str
+    pool_rows: int
+    pool_sha256: str
+    model: str | None = None
+    model_sha256: str | None = None
+
+    def __str__(self) -> str:
+        balanced = ", balanced" if self.balanced else ""
+        return f"{self.method}, {self.shots} of {self.pool_rows} rows of {self.pool}, seed {self.seed}{balanced}"
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Technique:
+    """What made a memory other than Deep-Thinking alone (`deepthink think --method`), with its parameters.
+
+    `name` is `ct-kv`, `repeat-5`, `flipped` or `fresh`; `words` holds what replaced each label word, where one did.
+    """
+
+    name: str
+    values: dict[str, float] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{name}={value:g}" for name, value in self.values.items())])
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Tuned:
+    """How `deepthink tune` chose the method of a memory, by cross-validation over its labelled rows.
+
+    `tried` counts the settings that it chose from; `accuracy` and `baseline` are the shares of held-out rows that the
+    chosen setting and plain in-context learning label correctly, in the nested estimate; `calibration` is the chosen
+    correction of the scores, `none` or a name of `--calibrate`.
+    """
+
+    folds: int
+    seed: int
+    rows: int
+    tried: int
+    accuracy: float
+    baseline: float
+    calibration: str
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -145,6 +204,9 @@ class Provenance:
     method: Method
     task: str | None = None
     seed: int | None = None
+    selected: Selected | None = None
+    technique: Technique | None = None
+    tuned: Tuned | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)

@@ -9,11 +9,11 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "options", "tasks", "metrics"),
+        *("updates", "method", "data", "provenance", "selection", "calibration", "options", "tasks", "metrics"),
         *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
-    ("prediction", "evaluation", "runs", "report", "workflows"),
+    ("prediction", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

@@ -26,7 +26,7 @@ from deepthink_cli.artifact.format import (
     read_header,
     tensor_name,
 )
-from deepthink_cli.artifact.metadata import FORMAT_VERSION, Metadata, StoredDemonstrations, rule_fields
+from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
@@ -145,7 +145,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         raise InputError(f"iterations {kept}: one is duplicated; give each once")
     demonstrations = provenance.demonstrations
     unsigned = Metadata(
-        format_version=FORMAT_VERSION,
+        **added_fields(provenance),
         model=provenance.model,
         demonstrations=StoredDemonstrations(
             token_ids=list(demonstrations.token_ids),

@@ -18,15 +18,19 @@ from deepthink_cli.provenance import (
     Drift,
     ModelIdentity,
     Provenance,
+    Selected,
+    Technique,
     TokenizedDemonstrations,
+    Tuned,
     canonical_json,
 )
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
-FORMAT_VERSION = 1
-OPTIONAL = ("update", "chat")  # fields of the metadata that are absent if they are not used
+FORMAT_VERSIONS = (1, 2)
+ADDED = ("selected", "technique", "tuned")  # fields of format version 2, which only memories that use them have
+OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
 
 @with_config(STRICT)
@@ -55,7 +59,8 @@ class Metadata:
     """The metadata of the artifact, before they are written as canonical JSON.
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
-    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation.
+    `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
+    `technique` and `tuned` are absent unless a command recorded them; a file that has one has format version 2.
     """
 
     format_version: int
@@ -77,6 +82,9 @@ class Metadata:
     sha256: str = ""
     update: StoredRule | None = None
     chat: Chat | None = None
+    selected: Selected | None = None
+    technique: Technique | None = None
+    tuned: Tuned | None = None
 
     @property
     def rule(self) -> str:
@@ -99,7 +107,8 @@ class Metadata:
         demonstrations = TokenizedDemonstrations(
             examples, self.template, tuple(self.labels), tuple(stored.token_ids), self.chat
         )
-        return Provenance(self.model, demonstrations, self.method, self.task, self.seed)
+        added = {name: getattr(self, name) for name in ADDED}
+        return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)
 
 
 ADAPTER_METADATA = TypeAdapter(Metadata)
@@ -113,6 +122,12 @@ def rule_fields(rule: UpdateRule) -> dict[str, Any]:
             field: float(value) for field, value in values.items()
         }  # 1 is written as 1.0, as parsing and writing it again would
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
+
+
+def added_fields(provenance: Provenance) -> dict[str, Any]:
+    """The fields of format version 2 that a memory uses, and the format version that it therefore has."""
+    added = {name: getattr(provenance, name) for name in ADDED if getattr(provenance, name) is not None}
+    return {"format_version": FORMAT_VERSIONS[bool(added)], **added}
 
 
 def rule_as_json(rule: UpdateRule) -> dict[str, Any]:
@@ -139,9 +154,10 @@ def parse_metadata(text: str, where: str) -> Metadata:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a deepthink memory: its metadata are not JSON") from error
     version = raw.get("format_version") if isinstance(raw, dict) else None
-    if version != FORMAT_VERSION:
+    if version not in FORMAT_VERSIONS:
+        known = " and ".join(map(str, FORMAT_VERSIONS))
         raise InputError(
-            f"{where}: memory format {version!r}; this program reads format {FORMAT_VERSION}, upgrade it or think again"
+            f"{where}: memory format {version!r}; this program reads formats {known}, upgrade it or think again"
         )
     try:
         parsed = ADAPTER_METADATA.validate_python(raw)
@@ -159,6 +175,8 @@ def parse_metadata(text: str, where: str) -> Metadata:
 def _check_consistent(metadata: Metadata) -> None:
     """Raise ValueError if fields contradict each other."""
     stored, kept = metadata.demonstrations, metadata.kept
+    if metadata.format_version == 1 and any(getattr(metadata, name) is not None for name in ADDED):
+        raise ValueError("format_version: 1 has none of the fields " + ", ".join(ADDED))
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
     if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):

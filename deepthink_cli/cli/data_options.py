@@ -12,13 +12,13 @@ from deepthink_cli.cli.options import DATA, option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
-from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.selection.registry import without_model
 
 
 def _sampling(name: str) -> str:
-    """The name of a registered selection method."""
-    if name not in METHODS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, METHODS))}.")
+    """The name of a registered selection method that needs no model."""
+    if name not in without_model():
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, without_model()))}.")
     return name
 
 
@@ -77,7 +77,7 @@ class DrawingArguments:
             "--sampling",
             panel=DATA,
             parser=_sampling,
-            metavar=f"[{'|'.join(METHODS)}]",
+            metavar=f"[{'|'.join(without_model())}]",
             help="How a task's demonstrations are drawn. Default: the task's own, random.",
         ),
     ] = None

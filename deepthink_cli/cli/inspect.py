@@ -15,6 +15,7 @@ from deepthink_cli.cli.predict import MemoryFile
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata
+    from deepthink_cli.provenance import Tuned
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
@@ -55,13 +56,21 @@ def _facts(header: Header) -> list[str]:
         f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
         f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
         f"method    T = {metadata.iterations}, {metadata.rule}, {metadata.positions} positions",
+        *([f"made by   {metadata.technique}"] if metadata.technique else []),
         *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
+        *([f"selected  {metadata.selected}"] if metadata.selected else []),
+        *([f"tuned     {_tuned(metadata.tuned)}"] if metadata.tuned else []),
         f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
         f"labels    {', '.join(metadata.labels) or 'with every input'}",
         f"template  {metadata.template.pattern!r}, separator {metadata.template.separator!r}",
         *([f"prompts   {metadata.chat}, template {metadata.chat.template_sha256[:12]}"] if metadata.chat else []),
         f"versions  {', '.join(f'{name} {number}' for name, number in metadata.versions.items())}",
     ]
+
+
+def _tuned(tuned: Tuned) -> str:
+    chosen = f"chosen from {tuned.tried} settings by {tuned.folds}-fold cross-validation over {tuned.rows} rows"
+    return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -22,7 +22,7 @@ from deepthink_cli.provenance import canonical_json
 from deepthink_cli.updates.gate import Gate
 
 FILE = "results.jsonl"
-OPTIONAL = ("chat",)  # fields of a setting that rows without them do not have
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration")  # absent in rows that do not use them
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -37,7 +37,9 @@ class Setting:
     of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
     number of rows requested. The three digests are those of the demonstrations as the model read them, of the
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
-    `chat` is set if the demonstrations are turns of a conversation.
+    `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
+    from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
+    (`run --method`), with its parameters; `calibration` is the correction of the scores.
     """
 
     model: str
@@ -62,6 +64,10 @@ class Setting:
     rows_sha256: str | None = None
     weights_sha256: str | None = None
     chat: Chat | None = None
+    pool_size: int | None = None
+    balanced: bool | None = None
+    technique: str | None = None
+    calibration: str | None = None
 
     @property
     def gate(self) -> Gate:

@@ -1,21 +1,147 @@
-"""The interface of a selection method."""
+"""The interface of a selection method: a pool of labelled rows, what a model says of them, and the choice."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from deepthink_cli.data.examples import Query
+from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
+    from numpy import float32, float64, int64
+    from numpy.typing import NDArray
+
+    Floats = NDArray[float64]
+    States = NDArray[float32]
+    Ints = NDArray[int64]
+
+Reads = Literal["hidden", "probabilities", "tokens", "trials", "queries"]
 
 
-class SelectionMethod(Protocol):
+class Trials(Protocol):
+    """Tries demonstrations with the model (plain in-context learning, T = 1)."""
+
+    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+        """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
+
+        `sets` are lists of pool rows in reading order, which may be empty (zero-shot); `rows` the pool rows that are
+        classified, whose labels are not shown to the model. Each distinct set is read once, and results are cached.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Labelled rows in an order that depends on their contents only, so that ties do not depend on the file's order.
+
+    A method finds here what its registry entry says it reads; the rest is None. n rows, C labels, W the width of the
+    model. `hidden` (n, W) are the hidden states before the model's head at the place where the label is read, in
+    zero-shot prompts, and `probabilities` (n, C) those of the labels there; `tokens` holds the hidden states (s, W) of
+    every row's own tokens. `target_hidden` and `target_tokens` are the same of the queries that the choice is for
+    (--for). `balanced` asks for equal numbers of every label.
+    """
+
+    rows: Sequence[Query]
+    hidden: States | None = None
+    probabilities: Floats | None = None
+    tokens: Sequence[States] | None = None
+    target_hidden: States | None = None
+    target_tokens: Sequence[States] | None = None
+    trials: Trials | None = None
+    balanced: bool = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def gold(self) -> Ints:
+        """The index (n,) of every row's true label among its candidates."""
+        import numpy as np
+
+        return np.array([query.candidates.index(str(query.gold)) for query in self.rows], dtype=np.int64)
+
+    @cached_property
+    def by_label(self) -> dict[str, list[int]]:
+        """The rows of each label, in alphabetical order of the labels that occur."""
+        rows: dict[str, list[int]] = {}
+        for number, query in enumerate(self.rows):
+            rows.setdefault(str(query.gold), []).append(number)
+        return dict(sorted(rows.items()))
+
+    def shares(self, shots: int) -> dict[str, int]:
+        """How many of `shots` each label gets: equal numbers, and one more for the first labels if that leaves a rest.
+
+        Raises InputError for fewer shots than labels, and for a label with too few rows.
+        """
+        each, rest = divmod(shots, len(self.by_label))
+        if not each:
+            raise InputError(
+                f"--shots {shots}: the pool has {len(self.by_label)} labels; use at least as many, or omit --balance"
+            )
+        shares = {label: each + (place < rest) for place, label in enumerate(self.by_label)}
+        for label, share in shares.items():
+            if share > len(self.by_label[label]):
+                raise InputError(
+                    f"--balance: label {label!r} has {len(self.by_label[label])} rows, its share of --shots {shots} is "
+                    f"{share}; add rows of it, use fewer --shots, or omit --balance"
+                )
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen rows of a pool, and the score (n,) by which each row was chosen or not; None if there is none.
+
+    `ordered` is set if the order is part of the choice; otherwise the rows are shuffled with the seed before they are
+    read, as their order says nothing.
+    """
+
+    rows: Sequence[int]
+    scores: Floats | None = None
+    ordered: bool = False
+
+
+class Choose(Protocol):
     """A function that chooses demonstrations."""
 
-    def __call__(self, pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
-        """Choose `shots` of the rows in `pool`, in the order in which they will be read.
+    def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
+        """Choose `shots` rows of the pool, which has at least as many.
 
-        `pool` has at least `shots` rows, in the order of their split, each with its true label in `gold`. Randomness
-        comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
+        Randomness comes from `draw` alone, so that a seed always chooses the same rows. Raises InputError if the method
         cannot choose that many.
         """
+        ...
+
+
+@dataclass(frozen=True)
+class SelectionMethod:
+    """A selection method, as `deepthink select --list` shows it.
+
+    `choose` is the function, or where it is found (`module:function`). `reads` says which parts of the pool it needs;
+    a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the
+    pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the model.
+    """
+
+    choose: Choose | str
+    summary: str
+    source: str
+    reads: tuple[Reads, ...] = ()
+    cost: str = "none"
+    balances: bool = False
+
+    def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
+        """Choose demonstrations."""
+        return self.function(pool, shots, draw)
+
+    @property
+    def function(self) -> Choose:
+        """The function, imported on first use."""
+        if not isinstance(self.choose, str):
+            return self.choose
+        module, _, name = self.choose.partition(":")
+        return cast(Choose, getattr(import_module(module), name))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
-from deepthink_cli.data.examples import Query
+from deepthink_cli.selection.base import Choice, Pool
 
 
-def choose(pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
+def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose the first rows, in their order, independently of the seed."""
-    return list(pool[:shots])
+    return Choice(range(shots), ordered=True)

@@ -13,17 +13,24 @@ from deepthink_cli.selection import first, stratified, uniform
 from deepthink_cli.selection.base import SelectionMethod
 
 METHODS: dict[str, SelectionMethod] = {
-    "random": uniform.choose,
-    "stratified": stratified.choose,
-    "first": first.choose,
+    "random": SelectionMethod(uniform.choose, "rows drawn uniformly", "the baseline of every table"),
+    "stratified": SelectionMethod(
+        stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
+    ),
+    "first": SelectionMethod(first.choose, "the first rows, in the order of the file", "a usual baseline"),
 }
 
 
-def selection_method(name: str) -> SelectionMethod:
+def selection_method(name: str, option: str = "--sampling") -> SelectionMethod:
     """The method of this name; raises InputError for an unknown one."""
     if name not in METHODS:
-        raise InputError(f"--sampling {name}: use {_alternatives(METHODS)}")
+        raise InputError(f"{option} {name}: use {_alternatives(METHODS)}")
     return METHODS[name]
+
+
+def without_model() -> list[str]:
+    """The names of the methods that need no model."""
+    return [name for name, method in METHODS.items() if not method.reads]
 
 
 def _alternatives(names: Iterable[str]) -> str:
@@ -32,10 +39,10 @@ def _alternatives(names: Iterable[str]) -> str:
 
 
 def _known(name: Any) -> Any:
-    if not isinstance(name, str) or name not in METHODS:
-        raise PydanticKnownError("literal_error", {"expected": _alternatives(map(repr, METHODS))})
+    if not isinstance(name, str) or name not in without_model():
+        raise PydanticKnownError("literal_error", {"expected": _alternatives(map(repr, without_model()))})
     return name
 
 
 Sampling = Annotated[str, BeforeValidator(_known)]
-"""The name of a registered selection method, validated by pydantic."""
+"""The name of a registered selection method that needs no model, validated by pydantic."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
-from deepthink_cli.data.examples import Query
+from deepthink_cli.selection.base import Choice, Pool
 
 
-def choose(pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
-    """Draw rows without replacement, each with the same probability."""
-    return draw.sample(pool, shots)
+def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Draw rows without replacement, each with the same probability, in random order."""
+    return Choice(draw.sample(range(len(pool)), shots), ordered=True)

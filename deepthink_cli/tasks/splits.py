@@ -11,6 +11,7 @@ from hashlib import blake2b, sha256
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
 from deepthink_cli.tasks.format import Protocol, Task
@@ -106,7 +107,8 @@ def draw_demonstrations(
         raise InputError(
             f"--shots {count}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
         )
-    chosen = selection_method(sampling or task.sampling)(pool, count, random.Random(seed))
+    choice = selection_method(sampling or task.sampling)(Pool(pool), count, random.Random(seed))
+    chosen = [pool[row] for row in choice.rows]
     if order_seed is not None:
         chosen = random.Random(order_seed).sample(chosen, len(chosen))
     examples = tuple(map(example_of, chosen))

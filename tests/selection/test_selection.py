@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,8 @@ from tiny import tiny_task
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
-from deepthink_cli.selection.registry import METHODS, selection_method
+from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
+from deepthink_cli.selection.registry import METHODS, selection_method, without_model
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
@@ -24,10 +24,10 @@ POOL = [Query(f"text {number}", LABELS, LABELS[number % 3 if number < 24 else 0]
 
 def chosen(method: str, shots: int, seed: int = 0) -> list[int]:
     """The numbers of the rows that a method chooses."""
-    return [POOL.index(query) for query in METHODS[method](POOL, shots, random.Random(seed))]
+    return list(METHODS[method](Pool(POOL), shots, random.Random(seed)).rows)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", without_model())
 @pytest.mark.parametrize("shots", [3, 7, 29, 30])
 def test_every_method_chooses_that_many_different_rows(method: str, shots: int) -> None:
     assert len(set(chosen(method, shots))) == shots
@@ -56,9 +56,9 @@ def test_stratified_refuses_fewer_shots_than_labels() -> None:
         chosen("stratified", 2)
 
 
-def last(pool: Sequence[Query], shots: int, draw: random.Random) -> list[Query]:
+def last(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """A new method: the last rows."""
-    return list(pool[-shots:])
+    return Choice(range(len(pool))[-shots:], ordered=True)
 
 
 def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, mon
         TaskOptions.checked(sampling="last")
     with pytest.raises(InputError, match=r"--sampling last: use random, stratified or first"):
         selection_method("last")
-    monkeypatch.setitem(METHODS, "last", last)
+    monkeypatch.setitem(METHODS, "last", SelectionMethod(last, "the last rows", "this test"))
     assert TaskOptions.checked(sampling="last").sampling == "last"
     task = find_task(str(path))
     drawn = draw_demonstrations(task, evaluation_set(task, "paper", Source(data)))

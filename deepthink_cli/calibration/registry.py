@@ -1,0 +1,51 @@
+"""The calibrations by name, as `--calibrate` takes them."""
+
+from __future__ import annotations
+
+from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.errors import InputError
+
+_HERE = "deepthink_cli.calibration"
+NONE = "none"
+CALIBRATIONS: dict[str, Calibration] = {
+    "contextual": Calibration(
+        f"{_HERE}.mean:log_mean",
+        "content-free",
+        "labels after the inputs 'N/A', '[MASK]' and an empty one",
+        "Zhao et al. 2021, arXiv 2102.09690",
+        own_candidates=True,
+    ),
+    "domain": Calibration(
+        f"{_HERE}.mean:log_mean",
+        "domain",
+        "labels after 20 texts of random words from the demonstrations",
+        "Fei et al. 2023, arXiv 2305.19148",
+        own_candidates=True,
+    ),
+    "batch": Calibration(
+        f"{_HERE}.mean:log_mean",
+        "batch",
+        "the mean probability of each label over the inputs",
+        "Zhou et al. 2023, arXiv 2309.17249",
+    ),
+    "pmi": Calibration(
+        f"{_HERE}.premise:log_premise",
+        "premise",
+        "labels after the end of the template alone",
+        "Holtzman et al. 2021, arXiv 2104.08315",
+        own_candidates=True,
+    ),
+    "prior": Calibration(
+        f"{_HERE}.prior:log_matched",
+        "batch",
+        "the bias without which all labels are equally likely over the inputs",
+        "Saerens et al. 2002, Neural Computation 14(1)",
+    ),
+}
+
+
+def calibration(name: str) -> Calibration:
+    """The calibration of this name; raises InputError for an unknown one."""
+    if name not in CALIBRATIONS:
+        raise InputError(f"--calibrate {name}: use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas")
+    return CALIBRATIONS[name]

@@ -1,0 +1,57 @@
+"""Arrays cached on disk by the digest of everything that they depend on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.io.atomic import replacing
+from deepthink_cli.provenance import canonical_json
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+
+def default_folder() -> Path:
+    """`$XDG_CACHE_HOME/deepthink`, by default `~/.cache/deepthink`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepthink"
+
+
+def key_of(*values: Any) -> str:
+    """The digest of JSON values, as the name of what was computed from them."""
+    return sha256(canonical_json(list(values)).encode()).hexdigest()
+
+
+class Store:
+    """A folder of safetensors files, each named by a digest of what its arrays were computed from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> Arrays | None:
+        """The arrays of a key, or None if they are not there or cannot be read."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        path = self._path(key)
+        try:
+            return load_file(path) if path.is_file() else None
+        except (SafetensorError, OSError):  # damaged or not readable: computed again
+            return None
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Write the arrays of a key, atomically; raises DeepThinkError if that fails."""
+        from safetensors.numpy import save_file
+
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, "--cache") as temporary:
+            save_file(dict(arrays), temporary)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.safetensors"
