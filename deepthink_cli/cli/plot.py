@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +16,12 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks
 from deepthink_cli.errors import InputError, Problems
 
+if TYPE_CHECKING:
+    from deepthink_cli.report.job_results import JobResults
+    from deepthink_cli.report.ranking import Ranking
+
 FILES = ("accuracy.png", "accuracy.svg")
+RANK_FILES = ("ranks.png", "ranks.svg")
 Outputs = Annotated[
     list[Path] | None,
     typer.Option(
@@ -25,7 +31,16 @@ Outputs = Annotated[
         rich_help_panel=OUTPUT,
         show_default=False,
         help="A .png, .svg or .pdf file; may be given several times. "
-        "Default: accuracy.png and accuracy.svg in the (first) run's folder.",
+        "Default: accuracy (with --ranks, ranks) .png and .svg in the (first) run's folder.",
+    ),
+]
+
+Ranks = Annotated[
+    bool,
+    typer.Option(
+        "--ranks",
+        rich_help_panel=OUTPUT,
+        help="Draw a critical-difference diagram of the methods instead: their mean ranks over tasks and seeds.",
     ),
 ]
 
@@ -34,6 +49,7 @@ Outputs = Annotated[
 def plot(
     runs: Runs,
     tasks: Tasks = False,
+    ranks: Ranks = False,
     output: Outputs = None,
     *,
     common: Annotated[CommonArguments, Without("verbose")],
@@ -44,6 +60,7 @@ def plot(
     """
     from deepthink_cli.io.atomic import replacing
     from deepthink_cli.report.curves import panels
+    from deepthink_cli.report.diagram import draw_ranking
     from deepthink_cli.report.figures import METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
@@ -59,17 +76,35 @@ def plot(
     with problems.collected():
         jobs = read_jobs(runs)
     problems.raise_any()
-    files = output or [runs[0] / name for name in FILES]
+    files = output or [runs[0] / name for name in (RANK_FILES if ranks else FILES)]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = panels(jobs, tasks)
-    if not shown:
+    shown = [] if ranks else panels(jobs, tasks)
+    ranking = _ranking(runs, jobs) if ranks else None
+    if not shown and ranking is None:
         raise InputError(f"RUN {runs[0]}: no seed has rows at every T", *footnotes(jobs))
     with ExitStack() as stack:
-        draw(shown, {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
+        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
+        if ranking is None:
+            draw(shown, targets)
+        else:
+            draw_ranking(ranking, targets)
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
         note(f"wrote {file}", common.quiet or common.json)
     if common.json:
         write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})
+
+
+def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
+    """The ranking of the runs' methods; raises InputError if there is none."""
+    from deepthink_cli.report.ranked import ranking_of
+
+    ranking = ranking_of(jobs)
+    if ranking is None or isinstance(ranking, str):
+        reason = (
+            ranking or "the runs have one method, which is not ranked; see run --demos-by, --method and --calibrate"
+        )
+        raise InputError(f"RUN {', '.join(map(str, runs))}: {reason}")
+    return ranking

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -18,6 +19,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
+    from deepthink_cli.report.formats import Page
     from deepthink_cli.report.page import Report
 
 TEXT_WIDTH = 100
@@ -139,17 +141,18 @@ def _json(page: Report) -> dict[str, Any]:
         "rows": page.records(),
         "legend": page.legend,
         "footnotes": page.footnotes,
+        **({} if page.ranking is None else {"ranking": asdict(page.ranking)}),
     }
 
 
-def _parts(page: Report) -> list[Any]:
+def _parts(page: Page) -> list[Any]:
     parts: list[Any] = [f"{page.source}: {page.title}"]
     for heading, rows in page.sections:
         parts += ["", *([heading] if heading else []), table(*page.columns, rows=rows)]
     parts += ["", *(line for text in page.legend for line in _wrapped(text))]
     if page.footnotes:
         parts += ["", *(line for text in page.footnotes for line in _wrapped(text, "* "))]
-    return parts
+    return parts if page.appendix is None else [*parts, "", *_parts(page.appendix)]
 
 
 def _wrapped(text: str, mark: str = "") -> list[str]:

@@ -10,15 +10,21 @@ from typing import Any
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.runs.results import Setting
 
-SPLITTING = ("sampling", "shots")  # fields that distinguish arms only if one task has several values of them
+# Fields that distinguish arms only if one task has several values of them.
+SPLITTING = ("sampling", "pool_size", "balanced", "shots")
+
+
+READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
+RIVALS = (READ_ONCE, "repeat-", "ensemble-")  # techniques that are compared with plain in-context learning
 
 
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison: the settings that jobs have in common.
 
-    `eta` is None if it was chosen on a dev set. `sampling` and `shots` are None unless one task has
-    several of them: otherwise tasks of an arm may have different numbers of demonstrations.
+    `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
+    them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
+    alone, `calibration` for raw scores.
     """
 
     model: str
@@ -31,6 +37,10 @@ class Arm:
     sampling: str | None = None
     shots: int | None = None
     chat: Chat | None = None
+    pool_size: int | None = None
+    balanced: bool | None = None
+    technique: str | None = None
+    calibration: str | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
@@ -44,11 +54,30 @@ class Arm:
         return replace(self, eta=None)
 
     @property
+    def untreated(self) -> Arm:
+        """The arm without its technique and without an eta: its T = 1 is plain in-context learning."""
+        return replace(self, technique=None, eta=None)
+
+    @property
+    def is_compared_with_plain(self) -> bool:
+        """Whether its technique is another way to the same answers, to be compared with plain in-context learning.
+
+        Other techniques change the labels, and are compared with their own T = 1.
+        """
+        return self.technique is not None and self.technique.startswith(RIVALS)
+
+    @property
+    def is_read_once(self) -> bool:
+        """Whether its technique makes one memory instead of T."""
+        return self.technique is not None and self.technique.startswith(READ_ONCE)
+
+    @property
     def sort_key(self) -> tuple[Any, ...]:
         """The sort key of arms of the same model."""
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
-            *(self.sampling or "", self.shots or 0, str(self.chat or ""), self.momentum, self.eta or 0.0),
+            *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
+            *(self.technique or "", self.calibration or "", self.momentum, self.eta or 0.0),
         )
 
     def values(self) -> dict[str, Any]:
@@ -68,6 +97,10 @@ class Arm:
             "sampling": f"{self.sampling} sampling" if self.sampling else "",
             "shots": f"{self.shots} shots" if self.shots is not None else "",
             "chat": str(self.chat) if self.chat else "as plain text",
+            "pool_size": f"pool of {self.pool_size}" if self.pool_size is not None else "",
+            "balanced": "balanced" if self.balanced else "",
+            "technique": self.technique or "Deep-Thinking",
+            "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deepthink_cli.io.text import printable
@@ -37,7 +37,8 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 class Page:
     """Tables with the same columns, each with a heading (empty for a single table), a legend and footnotes.
 
-    `source` names the runs; the LaTeX table has it only in a comment.
+    `source` names the runs; the LaTeX table has it only in a comment. `appendix` is a page that follows, with columns
+    of its own.
     """
 
     source: str
@@ -46,6 +47,7 @@ class Page:
     sections: Sequence[tuple[str, Sequence[Sequence[str]]]]
     legend: Sequence[str]
     footnotes: Sequence[str]
+    appendix: Page | None = field(default=None, kw_only=True)
 
 
 def markdown(page: Page) -> str:
@@ -63,7 +65,8 @@ def markdown(page: Page) -> str:
     blocks += [_markdown(line) for line in page.legend]
     if page.footnotes:
         blocks.append("\n".join(f"- {_markdown(line)}" for line in page.footnotes))
-    return "\n\n".join(blocks) + "\n"
+    rest = "" if page.appendix is None else "\n" + markdown(page.appendix)
+    return "\n\n".join(blocks) + "\n" + rest
 
 
 def latex(page: Page) -> str:
@@ -85,7 +88,8 @@ def latex(page: Page) -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\smallskip{{\raggedright {_latex(line)}\par}}" for line in page.footnotes]
     caption = " ".join([_latex(page.title) + ".", *map(_latex, page.legend)])
-    return "\n".join([*lines, rf"\caption{{{caption}}}", r"\end{table*}"]) + "\n"
+    rest = "" if page.appendix is None else "\n" + latex(page.appendix)
+    return "\n".join([*lines, rf"\caption{{{caption}}}", r"\end{table*}"]) + "\n" + rest
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:

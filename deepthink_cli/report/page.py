@@ -14,14 +14,17 @@ from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.published import published as published_figures
+from deepthink_cli.report.ranked import ranking_of
+from deepthink_cli.report.ranking import Ranking
 from deepthink_cli.report.tables import TableRow, summarize
 
 
 @dataclass(frozen=True)
 class Report(Page):
-    """A page of tables and the rows that it shows."""
+    """A page of tables, the rows that it shows, and the ranking of the methods if there is one."""
 
     rows: Sequence[ReportLine]
+    ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, not rounded; accuracies are in [0, 1]."""
@@ -53,6 +56,9 @@ def report_of(
             f"{source}: no seed has test rows at T = 1 and at the T to report; score both, see run --at", *notes
         )
     lines = [ReportLine(row) for row in rows]
+    ranking = ranking_of(jobs, iteration)
+    if isinstance(ranking, str):
+        notes.append(f"Ranking of the methods: {ranking}")
     if published:
         lines = _with_paper(rows)
         notes += _about_paper(lines)
@@ -74,7 +80,31 @@ def report_of(
         legend=_legend(rows, columns, iteration),
         footnotes=notes,
         rows=lines,
+        ranking=ranking if isinstance(ranking, Ranking) else None,
+        appendix=_ranked(source, ranking) if isinstance(ranking, Ranking) else None,
     )
+
+
+def _ranked(source: str, ranking: Ranking) -> Page:
+    """The methods by their mean rank, with letters for sets that do not differ."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    rows = [
+        [
+            name,
+            f"{mean:.2f}",
+            f"{100 * ranking.means[name]:.1f}",
+            "".join(letters[n % len(letters)] for n, group in enumerate(ranking.groups) if name in group),
+        ]
+        for name, mean in ranking.ranks.items()
+    ]
+    p = "< 0.001" if ranking.p < 0.001 else f"= {ranking.p:.3f}"
+    legend = (
+        f"Ranks within each of {ranking.blocks} pairs of a task and a seed, 1 for the highest accuracy; Friedman's test "
+        f"in Iman and Davenport's form, p {p}. Methods that share a letter do not differ at the 5 % level: their mean "
+        f"ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). The test takes the "
+        "pairs as independent; seeds of one task share their test rows, so read its p as a lower bound."
+    )
+    return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 
 
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
@@ -117,6 +147,11 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             f"{bound}."
         )
     legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
+    if any(row.arm.is_compared_with_plain for row in rows):
+        legend.append(
+            "Tables of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
+            "Deep-Thinking, and that of plain in-context learning with the same demonstrations in the column ICL."
+        )
     if any(row.is_mean for row in rows):
         legend.append("Means are over tasks within each seed, then over seeds; their McNemar is over all their inputs.")
     legend.append(f"Oracle: each seed's best {free} on the test rows themselves, which is a bound and not a result.")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
-from deepthink_cli.report.job_results import JobResults, job_table, result_table
+from deepthink_cli.report.job_results import JobResults, Seed, job_table, result_table
 from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+from deepthink_cli.runs.results import Result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -125,7 +126,7 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
         raise InputError(f"--iteration {iteration}: the run has iterations 1 to {last}; name one of them")
-    scores_by_arm = dict(list(_scores(jobs, iteration).groupby("arm", sort=False)))
+    scores_by_arm = dict(list(scores_of(jobs, iteration).groupby("arm", sort=False)))
     groups, names = groups_of(jobs), names_of(jobs)
     rows = []
     for arm in in_order(scores_by_arm, jobs):
@@ -145,7 +146,7 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
 Option = tuple[int, float | None]  # T and eta
 
 
-def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
+def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     """Columns `arm`, `task`, `seed` and `score`: every seed and task that has the rows to report."""
     import pandas as pd
 
@@ -158,16 +159,27 @@ def _scores(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
     sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
-    scores = []
+    plain, scores = _plain_rows(jobs), []
     for (arm, task, seed), shared in sharing.iterrows():
+        before = plain.get((arm.untreated, task, seed)) if arm.is_compared_with_plain else None
         if shared["on_dev"]:
             needed = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
-            score = _score_on_dev(shared["job"], needed)
+            score = _score_on_dev(shared["job"], needed, before)
         else:
-            score = _score(shared["job"], shared["job"][0], iteration or int(shared["last"]), on_dev=False)
+            number = int(shared["last"]) if arm.is_read_once else iteration or int(shared["last"])
+            score = _score(shared["job"], shared["job"][0], number, False, before)
         if score is not None:
             scores.append((arm, task, seed, score))
     return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
+
+
+def _plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
+    """The result at T = 1 of every job without a technique."""
+    return {
+        (job.arm.untreated, job.task, job.seed): job.test[1]
+        for job in jobs
+        if job.arm.technique is None and 1 in job.test
+    }
 
 
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
@@ -179,7 +191,7 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 
-def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
+def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option], before: Result | None) -> Score | None:
     """The score at the best dev accuracy; ties go to the smaller T, then to the smaller eta.
 
     None if some dev rows are missing: a choice among the others would not be comparable.
@@ -190,14 +202,16 @@ def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | No
     if not measured or not needed <= measured.keys():
         return None
     _, t, _, job = min(measured.values(), key=lambda option: option[:3])
-    return _score(jobs, job, t, on_dev=True)
+    return _score(jobs, job, t, True, before)
 
 
-def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
-    """The score of one seed on one task; None if T = 1 or the reported T is missing."""
-    if 1 not in chosen.test or iteration not in chosen.test:
+def _score(
+    jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool, before: Result | None
+) -> Score | None:
+    """The score of one seed on one task, against `before` or its own T = 1; None if a row that it needs is missing."""
+    plain, thinking = before or chosen.test.get(1), chosen.test.get(iteration)
+    if plain is None or thinking is None:
         return None
-    plain, thinking = chosen.test[1], chosen.test[iteration]
     if plain.n != thinking.n:
         raise InputError(
             f"{chosen.task}, {chosen.seed}: {plain.n} inputs at T = 1 and {thinking.n} at T = {iteration}; "
