@@ -12,6 +12,7 @@ from deepthink_cli.runs.results import Setting
 
 # Fields that distinguish arms only if one task has several values of them.
 SPLITTING = ("sampling", "pool_size", "balanced", "shots")
+POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 
 READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
@@ -45,7 +46,8 @@ class Arm:
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
         """The arm of a result; `splitting` names the fields of `SPLITTING` that distinguish arms."""
-        names = [name for name in FIELDS if name not in SPLITTING or name in splitting]
+        chosen = () if setting.balanced is None else POOL
+        names = [name for name in FIELDS if name not in SPLITTING or name in splitting or name in chosen]
         return cls(**{name: getattr(setting, name) for name in names})
 
     @property

@@ -99,18 +99,26 @@ def _ranked(source: str, ranking: Ranking) -> Page:
     ]
     p = "< 0.001" if ranking.p < 0.001 else f"= {ranking.p:.3f}"
     legend = (
-        f"Ranks within each of {ranking.blocks} pairs of a task and a seed, 1 for the highest accuracy; Friedman's test "
-        f"in Iman and Davenport's form, p {p}. Methods that share a letter do not differ at the 5 % level: their mean "
-        f"ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). The test takes the "
-        "pairs as independent; seeds of one task share their test rows, so read its p as a lower bound."
+        f"Ranks within each of {ranking.blocks} pairs of a task and a seed, 1 for the highest accuracy; Friedman's "
+        f"test in Iman and Davenport's form, p {p}. Methods that share a letter do not differ at the 5 % level: their "
+        f"mean ranks are closer than the critical difference {ranking.critical_difference:.2f} (Nemenyi). The test "
+        "takes the pairs as independent; seeds of one task share their test rows, so p is a lower bound."
     )
     return Page(source, "Methods by mean rank", ("method", "rank", "accuracy", "same"), [("", rows)], [legend], [])
 
 
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
-    """Rows with the paper's figures for the same model, task and way of choosing T."""
+    """Rows with the paper's figures for the same model, task, and way of choosing demonstrations and T.
+
+    The paper has no other techniques and no corrected scores.
+    """
     paper = published_figures()
-    return [ReportLine(row, *paper.find(row.arm.model, row.name, dev=row.on_dev)) for row in rows]
+    return [
+        ReportLine(row)
+        if row.arm.technique or row.arm.calibration
+        else ReportLine(row, *paper.find(row.arm.model, row.name, row.on_dev, row.arm.sampling))
+        for row in rows
+    ]
 
 
 def _about_paper(lines: Sequence[ReportLine]) -> list[str]:

@@ -54,11 +54,12 @@ class Cell(_Data):
 
 
 class Published(_Data):
-    """All tables; `models` and `tasks` give every name's aliases, `means` the number of tasks of a mean."""
+    """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean."""
 
     source: str
     models: dict[str, list[str]]
     tasks: dict[str, list[str]]
+    methods: dict[str, list[str]]
     means: dict[str, int]
     tables: list[Table]
 
@@ -91,13 +92,17 @@ class Published(_Data):
                         note=row.note and table.notes[row.note],
                     )
 
-    def find(self, model: str, task: str, dev: bool) -> tuple[Cell | None, Cell | None]:
+    def find(self, model: str, task: str, dev: bool, sampling: str | None = None) -> tuple[Cell | None, Cell | None]:
         """Plain in-context learning and Deep-Thinking for a model and a task or mean, by name or alias.
 
-        `dev` says whether T was chosen on a dev set; a table that does not say fits both.
+        `dev` says whether T was chosen on a dev set; a table that does not say fits both. With demonstrations that a
+        method of Table 1 chose, by its name or alias, the first figure is that method's, and there is no second one.
         """
         model, task = _canonical(model, self.models), _canonical(task, self.tasks)
-        cells = [cell for cell in self.cells() if cell.model == model and cell.task == task and cell.dev in (None, dev)]
+        of_task = [cell for cell in self.cells() if cell.model == model and cell.task == task]
+        if (method := _canonical(sampling or "", self.methods)) in self.methods:
+            return next((cell for cell in of_task if cell.method == method), None), None
+        cells = [cell for cell in of_task if cell.dev in (None, dev)]
         plain = next((cell for cell in cells if cell.plain), None)
         return plain, next((cell for cell in cells if cell.method == OURS), None)
 

@@ -69,7 +69,8 @@ def unchecked(rows: Iterable[Result], planned: Iterable[Setting]) -> int:
 
 def _names(setting: Setting) -> dict[str, Name]:
     """For every digest, the fields that determine it as long as the data do not change."""
-    drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed)
+    pool = (setting.pool_size, setting.balanced, setting.technique)
+    drawn = (setting.sampling, setting.shots, setting.seed, setting.order_seed, *pool)
     task = (setting.task, setting.task_sha256, setting.protocol)
     dev = drawn if setting.part == "dev" else ()  # dev rows depend on the demonstrations, which are excluded
     return {
