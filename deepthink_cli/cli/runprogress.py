@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.io.text import printable
 from deepthink_cli.workflows.events import RunObserver
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.plan import RunJob, RunPlan
+    from deepthink_cli.runs.jobs import RunJob
+    from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.runs.results import Result
     from deepthink_cli.runs.runner import Work
 
@@ -29,12 +31,11 @@ class RunProgress(RunObserver):
 
     def begin(self, plan: RunPlan, work: Work) -> None:
         """Start the bar, with the jobs and their missing rows."""
-        from deepthink_cli.runs.plan import scorings
-
         self.jobs, self.gates = sum(bool(wanted) for _, wanted in work), len(plan.gates)
         self.bar = progress(self.quiet, "jobs", "speed", left=True)
         self.live = not self.bar.disable
-        total = sum(scorings(plan, job, wanted) for job, wanted in work)
+        total = sum(job.scorings(plan, wanted) for job, wanted in work)
+        self.shown = plan.calibrations[0]
         self.task = self.bar.add_task("starting", total=total, jobs=f"job 1 of {self.jobs}", speed="")
         self.started = time.perf_counter()
         self.bar.start()
@@ -49,8 +50,9 @@ class RunProgress(RunObserver):
         numbers = f"job {self.done + 1} of {self.jobs}"
         if len(jobs) > 1:
             numbers = f"jobs {self.done + 1}-{self.done + len(jobs)} of {self.jobs}"
-        seeds = ", ".join(str(job.seed) for job in jobs)
-        self.bar.update(self.task, description=f"{jobs[0].task.name}, seed {seeds}", jobs=numbers)
+        seeds = ", ".join(dict.fromkeys(str(job.seed) for job in jobs))
+        named = jobs[0].label if len(jobs) == 1 else f"{jobs[0].task.name}, seed {seeds}"
+        self.bar.update(self.task, description=printable(named), jobs=numbers)
 
     def scored(self, job: RunJob, inputs: int) -> None:
         """Advance the bar by the inputs that were scored."""
@@ -61,7 +63,7 @@ class RunProgress(RunObserver):
 
     def row(self, job: RunJob, row: Result) -> None:
         """Remember the row, for the line of its job."""
-        if row.setting.part == "test":
+        if row.setting.part == "test" and (row.setting.calibration or NONE) == self.shown:
             if row.setting.iteration == 1:
                 self.first[job] = row.accuracy
             self.last[job] = row
@@ -83,6 +85,6 @@ class RunProgress(RunObserver):
         gate = f", {row.setting.gate.brief}" if self.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         return (
-            f"{job.task.name}, seed {job.seed}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "
+            f"{job.label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "
             f"of {row.n}{gate}{skipped}"
         )

@@ -88,6 +88,19 @@ class Setting:
 
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
 @dataclass(frozen=True)
+class Corrected:
+    """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
+
+    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None if every input has its own candidates.
+    """
+
+    inputs: int
+    counted: Literal["texts", "rows"]
+    bias: dict[str, float] | None
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
 class Result:
     """One row of `results.jsonl`.
 
@@ -96,7 +109,8 @@ class Result:
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
     accuracy of always predicting the most frequent label (None if candidates differ); `correct` has one bit an
     input, in the order of the split (see `bits`). `drift` is the relative change of keys and of values in the row's
-    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `where` is the line
+    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the
+    setting has a calibration: labels and metrics are then those of the corrected scores. `where` is the line
     that the row was read from (`run/results.jsonl:3`), and is not written.
     """
 
@@ -118,14 +132,16 @@ class Result:
     skipped: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     drift: tuple[float, float] | None = None
+    corrected: Corrected | None = None
     where: str = field(default="", compare=False)
 
     def line(self) -> str:
         """The row as one line of canonical JSON."""
         values = asdict(self)
         del values["where"]
-        if self.drift is None:
-            del values["drift"]
+        for name in ("drift", "corrected"):
+            if values[name] is None:
+                del values[name]
         for name in OPTIONAL:
             if values["setting"][name] is None:
                 del values["setting"][name]

@@ -9,38 +9,44 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.runs.results import Result
+from deepthink_cli.runs.scorer import corrections_of
 
 FOLDER = "samples"
-_NUMBERS = ["probability", "scores.list.element"]
+_NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
 _WORDS = ["gold", "label", "candidates.list.element"]
 
 
 def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
     """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
 
-    Scores are log-probabilities in nats, in the order of the candidates. Raises DeepThinkError if the
-    write fails.
+    Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
+    and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
+    corrected ones and what was taken off. Raises DeepThinkError if the write fails.
     """
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table(
-        {
-            "where": [prediction.query.where for prediction in predictions],
-            "gold": [prediction.query.gold for prediction in predictions],
-            "label": [prediction.label for prediction in predictions],
-            "probability": [prediction.probability for prediction in predictions],
-            "candidates": [list(prediction.scores) for prediction in predictions],
-            "scores": [list(prediction.scores.values()) for prediction in predictions],
-        }
-    )
+    corrections = corrections_of(row.setting, predictions)
+    labelled = predictions if corrections is None else [correction.prediction for correction in corrections]
+    columns = {
+        "where": [prediction.query.where for prediction in predictions],
+        "gold": [prediction.query.gold for prediction in predictions],
+        "label": [prediction.label for prediction in labelled],
+        "probability": [prediction.probability for prediction in labelled],
+        "candidates": [list(prediction.scores) for prediction in predictions],
+        "scores": [list(prediction.scores.values()) for prediction in predictions],
+    }
+    if corrections is not None:
+        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
+        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
     path = folder / FOLDER / f"{row.key}.parquet"
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "--samples") as temporary:
             # A third smaller than with the defaults.
             pyarrow.parquet.write_table(
-                table, temporary, compression="zstd", use_dictionary=_WORDS, use_byte_stream_split=_NUMBERS
+                table, temporary, compression="zstd", use_dictionary=_WORDS, use_byte_stream_split=numbers
             )
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.plan import RunJob, RunPlan
+    from deepthink_cli.runs.jobs import RunJob
+    from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.runs.results import Result
     from deepthink_cli.runs.runner import Work
 

@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import RunOptions
+from deepthink_cli.pools.store import Store
 from deepthink_cli.runs.folder import RunFolder, found_in, open_run_folder
-from deepthink_cli.runs.plan import RunJob, RunPlan, prepare_jobs, scorings, settings
+from deepthink_cli.runs.jobs import PendingJobs, RunJob, prepare_jobs
+from deepthink_cli.runs.plan import RunPlan, settings
 from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.samples import write_samples
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
+from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
 from deepthink_cli.workflows.models import describe_engine, load, warn_without_chat
@@ -30,21 +34,26 @@ from deepthink_cli.workflows.task_rows import announce
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run that has passed every check that does not need the weights."""
+    """A run that has passed every check that does not need the weights.
+
+    The demonstrations of its `jobs` are known; a method chooses those of `pending` jobs once the model is loaded.
+    """
 
     plan: RunPlan
     jobs: Sequence[RunJob]
+    pending: Sequence[PendingJobs]
     spec: ModelSpec
     out: Path
 
     def settings(self) -> list[tuple[RunJob, list[Setting]]]:
-        """Every job with the settings of its rows."""
+        """Every job whose demonstrations are known, with the settings of its rows."""
         identity = self.spec.identify()
         return [(job, settings(self.plan, job, identity)) for job in self.jobs]
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values."""
-        work = self.settings()
+        work, plan = self.settings(), self.plan
+        inputs = sum(job.scorings(plan, wanted) for job, wanted in work)
         return {
             "model": self.spec.id,
             "out": str(self.out),
@@ -53,10 +62,22 @@ class PreparedRun:
             **grid_values(self.plan.gates),
             "iterations": self.plan.iterations,
             "scored_iterations": list(self.plan.scored),
-            "jobs": len(self.jobs),
-            "rows": sum(len(wanted) for _, wanted in work),
-            "inputs_to_score": sum(scorings(self.plan, job, wanted) for job, wanted in work),
+            **self._crossed(),
+            "jobs": len(self.jobs) + len(self.pending) * len(plan.techniques),
+            "rows": sum(len(wanted) for _, wanted in work) + sum(each.rows(plan) for each in self.pending),
+            "inputs_to_score": inputs + sum(each.scorings(plan) for each in self.pending),
         }
+
+    def _crossed(self) -> dict[str, list[str]]:
+        """What the run crosses T and eta with, where it names any."""
+        plan = self.plan
+        crossed = {
+            "demos_by": list(plan.demos_by),
+            "methods": [str(technique or DEEP_THINKING) for technique in plan.techniques],
+            "calibrations": list(plan.calibrations),
+        }
+        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE]}
+        return {name: values for name, values in crossed.items() if values != plain[name]}
 
     @property
     def gates(self) -> str:
@@ -101,6 +122,11 @@ def plan_run(
         select_dev=options.select is not None,
         dev_size=options.dev_size,
         chat=chat,
+        demos_by=options.demos_by,
+        pool_size=options.pool_size,
+        balanced=options.balance,
+        techniques=options.techniques,
+        calibrations=options.calibrations,
     )
 
 
@@ -111,34 +137,46 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     """
     warn_without_chat(spec, plan.chat, tell)
     announce(plan.source, len(plan.tasks), tell)
-    problems, jobs = Problems(), list[RunJob]()
+    problems, prepared = Problems(), list[RunJob | PendingJobs]()
     for number, task in enumerate(plan.tasks):
         tell(Progress("reading tasks", number, len(plan.tasks)))
         with problems.collected():
-            jobs += prepare_jobs(plan, spec, task)
+            prepared += prepare_jobs(plan, spec, task)
     tell(Progress("reading tasks", len(plan.tasks), len(plan.tasks)))
     problems.raise_any()
+    jobs = [each for each in prepared if isinstance(each, RunJob)]
+    pending = [each for each in prepared if isinstance(each, PendingJobs)]
+    _tell_of_fewer(jobs, spec, tell)
+    run = PreparedRun(plan, jobs, pending, spec, out)
+    _check_folder(out, run.settings(), tell)
+    return run
+
+
+def _tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:
+    """Report jobs whose demonstrations do not all fit the model."""
     for job in jobs:
         asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
         if used < asked:
-            tell(Note(f"{job.task.name}, seed {job.seed}: {used} of {asked} demonstrations fit {spec.id}"))
-    prepared = PreparedRun(plan, jobs, spec, out)
-    _check_folder(prepared, tell)
-    return prepared
+            tell(Note(f"{job.label}: {used} of {asked} demonstrations fit {spec.id}"))
 
 
 def execute(
-    prepared: PreparedRun, samples: bool = False, observer: RunObserver | None = None, tell: Tell = silent
+    prepared: PreparedRun,
+    samples: bool = False,
+    observer: RunObserver | None = None,
+    tell: Tell = silent,
+    store: Store | None = None,
 ) -> RunSummary:
     """Load the model and write every missing row into the folder; all writes are crash-safe.
 
-    With `samples`, every input's scores are written as well. Raises InputError if another process writes the
+    With `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises InputError if another process writes the
     same run.
     """
     with open_run_folder(prepared.out) as folder:
         engine = load(prepared.spec, tell)
         describe_engine(engine, tell, always=True)
-        asked = [(job, settings(prepared.plan, job, engine.identity)) for job in prepared.jobs]
+        jobs = [*prepared.jobs, *_chosen(prepared, engine, store, tell)]
+        asked = [(job, settings(prepared.plan, job, engine.identity)) for job in jobs]
         work = _missing(asked, engine, folder)
         rows = sum(len(of_job) for _, of_job in asked)
         left = sum(len(wanted) for _, wanted in work)
@@ -154,16 +192,28 @@ def execute(
     return RunSummary(str(prepared.out), rows, left, inputs, time.perf_counter() - started)
 
 
-def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
+def _chosen(prepared: PreparedRun, engine: Engine, store: Store | None, tell: Tell) -> list[RunJob]:
+    """The jobs whose demonstrations are chosen now: once for each task, seed and method."""
+    plan, jobs = prepared.plan, list[RunJob]()
+    for number, pending in enumerate(prepared.pending):
+        tell(Progress("choosing demonstrations", number, len(prepared.pending), {"method": pending.request.method}))
+        jobs += pending.jobs(plan, prepared.spec, engine, store)
+    if prepared.pending:
+        tell(Progress("choosing demonstrations", len(prepared.pending), len(prepared.pending), {"method": ""}))
+    _tell_of_fewer(jobs, prepared.spec, tell)
+    return jobs
+
+
+def _check_folder(out: Path, work: Work, tell: Tell) -> None:
     """Raise InputError if the folder's rows come from other data; warns if that cannot be checked."""
-    rows = found_in(prepared.out)
+    rows = found_in(out)
     if not rows:
         return
-    planned = [setting for _, settings in prepared.settings() for setting in settings]
+    planned = [setting for _, settings in work for setting in settings]
     check_continues(rows, planned)
     if count := unchecked(rows, planned):
         text = (
-            f"{prepared.out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
+            f"{out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
             "whether the evaluated rows have changed since could not be checked"
         )
         tell(Warn(text))
@@ -172,8 +222,8 @@ def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
 def _missing(asked: Work, engine: Engine, folder: RunFolder) -> Work:
     """Every job with those of its settings whose rows are missing."""
     for job, _ in asked:
-        where = f"task {job.task.name}, seed {job.seed}: demonstrations"
-        engine.check_ids(job.demonstrations.token_ids, where)
+        for member in job.members:
+            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
     # Checked again: downloaded weights now have a digest, and another process may have written rows.
     check_continues(folder.found, [setting for _, of_job in asked for setting in of_job])
     return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in asked]

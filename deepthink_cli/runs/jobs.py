@@ -1,0 +1,205 @@
+"""The jobs of a run: each has its demonstrations, drawn before the model is loaded or chosen with it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.fitting import count_tokens, most_held
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import tokenize_demonstrations
+from deepthink_cli.pools.choosing import Request, check_request, choose_demonstrations
+from deepthink_cli.pools.rows import PoolRows, pool_of_task
+from deepthink_cli.pools.store import Store
+from deepthink_cli.provenance import Technique, TokenizedDemonstrations
+from deepthink_cli.runs.plan import RunPlan, cells, scorings
+from deepthink_cli.runs.results import Part, Setting
+from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import (
+    Drawn,
+    EvaluationSet,
+    dev_set,
+    draw_demonstrations,
+    evaluation_set,
+    key,
+    row_digest,
+    rows_digest,
+)
+from deepthink_cli.techniques.registry import controlled, ensemble_size, is_tuned
+
+
+@dataclass(frozen=True, eq=False)
+class RunJob:
+    """One task with one seed, one choice of demonstrations and one technique, and its queries.
+
+    `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble. `sampling` names
+    how they were chosen; `from_pool` says whether by `demos_by` of the plan. `task_sha256` is the digest of the task's
+    definition; `rows_sha256` holds that of the queries of every scored part.
+    """
+
+    task: Task
+    task_sha256: str
+    seed: int
+    evaluated: EvaluationSet
+    drawn: Drawn
+    members: tuple[TokenizedDemonstrations, ...]
+    rows_sha256: Mapping[Part, str]
+    sampling: str
+    from_pool: bool = False
+    technique: Technique | None = None
+
+    @property
+    def demonstrations(self) -> TokenizedDemonstrations:
+        """The demonstrations; of an ensemble, in their first order."""
+        return self.members[0]
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether its memory is made by gradient descent instead of readings."""
+        return is_tuned(self.technique)
+
+    @property
+    def label(self) -> str:
+        """The job's name in messages."""
+        chosen = [self.sampling] if self.from_pool else []
+        technique = [] if self.technique is None else [str(self.technique)]
+        return ", ".join([self.task.name, f"seed {self.seed}", *chosen, *technique])
+
+    def scorings(self, plan: RunPlan, wanted: Iterable[Setting]) -> int:
+        """The number of inputs to score for the wanted rows."""
+        return scorings(plan, len(self.evaluated), len(self.members), wanted)
+
+    def queries(self, plan: RunPlan, part: Part) -> Iterator[Query]:
+        """The queries of the test part, or of the dev part that chooses T and eta, read again.
+
+        Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
+        """
+        is_test = part == "test"
+        rows = self.evaluated if is_test else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        words = {} if self.technique is None else self.technique.words
+        digests = []
+        for query in rows:
+            digests.append(row_digest(query))
+            yield query.relabelled(words) if words else query
+        if rows_digest(digests) != self.rows_sha256[part]:
+            raise DeepThinkError(
+                f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
+                "restore them, or run into a new folder"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PendingJobs:
+    """The jobs of one task and seed whose demonstrations a method chooses once the model is loaded."""
+
+    task: Task
+    task_sha256: str
+    seed: int
+    evaluated: EvaluationSet
+    pool: PoolRows
+    request: Request
+
+    def rows(self, plan: RunPlan) -> int:
+        """The number of rows of these jobs."""
+        return sum(len(cells(plan, is_tuned(technique))) for technique in plan.techniques)
+
+    def scorings(self, plan: RunPlan) -> int:
+        """The number of inputs to score for these jobs, without those of the choice."""
+        return sum(
+            scorings(plan, len(self.evaluated), ensemble_size(technique), cells(plan, is_tuned(technique)))
+            for technique in plan.techniques
+        )
+
+    def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
+        """Choose the demonstrations and yield a job for every technique; raises as `prepare_jobs`."""
+        chosen = choose_demonstrations(engine, self.pool, self.request, store)
+        left_out = Counter({**self.pool.left_out, **self.pool.reasons})
+        drawn = Drawn(chosen.demonstrations, left_out, frozenset(map(key, chosen.queries)))
+        yield from _with_techniques(
+            plan, spec, self.evaluated, self.task_sha256, self.seed, drawn, self.request.method, from_pool=True
+        )
+
+
+def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob | PendingJobs]:
+    """Yield a task's jobs for every seed, with every check that does not need the weights.
+
+    Demonstrations that do not fit the model are dropped, starting with the first. Raises InputError for a task
+    whose rows cannot be read, or if no demonstration fits.
+    """
+    evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
+    if plan.demos_by:
+        fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
+    for seed in plan.seeds:
+        if not plan.demos_by:
+            drawn = _drawn(plan, evaluated, seed)
+            sampling = "given" if plan.demonstrations else plan.sampling or task.sampling
+            yield from _with_techniques(plan, spec, evaluated, task_sha256, seed, drawn, sampling)
+            continue
+        pool = fitting.sampled(plan.pool_size, seed)
+        for method in plan.demos_by:
+            request = Request(method, plan.shots or task.shots, seed, plan.balanced, chat=plan.chat)
+            check_request(pool, request)
+            yield PendingJobs(task, task_sha256, seed, evaluated, pool, request)
+    evaluated.pools.clear()
+
+
+def _with_techniques(
+    plan: RunPlan,
+    spec: ModelSpec,
+    evaluated: EvaluationSet,
+    task_sha256: str,
+    seed: int,
+    drawn: Drawn,
+    sampling: str,
+    from_pool: bool = False,
+) -> Iterator[RunJob]:
+    rows: dict[Part, str] = {"test": evaluated.rows_sha256}
+    if plan.select_dev:  # raises before a model is loaded if the task has no dev rows
+        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.dev_size)))
+    for chosen in plan.techniques:
+        technique, demonstrations = controlled(drawn.demonstrations, chosen)
+        where = f"task {evaluated.task.name}, seed {seed}"
+        members = tuple(
+            _fitted(plan, spec, where, ordered) for ordered in _orders(demonstrations, ensemble_size(technique))
+        )
+        yield RunJob(
+            evaluated.task, task_sha256, seed, evaluated, drawn, members, rows, sampling, from_pool, technique
+        )
+
+
+def _orders(demonstrations: DemonstrationSet, number: int) -> Iterator[DemonstrationSet]:
+    """The demonstrations as they are, then in `number` - 1 seeded orders."""
+    yield demonstrations
+    examples = demonstrations.examples
+    for order in range(1, number):
+        yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
+
+
+def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
+    if plan.demonstrations is not None:
+        return Drawn(plan.demonstrations, Counter(), frozenset())
+    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+
+
+def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    """As many of the last demonstrations as fit T readings and a query after them."""
+    limits, method = spec.limits, (plan.positions, plan.iterations)
+    demonstrations, examples = replace(demonstrations, chat=plan.chat), demonstrations.examples
+    tokens = cache(lambda number: count_tokens(spec.tokenizer, demonstrations, examples[-number:]))
+    fit = most_held(limits, *method, tokens, len(examples), share=0.75)
+    if not fit:
+        raise InputError(
+            f"{job}: none of its demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
+            f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
+        )
+    fitted = tokenize_demonstrations(spec.tokenizer, replace(demonstrations, examples=examples[-fit:]))
+    spec.check_ids(fitted.token_ids, f"{job}: demonstrations")
+    return fitted
