@@ -12,12 +12,68 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.selection import first, stratified, uniform
 from deepthink_cli.selection.base import SelectionMethod
 
+_HERE = "deepthink_cli.selection"
 METHODS: dict[str, SelectionMethod] = {
     "random": SelectionMethod(uniform.choose, "rows drawn uniformly", "the baseline of every table"),
     "stratified": SelectionMethod(
         stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
     ),
     "first": SelectionMethod(first.choose, "the first rows, in the order of the file", "a usual baseline"),
+    # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
+    "random-valid": SelectionMethod(
+        f"{_HERE}.best_of:choose",
+        "the most accurate of 30 random sets on 100 rows of the pool",
+        "Random&Valid of Li and Qiu 2023, arXiv 2302.13539",
+        ("trials",),
+        "3,000 inputs after 30 sets",
+        balances=True,
+    ),
+    "influence": SelectionMethod(
+        f"{_HERE}.influence:choose",
+        "rows whose presence in random sets raises the accuracy on 100 rows of the pool most",
+        "Nguyen and Wong 2023, arXiv 2302.11042",
+        ("trials",),
+        "100 inputs after each of 5 n / K sets",
+        balances=True,
+    ),
+    "lens": SelectionMethod(
+        f"{_HERE}.lens:choose",
+        "rows that help others most, then a search for a set of them, in an order, that is accurate and diverse",
+        "Li and Qiu 2023, arXiv 2302.13539",
+        ("trials",),
+        "about 24 n inputs after 1 row, 100 after each of up to 648 sets",
+        balances=True,
+    ),
+    "global-entropy": SelectionMethod(
+        f"{_HERE}.orders:by_global_entropy",
+        "a random set, or all rows if there are K, in that of 24 orders with the most even labels on pool texts",
+        "GlobalE of Lu et al. 2022, arXiv 2104.08786",
+        ("trials",),
+        "2,400 inputs after 24 sets",
+        balances=True,
+    ),
+    "local-entropy": SelectionMethod(
+        f"{_HERE}.orders:by_local_entropy",
+        "a random set, or all rows if there are K, in that of 24 orders with the least certain labels on pool texts",
+        "LocalE of Lu et al. 2022, arXiv 2104.08786",
+        ("trials",),
+        "2,400 inputs after 24 sets",
+        balances=True,
+    ),
+    "k-means": SelectionMethod(
+        f"{_HERE}.centroids:choose",
+        "the rows nearest to K centroids of the queries (--for), or of the pool",
+        "arXiv 2507.16217",
+        ("hidden", "queries"),
+        "one zero-shot pass over the pool and the queries",
+    ),
+    "set-bsr": SelectionMethod(
+        f"{_HERE}.coverage:choose",
+        "rows whose tokens are similar to every token of the queries (--for), or of other rows",
+        "Set-BSR of Gupta et al. 2023, arXiv 2305.14907",
+        ("tokens", "queries"),
+        "one zero-shot pass over the pool and the queries",
+    ),
 }
 
 
