@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, with_config
@@ -62,6 +62,15 @@ class ModelIdentity:
     def sampled_weights(self) -> str:
         """The digest of the weights' sampled bytes, which every version computes in the same way."""
         return self.weights_sha256.partition(":")[0]
+
+    @property
+    def contents_sha256(self) -> str:
+        """Digest of all parts but the dtype, the same wherever the model is; of its weights only the sampled bytes."""
+        described = {name: value for name, value in asdict(self).items() if name not in ("gguf", "adapter")}
+        if self.adapter is not None:
+            described["adapter"] = self.adapter.sha256
+        same = {"dtype": "", "id": "", "revision": "", "weights_sha256": self.sampled_weights}
+        return hashlib.sha256(canonical_json({**described, **same}).encode()).hexdigest()
 
     def differences(self, other: ModelIdentity) -> list[str]:
         """Names of the parts in which two models differ; empty if each can use the other's memories.

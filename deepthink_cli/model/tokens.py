@@ -78,6 +78,13 @@ def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int
     return ids[: len(ids) - _appended(tokenizer, text[:_PROBE])]
 
 
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """The special tokens, such as BOS, that the tokenizer adds before a text; often none."""
+    (plain,) = encode(tokenizer, [_ORDINARY], special=False)
+    ids = demonstration_ids(tokenizer, _ORDINARY)
+    return tuple(ids[: len(ids) - len(plain)])
+
+
 def _appended(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
     """How many special tokens the tokenizer appends, found by locating the text's own tokens among all."""
     whole, (plain,) = encode(tokenizer, [text], special=True)[0], encode(tokenizer, [text], special=False)

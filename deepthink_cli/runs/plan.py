@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from hashlib import sha256
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
@@ -15,7 +14,7 @@ from deepthink_cli.method import Positions
 from deepthink_cli.model.fitting import count_tokens, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations, canonical_json
+from deepthink_cli.provenance import ModelIdentity, TokenizedDemonstrations
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.catalogue import digest
@@ -118,15 +117,9 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob]
 
 def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Setting]:
     """The settings of a job's rows, in the order they are written."""
-    # Keys do not depend on the path or name of a model; only sampled weights are used, as in earlier versions.
-    same = {"dtype": "", "id": "", "revision": "", "weights_sha256": identity.sampled_weights}
-    described = {name: value for name, value in asdict(identity).items() if name not in ("gguf", "adapter")}
-    if identity.adapter is not None:
-        described["adapter"] = identity.adapter.sha256
-    model = sha256(canonical_json({**described, **same}).encode()).hexdigest()
     base = Setting(
         model=identity.id if identity.adapter is None else f"{identity.id} with {identity.adapter}",
-        model_sha256=model,
+        model_sha256=identity.contents_sha256,
         dtype=identity.dtype,
         quantize=identity.quantize,
         task=job.task.name,

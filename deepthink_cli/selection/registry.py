@@ -17,7 +17,9 @@ METHODS: dict[str, SelectionMethod] = {
     "stratified": SelectionMethod(
         stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
     ),
-    "first": SelectionMethod(first.choose, "the first rows, in the order of the file", "a usual baseline"),
+    "first": SelectionMethod(
+        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
+    ),
 }
 
 
