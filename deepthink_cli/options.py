@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
-from deepthink_cli.selection.registry import Sampling
+from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"
@@ -88,6 +88,25 @@ class TaskOptions(Options):
     limit: int | None = Field(None, ge=1)
 
 
+class SelectOptions(Options):
+    """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them."""
+
+    method: str = "random"
+    shots: int = Field(ge=1)
+    seed: int = Field(0, ge=0)
+    balance: bool = False
+    pool_size: int | None = Field(None, ge=1)
+
+    @field_validator("method")
+    @classmethod
+    def _registered(cls, method: str) -> str:
+        try:
+            selection_method(method)
+        except InputError as error:
+            raise ValueError(error.messages[0].partition(": ")[2]) from error
+        return method
+
+
 class RunOptions(TaskOptions):
     """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
 
@@ -153,6 +172,7 @@ _WAYS_OUT = {
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
     "dev_size": "a number of rows, 1 or more",
     "shots": "a number of demonstrations, 1 or more",
+    "pool_size": "a number of rows, 1 or more",
     "seed": "a whole number, 0 or more",
     "order_seed": "a whole number, 0 or more",
     "limit": "a number of rows, 1 or more",

@@ -52,13 +52,13 @@ def _console(out: TextIO, content: Table) -> Console:
     return console
 
 
-def table(*columns: str, rows: Sequence[Sequence[str]]) -> Table:
-    """A table without borders; the first column is aligned to the left, the others to the right."""
+def table(*columns: str, rows: Sequence[Sequence[str]], left: int = 1) -> Table:
+    """A table without borders; the first `left` columns are aligned to the left, the others to the right."""
     from rich.table import Table
 
     layout = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, column in enumerate(columns):
-        layout.add_column(printable(column, WIDTH), justify="left" if number == 0 else "right", no_wrap=True)
+        layout.add_column(printable(column, WIDTH), justify="left" if number < left else "right", no_wrap=True)
     for row in rows:
         layout.add_row(*(printable(cell, WIDTH) for cell in row))
     return layout

@@ -55,6 +55,30 @@ DataDir = Annotated[
 Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
 
 
+Cache = Annotated[
+    Path | None,
+    option(
+        "--cache",
+        panel=DATA,
+        metavar="DIR",
+        help="Cache of what models say of rows. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class PoolArguments:
+    """The rows that demonstrations are chosen from, and whether labels are balanced."""
+
+    pool_size: Annotated[
+        str | None,
+        option("--pool-size", panel=DATA, metavar="N", help="Choose from a seeded sample of N rows. Default: all."),
+    ] = None
+    balance: Annotated[
+        bool, option("--balance", panel=DATA, help="Choose equal numbers of demonstrations of every label.")
+    ] = False
+
+
 @dataclass(frozen=True)
 class DrawingArguments:
     """How a task's demonstrations are drawn; None means the task's default."""
@@ -65,7 +89,7 @@ class DrawingArguments:
     ] = None
     seed: Annotated[
         str | None,
-        option("--seed", panel=DATA, metavar="S", help="Seed for drawing a task's demonstrations. Default: 0."),
+        option("--seed", panel=DATA, metavar="S", help="Seed for choosing demonstrations. Default: 0."),
     ] = None
     order_seed: Annotated[
         str | None,

@@ -24,6 +24,7 @@ from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
+from deepthink_cli.cli.select import select
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
@@ -65,6 +66,7 @@ app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o l
 app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink tasks agnews")(tasks)
+app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
 app.command(epilog="Example: deepthink report runs/classic --published")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)

@@ -23,7 +23,7 @@ from deepthink_cli.cli.method_options import MethodArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, only_with_task, pattern, unescaped
+from deepthink_cli.cli.values import label_list, only_with_task, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def think(
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.selected import read_selected
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
 
     problems = Problems()
@@ -93,12 +94,13 @@ def think(
         demonstrations, origin = problems.result(lambda: _from_rows(demos, prompt)), Origin()
         problems.raise_any()
     else:
-        problems.result(lambda: _only_without_task(**asdict(prompt)))
+        problems.result(lambda: only_without_task(**asdict(prompt)))
         problems.raise_any()
         demonstrations, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
         demonstrations = replace(demonstrations, chat=as_chat)
-        plan = plan_thinking(demonstrations, model_options, method_options, origin.task, origin.seed, tell)
+        chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
+        plan = plan_thinking(demonstrations, model_options, method_options, origin.task, origin.seed, tell, chosen)
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
@@ -135,12 +137,6 @@ def _chat(chat: ChatArguments, prompt: PromptArguments) -> Chat | None:
     if chat.chat and prompt.separator is not None:
         raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
     return chat.checked()
-
-
-def _only_without_task(**values: str | None) -> None:
-    for name, value in values.items():
-        if value is not None:
-            raise InputError(f"--{name.replace('_', '-')} {value}: the task has its own; omit it, or write a task file")
 
 
 def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:

@@ -69,3 +69,10 @@ def only_with_task(task: str | None, **values: object) -> None:
             with problems.collected():
                 raise InputError(f"--{name.replace('_', '-')} {value}: only with --task NAME")
     problems.raise_any()
+
+
+def only_without_task(**values: object) -> None:
+    """Raise InputError for options of the prompt, which a task defines itself."""
+    for name, value in values.items():
+        if value is not None:
+            raise InputError(f"--{name.replace('_', '-')} {value}: the task has its own; omit it, or write a task file")

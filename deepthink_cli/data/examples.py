@@ -99,6 +99,37 @@ def read_demonstrations(
     return DemonstrationSet(tuple(examples), template, allowed or seen)
 
 
+def read_pool(
+    source: str,
+    pattern: str | None = None,
+    label_field: str | None = None,
+    labels: Sequence[str] | None = None,
+    separator: str = SEPARATOR,
+) -> tuple[Template, tuple[str, ...], list[Query]]:
+    """Read labelled rows to choose demonstrations from: the template, the label words, and every row with its fields.
+
+    The template is found as in `read_demonstrations`. Label words that are not given are sorted, so that they do not
+    depend on the order of the rows; there are none if every row has candidates of its own. Raises InputError with
+    every mistake found, each with file:line.
+    """
+    problems = Problems()
+    rows = list(read_rows(source, problems))
+    if not rows:
+        problems.raise_any()
+    template, words = _template(rows[0], pattern, label_field, separator), set[str]()
+    for row in () if labels else rows:
+        with problems.collected():
+            words.add(text_value(_field(row, template.label_field), row.where, template.label_field))
+    own = labels is None and all(CANDIDATES in row.fields for row in rows)
+    allowed = _distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
+    queries = []
+    for row in rows:
+        with problems.collected():
+            queries.append(_query(row, template, allowed, labelled=True))
+    problems.raise_any()
+    return template, allowed, queries
+
+
 def read_queries(
     source: str, template: Template, labels: Sequence[str], labelled: bool = False, problems: Problems | None = None
 ) -> Iterator[Query]:

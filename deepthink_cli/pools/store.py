@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.provenance import canonical_json
 
@@ -49,7 +50,13 @@ class Store:
         from safetensors.numpy import save_file
 
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise DeepThinkError(
+                f"--cache {self.folder}: cannot be written: {reason}; name another directory"
+            ) from error
         with replacing(path, "--cache") as temporary:
             save_file(dict(arrays), temporary)
 

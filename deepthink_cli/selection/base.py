@@ -124,7 +124,8 @@ class SelectionMethod:
 
     `choose` is the function, or where it is found (`module:function`). `reads` says which parts of the pool it needs;
     a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the
-    pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the model.
+    pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the
+    model. A method `in_file_order` gets the rows in the order of their file instead of content order.
     """
 
     choose: Choose | str
@@ -133,6 +134,7 @@ class SelectionMethod:
     reads: tuple[Reads, ...] = ()
     cost: str = "none"
     balances: bool = False
+    in_file_order: bool = False
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
         """Choose demonstrations."""

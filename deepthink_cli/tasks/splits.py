@@ -101,7 +101,7 @@ def draw_demonstrations(
     Rows whose text is also in the evaluated split are omitted and counted. `order_seed` permutes the
     same demonstrations. Raises InputError if there are fewer rows than `shots`, and for an unknown method.
     """
-    pool, left_out = _training(task, task.demonstrations, evaluated)
+    pool, left_out = training_rows(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
     if count > len(pool):
         raise InputError(
@@ -123,7 +123,7 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     Demonstrations, and rows that are also in the evaluated split, are omitted. Raises InputError if
     the task has no training rows beyond its demonstrations.
     """
-    queries, _ = _training(task, task.dev or task.demonstrations, evaluated)
+    queries, _ = training_rows(task, task.dev or task.demonstrations, evaluated)
     order = random.Random(FIXED_SEED).sample(queries, len(queries))
     free = [query for query in order if key(query) not in drawn.keys]
     if not free:
@@ -166,7 +166,7 @@ def _queries(task: Task, split: str, source: Source, any_number: bool = False) -
             yield str(reason)
 
 
-def _training(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
+def training_rows(task: Task, split: str, evaluated: EvaluationSet) -> tuple[list[Query], Counter[str]]:
     """The rows of a split that may be demonstrations or dev rows, and counts of the others by reason; cached."""
     if split in evaluated.pools:
         return evaluated.pools[split]

@@ -82,7 +82,7 @@ def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, A
         "label": prediction.label,
         "probability": prediction.probability,
         "scores": prediction.scores,
-        "input": {name: _jsonable(value) for name, value in (prediction.query.fields or {}).items()},
+        "input": {name: jsonable(value) for name, value in (prediction.query.fields or {}).items()},
     }
 
 
@@ -94,6 +94,6 @@ def _brings_candidates(query: Query) -> bool:
     return CANDIDATES in (query.fields or {})
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """The value, or None for NaN, which pandas writes to Parquet for a missing value."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,7 @@ from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
 from deepthink_cli.options import MethodOptions, ModelOptions
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
@@ -28,7 +28,8 @@ from deepthink_cli.workflows.models import describe_engine, find_model, load, wa
 class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
-    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task.
+    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task,
+    `selected` if `deepthink select` chose them.
     """
 
     spec: ModelSpec
@@ -37,6 +38,7 @@ class ThinkPlan:
     kept: tuple[int, ...]
     task: str | None = None
     seed: int | None = None
+    selected: Selected | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, sizes in bytes."""
@@ -77,6 +79,7 @@ def plan_thinking(
     task: str | None = None,
     seed: int | None = None,
     tell: Tell = silent,
+    selected: Selected | None = None,
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
@@ -91,7 +94,7 @@ def plan_thinking(
         query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
         (labelled,) = tokenize_queries(spec.tokenizer, tokenized, [query])
         spec.check_ids(labelled.ids, query.where)
-    return ThinkPlan(spec, tokenized, method, method.kept, task, seed)
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected)
 
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
@@ -112,7 +115,7 @@ def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequen
     for memory in think(engine, plan.demonstrations, plan.options.method):
         if memory.iteration in plan.kept:
             assert memory.provenance is not None
-            provenance = replace(memory.provenance, task=plan.task, seed=plan.seed)
+            provenance = replace(memory.provenance, task=plan.task, seed=plan.seed, selected=plan.selected)
             memories.append(replace(memory, provenance=provenance))
         speed = memory.iteration * memory.length / (time.perf_counter() - started)
         drift = memory.drift[-1] if memory.drift else None

@@ -1,0 +1,248 @@
+"""`deepthink select`: choose demonstrations from a pool of labelled rows."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.console import note, report, table, write_json
+from deepthink_cli.cli.data_options import (
+    Cache,
+    DataDir,
+    DrawingArguments,
+    PoolArguments,
+    PromptArguments,
+    ProtocolName,
+    TaskName,
+)
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.values import label_list, only_without_task, pattern, unescaped
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import json_line
+from deepthink_cli.options import SelectOptions
+
+if TYPE_CHECKING:
+    from deepthink_cli.pools.rows import PoolRows
+    from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.workflows.events import Tell
+    from deepthink_cli.workflows.select import SelectResult
+
+STDOUT = Path("-")
+
+PoolFile = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[POOL]",
+        help="Labelled rows: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
+        "Default with --task: the task's training rows.",
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file of the demonstrations; - for stdout.",
+    ),
+]
+MethodName = Annotated[
+    str | None,
+    typer.Option(
+        "--method", metavar="NAME", rich_help_panel=DATA, help="How rows are chosen; --list shows the methods."
+    ),
+]
+Queries = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="QUERIES",
+        rich_help_panel=DATA,
+        help="Choose for these queries; only for methods that read them. Labels in the file are not read.",
+    ),
+]
+Scores = Annotated[
+    Path | None,
+    typer.Option(
+        "--scores", metavar="FILE", rich_help_panel=OUTPUT, help="Write one JSON line for every row of the pool."
+    ),
+]
+Listing = Annotated[
+    bool,
+    typer.Option("--list", rich_help_panel=OUTPUT, help="List the methods: what they read, what they cost."),
+]
+
+
+@grouped
+def select(
+    pool: PoolFile = None,
+    output: Output = Path("demos.jsonl"),
+    method: MethodName = None,
+    *,
+    drawing: Annotated[DrawingArguments, Without("order_seed", "sampling")],
+    rows: PoolArguments,
+    queries: Queries = None,
+    scores: Scores = None,
+    listing: Listing = False,
+    model: ModelArguments,
+    prompt: PromptArguments,
+    task: TaskName = None,
+    protocol: ProtocolName = "official",
+    data_dir: DataDir = None,
+    cache: Cache = None,
+    common: CommonArguments,
+) -> None:
+    """Choose demonstrations from a pool of labelled rows: a file for think, and how it was chosen."""
+    from deepthink_cli.pools.store import Store, default_folder
+    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.select import queries_of_file
+    from deepthink_cli.workflows.select import select as choose
+
+    if listing:
+        _list(common.json)
+        return
+    problems = Problems()
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
+    problems.result(lambda: _check_outputs(output, scores, common.json, [pool, queries], paths))
+    model_options = problems.result(model.checked)
+    options = problems.result(lambda: _options(method, drawing, rows, task))
+    source = problems.result(lambda: source_of(data_dir, model.offline))
+    if task is not None:
+        problems.result(lambda: only_without_task(**asdict(prompt)))
+    problems.raise_any()
+    with Show(common, bar=not common.json) as tell:
+        rows_of_pool = _pool(pool, task, protocol, source, prompt, tell)
+        targets = [] if queries is None else queries_of_file(queries, rows_of_pool)
+        named = None if model.model is None else model_options
+        result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
+    _write(result, output, scores)
+    _report(result, output, scores, _next(output, pool, task, prompt, model, result), common)
+
+
+def _check_outputs(
+    output: Path, scores: Path | None, json: bool, read: list[str | None], paths: dict[str, Any]
+) -> None:
+    """Raise InputError if an output would overwrite an input or another output."""
+    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.selected import file_beside
+
+    if read == ["-", "-"]:
+        raise InputError("--for -: POOL is standard input, too; give a file")
+    if output == STDOUT and json:
+        raise InputError("--json: standard output has the demonstrations; name a file with -o")
+    files = [] if output == STDOUT else [output, file_beside(output)]
+    inputs = read_by(*read, **paths)
+    for file in files:
+        check_apart(file, inputs)
+    if scores is not None:
+        check_apart(scores, inputs, "--scores")
+        if scores.resolve() in [file.resolve() for file in files]:
+            raise InputError(f"--scores {scores}: the demonstrations are written there; name another file")
+
+
+def _options(method: str | None, drawing: DrawingArguments, rows: PoolArguments, task: str | None) -> SelectOptions:
+    from deepthink_cli.tasks.catalogue import find_task
+
+    if method is None:
+        raise InputError("--method: no method; name one of those that deepthink select --list shows")
+    shots = drawing.shots
+    if shots is None and task is not None:
+        shots = str(find_task(task).shots)
+    if shots is None:
+        raise InputError("--shots: how many rows are to be chosen? As in --shots 16")
+    return SelectOptions.checked(method=method, shots=shots, seed=drawing.seed or 0, **asdict(rows))
+
+
+def _pool(
+    pool: str | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
+) -> PoolRows:
+    """The rows of the file or of the task."""
+    from deepthink_cli.data.template import SEPARATOR
+    from deepthink_cli.pools.rows import pool_of_file, pool_of_task
+    from deepthink_cli.tasks.catalogue import find_task
+    from deepthink_cli.tasks.splits import evaluation_set
+    from deepthink_cli.workflows.task_rows import announce
+
+    if name is not None:
+        task = find_task(name)
+        announce(source, 1, tell)
+        return pool_of_task(task, evaluation_set(task, protocol, source), pool)
+    if pool is None:
+        raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")
+    separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
+    return pool_of_file(pool, pattern(prompt.template), prompt.label_field, label_list(prompt.labels), separator)
+
+
+def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
+    from deepthink_cli.workflows.select import write_scores, write_selection
+
+    if scores is not None:
+        write_scores(result, scores)
+    if output == STDOUT:
+        sys.stdout.writelines(map(json_line, result.rows()))
+        sys.stdout.flush()
+    else:
+        write_selection(result, output)
+
+
+def _next(
+    output: Path,
+    pool: str | None,
+    task: str | None,
+    prompt: PromptArguments,
+    model: ModelArguments,
+    result: SelectResult,
+) -> str:
+    """The command that makes a memory of the demonstrations, with the same prompts and labels."""
+    chosen = result.chosen
+    words = ["deepthink", "think", str(output)]
+    if model.model is not None:
+        words += ["-m", model.model]
+    if task is not None:
+        return shlex.join([*words, "--task", task])
+    for name, value in asdict(prompt).items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", value]
+    if prompt.labels is None and not all(chosen.labels.values()):
+        words += ["--labels", ",".join(chosen.pool.labels)]
+    return shlex.join(words)
+
+
+def _report(result: SelectResult, output: Path, scores: Path | None, following: str, common: CommonArguments) -> None:
+    chosen, cost = result.chosen, result.chosen.cost
+    if common.json:
+        write_json({**result.as_json(), "file": str(output)})
+    labels = ", ".join(f"{count} {label}" for label, count in chosen.labels.items())
+    work = [f"read {cost.observed:,} rows"] if cost.observed else []
+    work += [f"took {cost.cached:,} rows from the cache"] if cost.cached else []
+    work += [f"tried {cost.sets:,} sets on {cost.scored:,} inputs"] if cost.scored else []
+    read = f"{', '.join(work)} in " if work else ""
+    lines = [f"{chosen.selected}: {labels}", f"{read}{result.seconds:.1f} s"]
+    if output != STDOUT:
+        lines += [f"wrote {output} ({len(chosen.places)} rows)", f"next: {following}"]
+    for line in lines:
+        note(line, common.quiet)
+
+
+def _list(json: bool) -> None:
+    from deepthink_cli.selection.registry import METHODS
+
+    methods = [
+        {"method": name, "chooses": each.summary, "reads": each.reads, "cost": each.cost, "source": each.source}
+        for name, each in METHODS.items()
+    ]
+    if json:
+        write_json(methods)
+        return
+    rows = [[*map(str, {**each, "reads": ", ".join(each["reads"]) or "nothing"}.values())] for each in methods]
+    report(table(*methods[0], rows=rows, left=len(methods[0])))

@@ -1,0 +1,162 @@
+"""What a model says of rows without demonstrations: hidden states and label probabilities, from one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.prefetch import ahead
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
+from deepthink_cli.pools.store import Store, key_of
+from deepthink_cli.prediction import CHUNK
+from deepthink_cli.scoring import check_length
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deepthink_cli.selection.base import Floats, States
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+VERSION = 1  # of what is computed from a row; cached features of another version are not used
+Advance = Callable[[int, int], None]
+"""Called with the number of steps that are done, and of all steps."""
+
+
+def ignore(done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a model says of n rows; W is its width, C the number of candidates.
+
+    `hidden` (n, W) are the inputs of its output embedding where the label is read; `probabilities` (n, C) the softmax
+    of the candidates' summed log-probabilities, None if the rows differ in their candidates; `tokens`
+    holds the hidden states (s, W) of each row's own tokens, those after the tokens with which all rows begin, or is
+    None. `read` rows were read by the model, the others came from the cache.
+    """
+
+    hidden: States
+    probabilities: Floats | None
+    tokens: list[States] | None
+    read: int
+
+
+class Observer:
+    """Observes rows as zero-shot queries: after the special tokens that begin a text, and no demonstrations.
+
+    With `every_token`, the hidden states of all own tokens are kept. All `queries` that will be compared must be given,
+    as tokens that they all begin with are not a row's own. Results are kept in `store`, by model and token ids.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        template: Template,
+        queries: Sequence[Query],
+        every_token: bool = False,
+        store: Store | None = None,
+    ) -> None:
+        self.engine, self.every_token = engine, every_token
+        self.store = store if engine.identity.weights_sha256 else None  # without a digest, models cannot be told apart
+        self.tokenize = query_tokenizer(engine.tokenizer, template)
+        self.special = special_ids(engine.tokenizer)
+        self.outermost = _outermost(self.tokenize(queries)) if every_token else ()
+
+    def __call__(self, queries: Sequence[Query], advance: Advance = ignore) -> Features:
+        """Observe rows, a chunk at a time, while a thread prepares the next chunk.
+
+        Raises InputError for a query that is too long for the model, and DeepThinkError, naming the query, for values
+        that are NaN or infinite.
+        """
+        import numpy as np
+
+        chunks, done, read = list[Arrays](), 0, 0
+        advance(0, len(queries))
+        for tokenized, prepared in ahead(self._prepared(queries)):
+            if isinstance(prepared, ScoringPlan):
+                chunks.append(self._observed(tokenized, prepared))
+                read += len(tokenized)
+            else:
+                chunks.append(prepared)
+            done += len(tokenized)
+            advance(done, len(queries))
+        joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        tokens = np.split(joined["tokens"], np.cumsum(joined["lengths"])[:-1]) if self.every_token else None
+        return Features(joined["hidden"], _probabilities(joined["sums"], queries), tokens, read)
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """A reading of the special tokens; None if there are none."""
+        return self.engine.read([Reading(self.special)])[0] if self.special else None
+
+    def _prepared(self, queries: Sequence[Query]) -> Iterator[tuple[list[TokenizedQuery], Arrays | ScoringPlan]]:
+        """Every chunk with its features, if they are stored, or the plan to observe it."""
+        for start in range(0, len(queries), CHUNK):
+            tokenized = self.tokenize(queries[start : start + CHUNK])
+            for query in tokenized:
+                check_length(self.engine.limits, self.engine.identity.id, len(self.special), query)
+            stored = None if self.store is None else self.store.get(self._key(tokenized))
+            yield tokenized, self.engine.plan([*tokenized, *self.outermost]) if stored is None else stored
+
+    def _observed(self, tokenized: Sequence[TokenizedQuery], plan: ScoringPlan) -> Arrays:
+        """The features of a chunk, which are also stored."""
+        import numpy as np
+
+        observations = self.engine.observe(self.memory, plan, self.every_token)[: len(tokenized)]
+        self._check_finite(tokenized, observations)
+        states = [observation.hidden.numpy() for observation in observations]
+        arrays = {
+            "sums": np.concatenate([np.array(observation.sums) for observation in observations]),
+            "hidden": np.stack([state[-1] for state in states] if self.every_token else states),
+        }
+        if self.every_token:
+            arrays |= {"tokens": np.concatenate(states), "lengths": np.array([len(state) for state in states])}
+        if self.store is not None:
+            self.store.put(self._key(tokenized), arrays)
+        return arrays
+
+    def _key(self, tokenized: Sequence[TokenizedQuery]) -> str:
+        identity = self.engine.identity
+        model = [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize]
+        adapter = None if identity.adapter is None else identity.adapter.sha256
+        shared = shared_prefix([query.prefix for query in self.outermost]) if self.every_token else None
+        rows = [[query.prefix, query.answers] for query in tokenized]
+        return key_of("features", VERSION, model, adapter, self.special, shared, rows)
+
+    def _check_finite(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
+        import numpy as np
+
+        for query, observation in zip(tokenized, observations, strict=True):
+            if not (np.isfinite(observation.sums).all() and bool(observation.hidden.isfinite().all())):
+                where = query.where or "a row"
+                raise DeepThinkError(f"{where}: its scores or hidden states are not finite: {self.engine.advice()}")
+
+
+def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:
+    """Queries that together begin with the same tokens as all queries do, and with no more; every plan has them.
+
+    Otherwise rows of one chunk that happen to begin alike would lose those tokens.
+    """
+    by_tokens = sorted(tokenized, key=lambda query: query.prefix)
+    return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))
+
+
+def _probabilities(sums: Floats, queries: Sequence[Query]) -> Floats | None:
+    """The softmax (n, C) of scores (n * C,) over the candidates, in float64."""
+    import numpy as np
+
+    if len({query.candidates for query in queries}) != 1:
+        return None
+    by_row = sums.reshape(len(queries), -1)
+    shares = np.exp(by_row - by_row.max(axis=1, keepdims=True))
+    probabilities: Floats = shares / shares.sum(axis=1, keepdims=True)
+    return probabilities

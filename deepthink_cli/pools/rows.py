@@ -1,0 +1,155 @@
+"""Pools of labelled rows, from a file or a task: the rows that can be chosen, and why the others cannot."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.data.examples import CANDIDATES, Query, read_pool, read_queries
+from deepthink_cli.data.rows import name_of
+from deepthink_cli.data.template import SEPARATOR, Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import EvaluationSet, key, row_digest, rows_digest, training_rows
+
+IDENTICAL = "identical to an earlier row"
+TOO_LONG = "too long for the model"
+NOT_SAMPLED = "not in the sample of --pool-size"
+
+
+@dataclass(frozen=True, eq=False)
+class PoolRows:
+    """Labelled rows in the order in which they were read; a row's place is its index in `queries`.
+
+    `name` is the file or the task. `labels` are the label words, empty if every row has candidates of its own.
+    `set_aside` holds the reason for every place that cannot be chosen. `left_out` counts the training rows of a task
+    that are not in the pool, by reason; `evaluated` are the task's evaluated rows, none of which may be chosen or read.
+    """
+
+    name: str
+    queries: tuple[Query, ...]
+    template: Template
+    labels: tuple[str, ...]
+    set_aside: Mapping[int, str] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    evaluated: EvaluationSet | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, queries: Iterable[Query], template: Template, labels: Sequence[str], **more: Any
+    ) -> PoolRows:
+        """A pool of rows with true labels; all but the first of identical rows are set aside.
+
+        Rows are identical if their texts, candidates and labels are; their other fields may differ.
+        """
+        rows, seen, set_aside = tuple(queries), set[bytes](), dict[int, str]()
+        for place, query in enumerate(rows):
+            digest = row_digest(query)
+            if digest in seen:
+                set_aside[place] = IDENTICAL
+            seen.add(digest)
+        return cls(name, rows, template, tuple(labels), set_aside, **more)
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The places that can be chosen, in content order: it does not depend on the order of the file."""
+        places = [place for place in range(len(self.queries)) if place not in self.set_aside]
+        return tuple(sorted(places, key=lambda place: row_digest(self.queries[place])))
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the rows that can be chosen, in content order."""
+        return rows_digest(row_digest(self.queries[place]) for place in self.free)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """The numbers of rows that were set aside, by reason."""
+        return Counter(self.set_aside.values())
+
+    def fitting(self, tokenizer: PreTrainedTokenizerBase, limits: Limits) -> PoolRows:
+        """The pool without the rows that do not fit the model, each as a zero-shot query and as one demonstration."""
+        fit = fits(tokenizer, limits, self.template)
+        return self._without({place: TOO_LONG for place in self.free if not fit(self.queries[place])})
+
+    def sampled(self, size: int | None, seed: int) -> PoolRows:
+        """The pool with `size` of its rows, drawn with a seed; all of them if `size` is None or there are fewer."""
+        if size is None or size >= len(self.free):
+            return self
+        # A stream of its own: with that of the method, a sample and a choice from it would be correlated.
+        kept = set(random.Random(f"pool {seed}").sample(self.free, size))
+        return self._without({place: NOT_SAMPLED for place in self.free if place not in kept})
+
+    def row(self, place: int) -> dict[str, Any]:
+        """A row as it was read; for a task, the template's fields and, if it has its own, the candidates."""
+        query = self.queries[place]
+        if query.fields is not None:
+            return dict(query.fields)
+        own = {} if self.labels else {CANDIDATES: list(query.candidates)}
+        return {**self.template.values(query.text), **own, self.template.label_field: query.gold}
+
+    def _without(self, places: Mapping[int, str]) -> PoolRows:
+        return replace(self, set_aside={**self.set_aside, **places})
+
+
+def pool_of_file(
+    source: str,
+    pattern: str | None = None,
+    label_field: str | None = None,
+    labels: Sequence[str] | None = None,
+    separator: str = SEPARATOR,
+) -> PoolRows:
+    """The labelled rows of a file (see `read_rows`); raises InputError with every mistake, as `read_pool`."""
+    template, words, queries = read_pool(source, pattern, label_field, labels, separator)
+    return PoolRows.of(name_of(source), queries, template, words)
+
+
+def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | None = None) -> PoolRows:
+    """A task's training rows, or the labelled rows of a file in the task's prompt.
+
+    Raises InputError, naming file and line, for a file with rows of the evaluated split.
+    """
+    labels = tuple(task.labels or ())
+    if source is None:
+        rows, left_out = training_rows(task, task.demonstrations, evaluated)
+        return PoolRows.of(task.name, rows, task.prompt, labels, left_out=left_out, evaluated=evaluated)
+    queries = list(read_queries(source, task.prompt, labels, labelled=True))
+    check_held_out(queries, evaluated)
+    return PoolRows.of(name_of(source), queries, task.prompt, labels, evaluated=evaluated)
+
+
+def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template) -> Callable[[Query], bool]:
+    """A function that says if a row fits a model, as a zero-shot query and, if it has a label, as a demonstration."""
+    special = len(special_ids(tokenizer))
+    most = limits.most_tokens(special)
+    tokenize = query_tokenizer(tokenizer, template)
+
+    def fit(query: Query) -> bool:
+        if most is None:
+            return True
+        solved = template.demonstrations([(query.text, query.gold or "")])
+        longest = max(len(candidate.encode()) for candidate in query.candidates)
+        if special + len(solved.encode()) + longest <= most:  # no text has more tokens than bytes
+            return True
+        tokens = special + tokenize([query])[0].longest
+        return tokens <= most and (query.gold is None or len(demonstration_ids(tokenizer, solved)) <= most)
+
+    return fit
+
+
+def check_held_out(queries: Iterable[Query], evaluated: EvaluationSet, option: str = "") -> None:
+    """Raise InputError, naming file and line, if queries are in the split that a task evaluates."""
+    places = [query.where for query in queries if key(query) in evaluated.keys]
+    if places:
+        more = f", and so are {len(places) - 1} other rows" if len(places) > 1 else ""
+        raise InputError(
+            f"{option}{places[0]}: in split {evaluated.split}, which task {evaluated.task.name} evaluates{more}; "
+            "remove what is evaluated, or choose without --task"
+        )

@@ -1,0 +1,168 @@
+"""Choose demonstrations from a pool of labelled rows: the workflow of `deepthink select`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.data.examples import DemonstrationSet, Query, read_queries
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.atomic import writing
+from deepthink_cli.io.text import json_line
+from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions, SelectOptions
+from deepthink_cli.pools.choosing import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
+from deepthink_cli.pools.features import Advance
+from deepthink_cli.pools.rows import TOO_LONG, PoolRows, check_held_out, fits
+from deepthink_cli.pools.store import Store
+from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.workflows.inputs import jsonable
+from deepthink_cli.workflows.models import describe_engine, find_model, load
+from deepthink_cli.workflows.selected import write_selected
+
+
+@dataclass(frozen=True, eq=False)
+class SelectResult:
+    """Chosen demonstrations, and the seconds that the choice took without loading the model."""
+
+    chosen: Chosen
+    seconds: float
+
+    @property
+    def demonstrations(self) -> DemonstrationSet:
+        """The chosen rows as demonstrations, with the pool's template and label words."""
+        return self.chosen.demonstrations
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The chosen rows as they were read, in reading order."""
+        for place in self.chosen.places:
+            yield {name: jsonable(value) for name, value in self.chosen.pool.row(place).items()}
+
+    def score_rows(self) -> Iterator[dict[str, Any]]:
+        """Every row of the pool: its index, label and score, its place among the chosen ones, or why it was set aside.
+
+        `score` is null if the method gives none, or did not need one for this row.
+        """
+        pool, order = self.chosen.pool, {place: number for number, place in enumerate(self.chosen.places)}
+        for place, query in enumerate(pool.queries):
+            score = self.chosen.scores.get(place)
+            yield {
+                "index": place,
+                "label": query.gold,
+                "score": score if score is None or math.isfinite(score) else None,
+                "chosen": order.get(place),
+                **({"set_aside": pool.set_aside[place]} if place in pool.set_aside else {}),
+            }
+
+    def as_json(self) -> dict[str, Any]:
+        """The choice as JSON values."""
+        chosen = self.chosen
+        return {
+            **asdict(chosen.selected),
+            "labels": dict(chosen.labels),
+            "rows": list(chosen.places),
+            "set_aside": dict(chosen.pool.reasons),
+            "left_out": dict(chosen.pool.left_out),
+            **asdict(chosen.cost),
+            "seconds": self.seconds,
+        }
+
+
+def select(
+    pool: PoolRows,
+    options: SelectOptions,
+    model: ModelOptions | None = None,
+    queries: Sequence[Query] = (),
+    store: Store | None = None,
+    tell: Tell = silent,
+) -> SelectResult:
+    """Choose demonstrations from a pool, for queries if the method reads them.
+
+    With a model, rows that do not fit it are set aside; its weights are loaded only if the method reads the rows with
+    it. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool does
+    not allow, before any weights are loaded.
+    """
+    request = Request(options.method, options.shots, options.seed, options.balance, queries)
+    if request.definition.reads and model is None:
+        raise InputError(f"--method {options.method}: reads the rows with a model; name one with -m, as in -m gpt2")
+    spec = None if model is None else find_model(model, tell)
+    if spec is not None:
+        pool = pool.fitting(spec.tokenizer, spec.limits)
+        request = replace(request, queries=_fitting(spec, pool, queries, tell))
+    _tell_of({**pool.left_out, **pool.reasons}, pool.name, tell)
+    pool = pool.sampled(options.pool_size, options.seed)
+    check_request(pool, request)
+    engine = load(spec, tell) if spec is not None and request.definition.reads else None
+    if engine is not None:
+        describe_engine(engine, tell)
+    started = time.perf_counter()
+    chosen = choose_demonstrations(engine, pool, request, store, _progress(tell))
+    seconds = time.perf_counter() - started
+    _check_chosen(chosen, spec, tell)
+    return SelectResult(chosen, seconds)
+
+
+def queries_of_file(source: str, pool: PoolRows) -> list[Query]:
+    """The queries of a file that demonstrations are chosen for; labels in it are not read.
+
+    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
+    """
+    queries = list(read_queries(source, pool.template, pool.labels))
+    if pool.evaluated is not None:
+        check_held_out(queries, pool.evaluated, "--for ")
+    return queries
+
+
+def write_selection(result: SelectResult, output: str | Path) -> None:
+    """Write the chosen rows to a file, and beside it how they were chosen (`FILE.selection.json`)."""
+    write_selected(output, result.chosen.selected, result.demonstrations.examples)
+    with writing(output) as out:
+        out.writelines(map(json_line, result.rows()))
+
+
+def write_scores(result: SelectResult, path: str | Path) -> None:
+    """Write one JSON line for every row of the pool (`SelectResult.score_rows`)."""
+    with writing(path, "--scores") as out:
+        out.writelines(map(json_line, result.score_rows()))
+
+
+def _progress(tell: Tell) -> dict[str, Advance]:
+    """Functions that report the progress of the stages of a choice."""
+
+    def of(stage: str) -> Advance:
+        return lambda done, total: tell(Progress(stage, done, total))
+
+    return {stage: of(stage) for stage in (READING, TRYING)}
+
+
+def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
+    """The queries that fit the model; raises InputError if there are some, and none fits."""
+    fit = fits(spec.tokenizer, spec.limits, pool.template)
+    fitting = [query for query in queries if fit(query)]
+    _tell_of({TOO_LONG: len(queries) - len(fitting)}, "--for", tell)
+    if queries and not fitting:
+        raise InputError(f"--for: no query fits {spec.id}; give shorter ones")
+    return fitting
+
+
+def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
+    for reason, count in counts.items():
+        if count:
+            tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
+
+
+def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
+    """Warn if the chosen rows do not fit the model together, or if a label is missing."""
+    missing = [label for label, count in chosen.labels.items() if not count]
+    if missing:
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: think with --labels, or use --balance"))
+    if spec is not None:
+        try:
+            check_fit(spec.limits, spec.tokenizer, chosen.demonstrations, 1, "continued", spec.id)
+        except InputError as error:
+            tell(Warn(error.messages[0]))
