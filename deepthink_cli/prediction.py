@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from statistics import fmean
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
@@ -24,8 +25,8 @@ CHUNK = 256  # inputs tokenised, sorted by length and scored together
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are log-probabilities in nats; `probability` is the label's share among the candidates;
-    `label_mean_per_token` is the best by mean log-probability; `tied` is set if several candidates have the best score.
+    `scores` are log-probabilities in nats, `means` the same per token; `probability` is the label's share among the
+    candidates; `label_mean_per_token` is the best by `means`; `tied` is set if several candidates have the best score.
     """
 
     query: Query
@@ -35,6 +36,7 @@ class Prediction:
     scores: dict[str, float]
     label_mean_per_token: str
     tied: bool
+    means: dict[str, float]
 
 
 def predict(
@@ -95,6 +97,19 @@ def _planned(
         yield part, engine.plan(tokenized)
 
 
+def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
+    """The prediction by the mean log-probability of each candidate over several memories, in float64.
+
+    All are predictions of the same query and iteration. Their order does not matter, and whether each memory's
+    log-probabilities are normalised over the candidates first changes neither the label nor its probability.
+    """
+    first = predictions[0]
+    assert len({(each.iteration, *each.scores) for each in predictions}) == 1
+    sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
+    means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
+    return _prediction(first.query, first.iteration, Scores(sums, means))
+
+
 def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
     best = max(scores.sums)
     place = scores.sums.index(best)
@@ -107,4 +122,5 @@ def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
         scores=dict(zip(query.candidates, scores.sums, strict=True)),
         label_mean_per_token=query.candidates[scores.means.index(max(scores.means))],
         tied=scores.sums.count(best) > 1,
+        means=dict(zip(query.candidates, scores.means, strict=True)),
     )
