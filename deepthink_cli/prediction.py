@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean
+from typing import Literal
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
@@ -27,6 +28,7 @@ class Prediction:
 
     `scores` are log-probabilities in nats, `means` the same per token; `probability` is the label's share among the
     candidates; `label_mean_per_token` is the best by `means`; `tied` is set if several candidates have the best score.
+    `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
     query: Query
@@ -37,6 +39,21 @@ class Prediction:
     label_mean_per_token: str
     tied: bool
     means: dict[str, float]
+    calibrated: Mapping[str, Correction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A prediction after a calibration (`deepthink_cli.calibration`).
+
+    The scores of `prediction` are log p(y | x) - log b(y), where p is normalised over the candidates; `bias` is log b
+    in nats. `inputs` is the number of texts or rows, as `counted` says, that it was estimated from.
+    """
+
+    prediction: Prediction
+    bias: dict[str, float]
+    inputs: int
+    counted: Literal["texts", "rows"]
 
 
 def predict(
@@ -81,7 +98,7 @@ def predict_plan(
 ) -> list[list[Prediction]]:
     """For each memory, a list with one prediction per query, in order; `plan` is the plan of these queries."""
     return [
-        [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+        [prediction_of(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
 
@@ -107,10 +124,11 @@ def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     assert len({(each.iteration, *each.scores) for each in predictions}) == 1
     sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
     means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
-    return _prediction(first.query, first.iteration, Scores(sums, means))
+    return prediction_of(first.query, first.iteration, Scores(sums, means))
 
 
-def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
+def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:
+    """The prediction for a query whose candidates have these scores; the first candidate wins a tie."""
     best = max(scores.sums)
     place = scores.sums.index(best)
     total = sum(math.exp(value - best) for value in scores.sums)

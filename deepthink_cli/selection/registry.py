@@ -18,8 +18,8 @@ METHODS: dict[str, SelectionMethod] = {
     "stratified": SelectionMethod(
         stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
     ),
-<<<<<<< HEAD
-    "first": SelectionMethod(first.choose, "the first rows, in the order of the file", "a usual baseline"),
+    "first": SelectionMethod(
+        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
         f"{_HERE}.best_of:choose",
@@ -74,10 +74,6 @@ METHODS: dict[str, SelectionMethod] = {
         "Set-BSR of Gupta et al. 2023, arXiv 2305.14907",
         ("tokens", "queries"),
         "one zero-shot pass over the pool and the queries",
-=======
-    "first": SelectionMethod(
-        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
->>>>>>> h-C
     ),
 }
 
