@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
+from deepthink_cli.techniques.ensemble import check_run_technique
+from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"
@@ -118,11 +122,35 @@ class RunOptions(TaskOptions):
     positions: Positions = "continued"
     select: Literal["dev"] | None = None
     dev_size: int | None = Field(None, ge=1)
+    demos_by: tuple[str, ...] = ()
+    pool_size: int | None = Field(None, ge=1)
+    balance: bool = False
+    methods: tuple[str, ...] = (DEEP_THINKING,)
+    steps: int = Field(200, ge=1)
+    lr: float = Field(1e-3, gt=0)
+    calibrations: tuple[str, ...] = (NONE,)
 
-    @field_validator("etas", "momentums", mode="before")
+    @field_validator("etas", "momentums", "demos_by", "methods", "calibrations", mode="before")
     @classmethod
     def _several(cls, text: Any) -> Any:
-        return text.split(",") if isinstance(text, str) else text
+        return [part.strip() for part in text.split(",")] if isinstance(text, str) else text
+
+    @field_validator("demos_by", "methods", "calibrations")
+    @classmethod
+    def _known_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        check: dict[str, Callable[[str], object]] = {
+            "demos_by": selection_method,
+            "methods": check_run_technique,
+            "calibrations": lambda name: name == NONE or calibration(name),
+        }
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is duplicated; name each once")
+            try:
+                check[str(info.field_name)](name)
+            except InputError as error:
+                raise ValueError(error.messages[0].partition(": ")[2]) from error
+        return names
 
     @field_validator("at")
     @classmethod
@@ -194,5 +222,6 @@ _WAYS_OUT = {
 def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
     reason = _WAYS_OUT.get(name) or error["msg"].removeprefix("Value error, ")
-    option = {"etas": "eta", "momentums": "momentum"}.get(name, name.replace("_", "-"))
-    return f"--{option} {error['input']}: {reason}"
+    options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
+    given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
+    return f"--{options.get(name, name.replace('_', '-'))} {given}: {reason}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -116,9 +117,12 @@ class SweepArguments:
         ),
     ] = "1"
 
-    def checked(self, drawing: DrawingArguments, limit: str | None) -> RunOptions:
-        """The validated options of a run; raises InputError for each wrong value, and for iterations beyond T."""
-        values = asdict(self) | asdict(drawing) | {"seed": 0, "limit": limit}
+    def checked(self, drawing: DrawingArguments, limit: str | None, crossing: Mapping[str, Any]) -> RunOptions:
+        """The validated options of a run; raises InputError for each wrong value, and for iterations beyond T.
+
+        `crossing` holds values of further fields.
+        """
+        values = asdict(self) | asdict(drawing) | {"seed": 0, "limit": limit, **crossing}
         options = RunOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)
         _ = options.scored  # raises for iterations beyond T
         return options

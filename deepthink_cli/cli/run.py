@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
     from deepthink_cli.workflows.run import PreparedRun, RunSummary
 
+CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores"}  # headings of what a run crosses
 Out = Annotated[
     Path,
     typer.Option(
@@ -53,6 +55,7 @@ def run(
     *,
     model: ModelArguments,
     sweep: SweepArguments,
+    crossing: CrossingArguments,
     drawing: Annotated[DrawingArguments, Without("seed")],
     demos: Demos = None,
     chat: ChatArguments,
@@ -64,6 +67,7 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
+    from deepthink_cli.pools.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
@@ -71,7 +75,8 @@ def run(
 
     problems = Problems()
     model_options = problems.result(model.checked)
-    run_options = problems.result(lambda: sweep.checked(drawing, limit))
+    run_options = problems.result(lambda: sweep.checked(drawing, limit, crossing.values()))
+    problems.result(lambda: _check_chosen_once(crossing, drawing, demos))
     as_chat = problems.result(chat.checked)
     source = problems.result(lambda: source_of(data_dir, model.offline))
     with problems.collected():
@@ -93,8 +98,19 @@ def run(
         if dry_run:
             _show_plan(prepared, common.json)
             return
-        summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell)
+        store = Store(crossing.cache or default_folder())
+        summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
     _report(summary, common)
+
+
+def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, demos: str | None) -> None:
+    """Raise InputError if demonstrations are chosen in two ways."""
+    if crossing.demos_by is None:
+        return
+    others = {"demos": demos, "sampling": drawing.sampling}
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}")
 
 
 def _tasks(names: list[str] | None) -> list[Task]:
@@ -127,6 +143,7 @@ def _show_plan(prepared: PreparedRun, json: bool) -> None:
         f"tasks    {len(tasks)}: {', '.join(tasks[:8])}{', ...' if len(tasks) > 8 else ''}",
         f"seeds    {', '.join(map(str, values['seeds']))}",
         f"gates    {prepared.gates}; T = {_iterations(prepared.plan)}",
+        *(f"{shown:8} {', '.join(values[name])}" for name, shown in CROSSED.items() if name in values),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
         f"folder   {values['out']} (not written: this is a dry run)",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from deepthink_cli.data.chat import Chat
+from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
@@ -18,7 +18,7 @@ from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.pools.choosing import Request, check_request, choose_demonstrations
 from deepthink_cli.pools.rows import PoolRows, pool_of_task
 from deepthink_cli.pools.store import Store
-from deepthink_cli.provenance import Technique, TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -33,7 +33,8 @@ from deepthink_cli.tasks.splits import (
     row_digest,
     rows_digest,
 )
-from deepthink_cli.techniques.registry import controlled, ensemble_size, is_tuned
+from deepthink_cli.techniques.ensemble import ensemble_size
+from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, controlled
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,8 @@ class RunJob:
 
     `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble. `sampling` names
     how they were chosen; `from_pool` says whether by `demos_by` of the plan. `task_sha256` is the digest of the task's
-    definition; `rows_sha256` holds that of the queries of every scored part.
+    definition; `rows_sha256` holds that of the queries of every scored part. `technique` names what makes the memory
+    other than Deep-Thinking alone; with a `tuning`, gradient steps do instead of readings.
     """
 
     task: Task
@@ -54,7 +56,8 @@ class RunJob:
     rows_sha256: Mapping[Part, str]
     sampling: str
     from_pool: bool = False
-    technique: Technique | None = None
+    technique: str | None = None
+    tuning: ContextTuning | None = None
 
     @property
     def demonstrations(self) -> TokenizedDemonstrations:
@@ -62,15 +65,10 @@ class RunJob:
         return self.members[0]
 
     @property
-    def is_tuned(self) -> bool:
-        """Whether its memory is made by gradient descent instead of readings."""
-        return is_tuned(self.technique)
-
-    @property
     def label(self) -> str:
         """The job's name in messages."""
         chosen = [self.sampling] if self.from_pool else []
-        technique = [] if self.technique is None else [str(self.technique)]
+        technique = [] if self.technique is None else [self.technique]
         return ", ".join([self.task.name, f"seed {self.seed}", *chosen, *technique])
 
     def scorings(self, plan: RunPlan, wanted: Iterable[Setting]) -> int:
@@ -84,11 +82,10 @@ class RunJob:
         """
         is_test = part == "test"
         rows = self.evaluated if is_test else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
-        words = {} if self.technique is None else self.technique.words
         digests = []
         for query in rows:
             digests.append(row_digest(query))
-            yield query.relabelled(words) if words else query
+            yield query
         if rows_digest(digests) != self.rows_sha256[part]:
             raise DeepThinkError(
                 f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
@@ -109,13 +106,13 @@ class PendingJobs:
 
     def rows(self, plan: RunPlan) -> int:
         """The number of rows of these jobs."""
-        return sum(len(cells(plan, is_tuned(technique))) for technique in plan.techniques)
+        return sum(len(cells(plan, name == CT_KV)) for name in plan.techniques)
 
     def scorings(self, plan: RunPlan) -> int:
         """The number of inputs to score for these jobs, without those of the choice."""
         return sum(
-            scorings(plan, len(self.evaluated), ensemble_size(technique), cells(plan, is_tuned(technique)))
-            for technique in plan.techniques
+            scorings(plan, len(self.evaluated), ensemble_size(name) or 1, cells(plan, name == CT_KV))
+            for name in plan.techniques
         )
 
     def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
@@ -164,15 +161,34 @@ def _with_techniques(
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
     if plan.select_dev:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.dev_size)))
-    for chosen in plan.techniques:
-        technique, demonstrations = controlled(drawn.demonstrations, chosen)
-        where = f"task {evaluated.task.name}, seed {seed}"
-        members = tuple(
-            _fitted(plan, spec, where, ordered) for ordered in _orders(demonstrations, ensemble_size(technique))
-        )
+    for name in plan.techniques:
+        members = _members(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations, name)
+        tuning = plan.tuning if name == CT_KV else None
+        technique = str(tuning.technique) if tuning else None if name == DEEP_THINKING else name
         yield RunJob(
-            evaluated.task, task_sha256, seed, evaluated, drawn, members, rows, sampling, from_pool, technique
+            task=evaluated.task,
+            task_sha256=task_sha256,
+            seed=seed,
+            evaluated=evaluated,
+            drawn=drawn,
+            members=members,
+            rows_sha256=rows,
+            sampling=sampling,
+            from_pool=from_pool,
+            technique=technique,
+            tuning=tuning,
         )
+
+
+def _members(
+    plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet, technique: str
+) -> tuple[TokenizedDemonstrations, ...]:
+    """The demonstrations as a technique reads them: one set, or the orders of an ensemble."""
+    size = ensemble_size(technique)
+    if size is None:
+        changed, _ = controlled(technique, demonstrations)
+        return (_fitted(plan, spec, job, changed),)
+    return tuple(_fitted(plan, spec, job, ordered) for ordered in _orders(demonstrations, size))
 
 
 def _orders(demonstrations: DemonstrationSet, number: int) -> Iterator[DemonstrationSet]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.method import Positions
-from deepthink_cli.provenance import ModelIdentity, Technique
+from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
+from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import values_of
 
@@ -29,7 +31,7 @@ class RunPlan:
     All `iterations` readings are made; those in `scored` have rows. `demonstrations` replace those drawn with seeds;
     `dev_size` counts dev rows (None: as many as test rows). With a `chat`, all demonstrations are turns of a
     conversation. If there are methods in `demos_by`, each chooses the demonstrations from a pool of at most `pool_size`
-    training rows. Each of the `techniques` (None: Deep-Thinking alone) makes memories of its own; each of the
+    training rows. Each of the `techniques` makes memories of its own, one of them by the steps of `tuning`; each of the
     `calibrations` corrects the scores of all of them.
     """
 
@@ -52,7 +54,8 @@ class RunPlan:
     demos_by: tuple[str, ...] = ()
     pool_size: int | None = None
     balanced: bool = False
-    techniques: tuple[Technique | None, ...] = (None,)
+    techniques: tuple[str, ...] = (DEEP_THINKING,)
+    tuning: ContextTuning = field(default_factory=ContextTuning)
     calibrations: tuple[str, ...] = (NONE,)
 
     @property
@@ -86,7 +89,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         chat=job.demonstrations.chat,
         pool_size=plan.pool_size if job.from_pool else None,
         balanced=plan.balanced if job.from_pool else None,
-        technique=None if job.technique is None else str(job.technique),
+        technique=job.technique,
     )
     dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.dev_size or len(job.evaluated)
     of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}
@@ -98,7 +101,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
             rows_sha256=job.rows_sha256[cell.part],
             calibration=cell.calibration,
         )
-        for cell in cells(plan, job.is_tuned)
+        for cell in cells(plan, job.tuning is not None)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from deepthink_cli.context_tuning import tuned_memory
+from deepthink_cli.context_tuning.training import Training
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
@@ -78,7 +78,7 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
     last = max((setting.iteration for _, wanted in work for setting in wanted), default=1)
     for job, wanted in work:
         scorer = JobScorer(plan, job, engine)
-        if job.is_tuned:
+        if job.tuning is not None:
             tuned.append(_Thinking(scorer, 0, Method(1, plan.gates[0], plan.positions), wanted))
             continue
         methods = [Method(last, gate, plan.positions) for gate in plan.gates]
@@ -87,9 +87,12 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
         thoughts = [(thinking.demonstrations, thinking.method) for thinking in read]
         yield from think_in_batches(engine, thoughts, _scored(read))
     for thinking in tuned:
-        technique = thinking.scorer.job.technique
-        assert technique is not None
-        yield from thinking.score(tuned_memory(engine, thinking.demonstrations, technique), set())
+        tuning = thinking.scorer.job.tuning
+        assert tuning is not None
+        training = Training(engine, thinking.demonstrations, tuning)
+        for _ in training:
+            yield Step(thinking.scorer.job, 0)
+        yield from thinking.score(training.memory, set())
 
 
 def _scored(thinkings: Sequence[_Thinking]) -> Callable[[Sequence[int], list[Memory]], Iterator[Step]]:

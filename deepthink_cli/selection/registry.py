@@ -20,6 +20,7 @@ METHODS: dict[str, SelectionMethod] = {
     ),
     "first": SelectionMethod(
         first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
+    ),
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
         f"{_HERE}.best_of:choose",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
@@ -73,7 +74,7 @@ class PreparedRun:
         plan = self.plan
         crossed = {
             "demos_by": list(plan.demos_by),
-            "methods": [str(technique or DEEP_THINKING) for technique in plan.techniques],
+            "methods": list(plan.techniques),
             "calibrations": list(plan.calibrations),
         }
         plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE]}
@@ -125,7 +126,8 @@ def plan_run(
         demos_by=options.demos_by,
         pool_size=options.pool_size,
         balanced=options.balance,
-        techniques=options.techniques,
+        techniques=options.methods,
+        tuning=ContextTuning(steps=options.steps, lr=options.lr),
         calibrations=options.calibrations,
     )
 
