@@ -39,15 +39,21 @@ class Workplace:
     data_dir: str | None
     dtype: str
     name: str
+    samples: bool = True
 
     @classmethod
-    def at(cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str) -> Workplace:
-        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id."""
+    def at(
+        cls, folder: Path, model: str, data_dir: Path | None, out: Path, dtype: str, name: str, samples: bool = True
+    ) -> Workplace:
+        """Create the links in an empty folder; a model that is neither a file nor a folder is a hub id.
+
+        Without `samples`, results are written without every input's scores.
+        """
         (folder / OUT).symlink_to(out.resolve())
         if data_dir is not None:
             (folder / DATA).symlink_to(data_dir.resolve())
         named = str(Path(model).absolute()) if Path(model).exists() else model
-        return cls(folder, named, DATA if data_dir else None, dtype, name)
+        return cls(folder, named, DATA if data_dir else None, dtype, name, samples)
 
     def command(self, folder: str, arguments: Sequence[str]) -> list[str]:
         """The command of one run; `-X NAME` has no effect but to name the process."""
@@ -55,7 +61,8 @@ class Workplace:
         data = ["--data-dir", self.data_dir] if self.data_dir else []
         program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
         dtype = [] if "--dtype" in arguments else ["--dtype", self.dtype]
-        return [*program, *paths, *dtype, "--samples", "--quiet", "--out", f"{OUT}/{folder}"]
+        samples = ["--samples"] if self.samples else []
+        return [*program, *paths, *dtype, *samples, "--quiet", "--out", f"{OUT}/{folder}"]
 
     def start(self, folder: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start one run with a single thread."""

@@ -1,0 +1,96 @@
+"""The runs behind docs/table1.md, the cheapest first; prints or executes them.
+
+    python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1 [--print]
+
+Every command can be interrupted and repeated: `deepthink run` skips the rows that exist, and what models say of pools
+is cached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.evidence.workers import Workplace, execute
+
+TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
+SEEDS = range(3)
+POOL, ROWS, DEV_ROWS = "1000", "150", "80"
+READING = ("--eta", "0.1", "--positions", "restarted", "-T", "8", "--at", "1,2,4,8")
+COMMON = (*READING, "--limit", ROWS, "--select", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
+# Methods by what they cost: one pass over the pool, some thousand inputs, or tens of thousands.
+FEATURES = (
+    *("random", "herding", "k-center", "entropy", "least-confidence", "margin", "cal", "craig", "gradmatch"),
+    *("facility-location", "graph-cut", "k-means", "set-bsr"),
+)
+TRIALS, SEARCHES = ("random-valid", "global-entropy", "local-entropy"), ("lens", "influence")
+STAGES = {"features": FEATURES, "trials": TRIALS, "searches": SEARCHES}
+TECHNIQUES = "repeat-2,ensemble-4"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One `deepthink run` command: the stage it belongs to, its folder, and its other arguments."""
+
+    stage: str
+    folder: str
+    arguments: tuple[str, ...]
+
+
+def all_jobs() -> Iterator[Job]:
+    """Every command, the cheapest first; each task has folders of its own, which two processes can fill at once."""
+    for stage, methods in STAGES.items():
+        for task in TASKS:
+            yield Job(stage, f"{stage}-{task}", (*_of(task), *COMMON, "--demos-by", ",".join(methods)))
+        if stage == "features":
+            for name, extra in (("techniques", ("--method", TECHNIQUES)), ("ct-kv", ("--method", "ct-kv"))):
+                for task in TASKS:
+                    yield Job(name, f"{name}-{task}", (*_of(task), *COMMON, "--demos-by", "random", *extra))
+
+
+def _of(task: str) -> Sequence[str]:
+    return "--task", task, "--seeds", str(len(SEEDS)), "--pool-size", POOL
+
+
+def _arguments() -> argparse.Namespace:
+    stages = list(dict.fromkeys(job.stage for job in all_jobs()))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
+    parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("--out", type=Path, default=Path("table1"), help="folder of a model's results")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=stages, default=stages)
+    parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
+    parser.add_argument("--name", default="table1_job", help="word in the command line of every process")
+    parser.add_argument("--print", action="store_true", help="only print the commands")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print the commands, or execute them, a few at once and never two in one folder."""
+    args = _arguments()
+    jobs = [job for job in all_jobs() if job.stage in args.stages]
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, args.dtype, args.name, samples=False)
+        if args.print:
+            for job in jobs:
+                print(shlex.join(place.command(job.folder, job.arguments)))
+            return
+        os.nice(10)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), args.workers)
+    for job in failed:
+        print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
