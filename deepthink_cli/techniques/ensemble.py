@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.techniques.registry import NAMES, check_technique
+from deepthink_cli.techniques.registry import NAMES, is_technique
 
 _ENSEMBLE = re.compile(r"ensemble-([2-9]|[1-9]\d{1,2})")
 
@@ -18,8 +18,6 @@ def ensemble_size(name: str) -> int | None:
 
 def check_run_technique(name: str) -> str:
     """The name of a technique that a run may use; raises InputError for an unknown one."""
-    if name.startswith("ensemble"):
-        if ensemble_size(name) is None:
-            raise InputError(f"--method {name}: use {NAMES}, or ensemble-N, N from 2")
-        return name
-    return check_technique(name)
+    if not is_technique(name) and ensemble_size(name) is None:
+        raise InputError(f"--method {name}: use {NAMES}, or ensemble-N, N from 2")
+    return name

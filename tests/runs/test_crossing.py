@@ -21,9 +21,8 @@ Models = Callable[[str], Path]
 @pytest.fixture
 def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
     """The words of a small run with T = 2, and a cache of its own."""
-    return lambda *more: run_words(
-        tmp_path, models("llama"), "-T", "2", "--quiet", "--cache", str(tmp_path / "cache"), *more
-    )
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--cache", str(tmp_path / "cache"))
+    return lambda *more: [*command, *more]
 
 
 def rows_of(folder: Path) -> list[Result]:
@@ -104,7 +103,7 @@ def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[...
 
 
 def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
-    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     command = words("--demos-by", "k-center,entropy", "--seeds", "2", "--samples")
     assert run(command) == 0
