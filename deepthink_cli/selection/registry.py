@@ -13,6 +13,8 @@ from deepthink_cli.selection import first, stratified, uniform
 from deepthink_cli.selection.base import SelectionMethod
 
 _HERE = "deepthink_cli.selection"
+_ZERO_SHOT = "one zero-shot pass over the pool"
+
 METHODS: dict[str, SelectionMethod] = {
     "random": SelectionMethod(uniform.choose, "rows drawn uniformly", "the baseline of every table"),
     "stratified": SelectionMethod(
@@ -21,6 +23,75 @@ METHODS: dict[str, SelectionMethod] = {
     "first": SelectionMethod(
         first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
     ),
+    "herding": SelectionMethod(
+        f"{_HERE}.herding:choose",
+        "rows whose mean hidden state follows that of the pool",
+        "Welling 2009; Chen et al. 2010, arXiv 1203.3472",
+        ("hidden",),
+        _ZERO_SHOT,
+    ),
+    "k-center": SelectionMethod(
+        f"{_HERE}.k_center:choose",
+        "a drawn row, then the one farthest from all that are chosen",
+        "Sener and Savarese 2018, arXiv 1708.00489",
+        ("hidden",),
+        _ZERO_SHOT,
+    ),
+    "entropy": SelectionMethod(
+        f"{_HERE}.uncertainty:entropy",
+        "rows with the largest entropy of the label",
+        "Settles 2009, Active Learning Literature Survey",
+        ("probabilities",),
+        _ZERO_SHOT,
+    ),
+    "least-confidence": SelectionMethod(
+        f"{_HERE}.uncertainty:least_confidence",
+        "rows whose likeliest label is least likely",
+        "Lewis and Gale 1994, arXiv cmp-lg/9407020",
+        ("probabilities",),
+        _ZERO_SHOT,
+    ),
+    "margin": SelectionMethod(
+        f"{_HERE}.uncertainty:margin",
+        "rows whose two likeliest labels are nearest to each other",
+        "Scheffer et al. 2001, Active Hidden Markov Models for Information Extraction",
+        ("probabilities",),
+        _ZERO_SHOT,
+    ),
+    "cal": SelectionMethod(
+        f"{_HERE}.cal:choose",
+        "rows whose label probabilities differ most from those of their 10 nearest rows",
+        "Margatina et al. 2021, arXiv 2109.03764",
+        ("hidden", "probabilities"),
+        _ZERO_SHOT,
+    ),
+    "craig": SelectionMethod(
+        f"{_HERE}.craig:choose",
+        "rows whose gradients are near to all gradients of the pool",
+        "Mirzasoleiman et al. 2020, arXiv 1906.01827",
+        ("hidden", "probabilities"),
+        _ZERO_SHOT,
+    ),
+    "gradmatch": SelectionMethod(
+        f"{_HERE}.gradmatch:choose",
+        "rows whose weighted gradients add up to the mean gradient of the pool",
+        "Killamsetty et al. 2021, arXiv 2103.00123",
+        ("hidden", "probabilities"),
+        _ZERO_SHOT,
+    ),
+    "facility-location": SelectionMethod(
+        f"{_HERE}.facility_location:choose",
+        "rows such that every gradient of the pool has a similar one among theirs",
+        "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
+        ("hidden", "probabilities"),
+        _ZERO_SHOT,
+    ),
+    "graph-cut": SelectionMethod(
+        f"{_HERE}.graph_cut:choose",
+        "rows whose gradients are similar to those of the pool and not to each other",
+        "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
+        ("hidden", "probabilities"),
+        _ZERO_SHOT,
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
         f"{_HERE}.best_of:choose",
@@ -80,9 +151,10 @@ METHODS: dict[str, SelectionMethod] = {
 
 
 def selection_method(name: str, option: str = "--sampling") -> SelectionMethod:
-    """The method of this name; raises InputError for an unknown one."""
-    if name not in METHODS:
-        raise InputError(f"{option} {name}: use {_alternatives(METHODS)}")
+    """The method of this name; raises InputError for an unknown one, and for one that needs a model with --sampling."""
+    names = without_model() if option == "--sampling" else list(METHODS)
+    if name not in names:
+        raise InputError(f"{option} {name}: use {_alternatives(names)}")
     return METHODS[name]
 
 
