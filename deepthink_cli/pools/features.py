@@ -79,7 +79,8 @@ class Observer:
         """
         import numpy as np
 
-        chunks, done, read = list[Arrays](), 0, 0
+        done = read = 0
+        chunks: list[Arrays] = []
         advance(0, len(queries))
         for tokenized, prepared in ahead(self._prepared(queries)):
             if isinstance(prepared, ScoringPlan):
