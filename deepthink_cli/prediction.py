@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from statistics import fmean
+from typing import Literal
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
@@ -24,8 +26,9 @@ CHUNK = 256  # inputs tokenised, sorted by length and scored together
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are log-probabilities in nats; `probability` is the label's share among the candidates;
-    `label_mean_per_token` is the best by mean log-probability; `tied` is set if several candidates have the best score.
+    `scores` are log-probabilities in nats, `means` the same per token; `probability` is the label's share among the
+    candidates; `label_mean_per_token` is the best by `means`; `tied` is set if several candidates have the best score.
+    `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
     query: Query
@@ -35,6 +38,27 @@ class Prediction:
     scores: dict[str, float]
     label_mean_per_token: str
     tied: bool
+    means: dict[str, float]
+    calibrated: Mapping[str, Correction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A prediction after a calibration (`deepthink_cli.calibration`).
+
+    The scores of `prediction` are log p(y | x) - log b(y), where p is normalised over the candidates; `bias` is log b
+    in nats. `inputs` is the number of texts or rows, as `counted` says, that it was estimated from.
+    """
+
+    prediction: Prediction
+    bias: dict[str, float]
+    inputs: int
+    counted: Literal["texts", "rows"]
+
+    @property
+    def estimated_from(self) -> str:
+        """The number of inputs in words, as in `20 texts`."""
+        return f"{self.inputs} {self.counted if self.inputs != 1 else self.counted.removesuffix('s')}"
 
 
 def predict(
@@ -79,7 +103,7 @@ def predict_plan(
 ) -> list[list[Prediction]]:
     """For each memory, a list with one prediction per query, in order; `plan` is the plan of these queries."""
     return [
-        [_prediction(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+        [prediction_of(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
 
@@ -95,7 +119,21 @@ def _planned(
         yield part, engine.plan(tokenized)
 
 
-def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
+def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
+    """The prediction by the mean log-probability of each candidate over several memories, in float64.
+
+    All are predictions of the same query and iteration. Their order does not matter, and whether each memory's
+    log-probabilities are normalised over the candidates first changes neither the label nor its probability.
+    """
+    first = predictions[0]
+    assert len({(each.iteration, *each.scores) for each in predictions}) == 1
+    sums = tuple(fmean(each.scores[candidate] for each in predictions) for candidate in first.scores)
+    means = tuple(fmean(each.means[candidate] for each in predictions) for candidate in first.scores)
+    return prediction_of(first.query, first.iteration, Scores(sums, means))
+
+
+def prediction_of(query: Query, iteration: int, scores: Scores) -> Prediction:
+    """The prediction for a query whose candidates have these scores; the first candidate wins a tie."""
     best = max(scores.sums)
     place = scores.sums.index(best)
     total = sum(math.exp(value - best) for value in scores.sums)
@@ -107,4 +145,5 @@ def _prediction(query: Query, iteration: int, scores: Scores) -> Prediction:
         scores=dict(zip(query.candidates, scores.sums, strict=True)),
         label_mean_per_token=query.candidates[scores.means.index(max(scores.means))],
         tied=scores.sums.count(best) > 1,
+        means=dict(zip(query.candidates, scores.means, strict=True)),
     )

@@ -13,7 +13,7 @@ LAYERS = (
         *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
-    ("prediction", "evaluation", "pools", "runs", "report", "workflows"),
+    ("prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

@@ -28,7 +28,8 @@ class Calibration:
     `basis` are the inputs from which the bias is estimated: fixed texts without content, random words of the
     demonstrations, a prompt without the input, or the inputs themselves. `estimate` turns the normalised
     log-probabilities (m, C) of those inputs into log b (C,); it is a function, or where it is found
-    (`module:function`). With `own_candidates`, it is defined if every query has candidates of its own.
+    (`module:function`). With `own_candidates`, it is defined if every query has candidates of its own; `averaged`, if b
+    is a mean over the inputs, so that the estimates from several batches can be averaged.
     """
 
     estimate: Estimate | str
@@ -36,6 +37,7 @@ class Calibration:
     summary: str
     source: str
     own_candidates: bool = False
+    averaged: bool = False
 
     def bias(self, logs: Floats) -> Floats:
         """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from."""
@@ -43,6 +45,11 @@ class Calibration:
             return self.estimate(logs)
         module, _, name = self.estimate.partition(":")
         return cast(Estimate, getattr(import_module(module), name))(logs)
+
+    @property
+    def from_rows(self) -> bool:
+        """Whether the bias is estimated from the inputs themselves, which must have the same labels."""
+        return self.basis == "batch"
 
 
 def normalised(scores: Any) -> Floats:

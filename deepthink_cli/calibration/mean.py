@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from deepthink_cli.calibration.base import Floats
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
 
 
 def log_mean(logs: Floats) -> Floats:

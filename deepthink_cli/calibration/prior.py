@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from deepthink_cli.calibration.base import Floats, normalised
+from deepthink_cli.calibration.base import normalised
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
 
 STEPS, TOLERANCE = 10_000, 1e-12  # at most; nats between the last two steps
 

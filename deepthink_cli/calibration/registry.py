@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.errors import InputError
 
@@ -14,6 +16,7 @@ CALIBRATIONS: dict[str, Calibration] = {
         "labels after the inputs 'N/A', '[MASK]' and an empty one",
         "Zhao et al. 2021, arXiv 2102.09690",
         own_candidates=True,
+        averaged=True,
     ),
     "domain": Calibration(
         f"{_HERE}.mean:log_mean",
@@ -21,12 +24,14 @@ CALIBRATIONS: dict[str, Calibration] = {
         "labels after 20 texts of random words from the demonstrations",
         "Fei et al. 2023, arXiv 2305.19148",
         own_candidates=True,
+        averaged=True,
     ),
     "batch": Calibration(
         f"{_HERE}.mean:log_mean",
         "batch",
         "the mean probability of each label over the inputs",
         "Zhou et al. 2023, arXiv 2309.17249",
+        averaged=True,
     ),
     "pmi": Calibration(
         f"{_HERE}.premise:log_premise",
@@ -49,3 +54,19 @@ def calibration(name: str) -> Calibration:
     if name not in CALIBRATIONS:
         raise InputError(f"--calibrate {name}: use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas")
     return CALIBRATIONS[name]
+
+
+def calibrations(text: str | None) -> tuple[str, ...]:
+    """The names in a list separated by commas; none for None. Raises InputError for an unknown or repeated one."""
+    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
+    for name in names:
+        if name != NONE:
+            calibration(name)
+        if names.count(name) > 1:
+            raise InputError(f"--calibrate {text}: {name} is duplicated; name each once")
+    return names
+
+
+def from_rows(names: Iterable[str]) -> list[str]:
+    """Those of the names whose bias is estimated from the rows themselves."""
+    return [name for name in names if name != NONE and calibration(name).from_rows]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.method import Positions
@@ -15,6 +16,16 @@ from deepthink_cli.options import MethodOptions, RunOptions
 IterationChoice = Annotated[
     str,
     option("--iteration", panel=METHOD, metavar="T|all", help="Which kept iteration to use: a number, last, or all."),
+]
+Calibrate = Annotated[
+    str | None,
+    option(
+        "--calibrate",
+        panel=METHOD,
+        metavar="NAME,...",
+        help=f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
+        "of several, the first gives the label.",
+    ),
 ]
 _Iterations = Annotated[
     str,

@@ -1,0 +1,178 @@
+"""Predictions with their corrections by any number of calibrations, a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from deepthink_cli.calibrating.basis import BasisInputs
+from deepthink_cli.calibrating.correction import Bias, corrected, estimated, log_probabilities
+from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.base import Engine, ScoringPlan
+from deepthink_cli.errors import InputError
+from deepthink_cli.memory import Memory
+from deepthink_cli.prediction import Correction, Prediction, predict_plan
+from deepthink_cli.provenance import TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
+
+_TOGETHER = 256  # different lists of candidates whose texts are scored together
+
+K = TypeVar("K", bound=Hashable)
+Candidates = tuple[str, ...]
+PredictPlan = Callable[[Sequence[Query], ScoringPlan], Sequence[Sequence[Prediction]]]
+
+
+def basis_predictions(
+    engine: Engine, memories: Sequence[Memory], demonstrations: TokenizedDemonstrations, name: str
+) -> list[list[Prediction]] | None:
+    """For each memory, the predictions from which `correct_all` estimates the bias of the label words.
+
+    None for a calibration that needs the rows themselves. Raises InputError as `BasisInputs` does.
+    """
+    if calibration(name).from_rows:
+        return None
+    queries, tokenized = BasisInputs(name, engine.tokenizer, demonstrations)([demonstrations.labels])
+    return predict_plan(engine, memories, queries, engine.plan(tokenized))
+
+
+def own_candidates(name: str, where: str) -> InputError:
+    """The error of a row whose candidates are not the labels of the other rows."""
+    usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
+    return InputError(
+        f"{where}: has candidates of its own, and --calibrate {name} needs rows with the same ones; use one of {usable}"
+    )
+
+
+class Calibrator:
+    """Corrects predictions by each of `names`, except `none`; several iterations are corrected separately.
+
+    A bias from texts is the same for all rows with the same candidates. A bias from rows is that of all rows up to the
+    end of a call, so that a stream is corrected as it comes, and rows in a single call by their own bias.
+    `predict` scores texts as the predictions were scored; by default with `memories`, one list for each.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        memories: Sequence[Memory],
+        demonstrations: TokenizedDemonstrations,
+        names: Iterable[str],
+        predict: PredictPlan | None = None,
+    ) -> None:
+        predict = predict or partial(predict_plan, engine, memories)
+        self._correct: dict[str, _FromRows | _FromTexts] = {}
+        for name in names:
+            if name != NONE and calibration(name).from_rows:
+                self._correct[name] = _FromRows(name, demonstrations.labels)
+            elif name != NONE:
+                self._correct[name] = _FromTexts(name, engine, demonstrations, predict)
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """The predictions with their corrections; raises InputError for a row whose candidates do not allow one."""
+        corrections = {name: correct(predictions) for name, correct in self._correct.items()}
+        return [
+            replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
+            for place, each in enumerate(predictions)
+        ]
+
+
+class _FromRows:
+    """Corrections by a bias that is estimated from all rows so far, for each iteration."""
+
+    def __init__(self, name: str, labels: Candidates) -> None:
+        self.name, self.method, self.labels = name, calibration(name), labels
+        self.rows: dict[int, _Rows] = {}
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
+        for each in predictions:
+            if each.query.candidates != self.labels:
+                raise own_candidates(self.name, each.query.where or "a row")
+        return _by_group(predictions, lambda each: each.iteration, self._group)
+
+    def _group(self, iteration: int, predictions: Sequence[Prediction]) -> list[Correction]:
+        bias = self.rows.setdefault(iteration, _Rows(self.method)).add(log_probabilities(predictions))
+        return corrected(self.method, predictions, bias)
+
+
+class _Rows:
+    """The bias of the rows so far: the mean alone where that is enough, or else their log-probabilities."""
+
+    def __init__(self, method: Calibration) -> None:
+        self.method = method
+        self.bias: Bias | None = None
+        self.logs: Floats | None = None
+
+    def add(self, logs: Floats) -> Bias:
+        """The bias of the rows so far and these (n, 2, C)."""
+        if not self.method.averaged:
+            self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
+            return estimated(self.method, self.logs)
+        latest = estimated(self.method, logs)
+        self.bias = latest if self.bias is None else _averaged(self.bias, latest)
+        return self.bias
+
+
+def _averaged(left: Bias, right: Bias) -> Bias:
+    """The bias of two sets of inputs together, where b is a mean over the inputs."""
+    inputs = left.inputs + right.inputs
+    weighted = (each.logs + np.log(each.inputs / inputs) for each in (left, right))
+    return Bias(np.logaddexp(*weighted), inputs)
+
+
+class _FromTexts:
+    """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
+
+    def __init__(
+        self, name: str, engine: Engine, demonstrations: TokenizedDemonstrations, predict: PredictPlan
+    ) -> None:
+        self.method, self.engine, self.predict = calibration(name), engine, predict
+        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations)
+        self.labels = demonstrations.labels
+        self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
+        if self.labels and not self.shared:
+            self.shared = self._biases([self.labels])
+        others = list(dict.fromkeys(each.query.candidates for each in predictions))
+        others = [candidates for candidates in others if candidates != self.labels]
+        biases = dict(self.shared)
+        for start in range(0, len(others), _TOGETHER):
+            biases |= self._biases(others[start : start + _TOGETHER])
+        return _by_group(
+            predictions,
+            lambda each: (each.iteration, each.query.candidates),
+            lambda key, group: corrected(self.method, group, biases[key]),
+        )
+
+    def _biases(self, candidates: Sequence[Candidates]) -> dict[tuple[int, Candidates], Bias]:
+        """The bias of each iteration for each list of candidates."""
+        queries, tokenized = self.inputs(candidates)
+        texts, biases = len(self.inputs.texts), {}
+        for predictions in self.predict(queries, self.engine.plan(tokenized)):
+            for number, each in enumerate(candidates):
+                of_texts = predictions[number * texts : (number + 1) * texts]
+                biases[of_texts[0].iteration, each] = estimated(self.method, log_probabilities(of_texts))
+        return biases
+
+
+def _by_group(
+    predictions: Sequence[Prediction],
+    key: Callable[[Prediction], K],
+    correct: Callable[[K, Sequence[Prediction]], list[Correction]],
+) -> list[Correction]:
+    """The corrections of predictions, in their order, computed for all with the same key together."""
+    places: dict[K, list[int]] = {}
+    for place, each in enumerate(predictions):
+        places.setdefault(key(each), []).append(place)
+    corrections: dict[int, Correction] = {}
+    for value, group in places.items():
+        corrections |= dict(zip(group, correct(value, [predictions[place] for place in group]), strict=True))
+    return [corrections[place] for place in range(len(predictions))]

@@ -1,0 +1,119 @@
+"""The estimators of a bias, against the formulas of their papers computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from deepthink_cli.calibration.base import normalised
+from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
+from deepthink_cli.errors import InputError
+
+# Probabilities of two labels for three inputs; their means are 0.7 and 0.3.
+THREE = [[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]]
+
+
+def corrected(name: str, rows: list[list[float]], basis: list[list[float]]) -> list[list[float]]:
+    """Probabilities of rows after a calibration, given those of its inputs."""
+    logs = normalised(np.log(rows)) - CALIBRATIONS[name].bias(normalised(np.log(basis)))
+    values: list[list[float]] = np.exp(normalised(logs)).tolist()
+    return values
+
+
+@pytest.mark.parametrize("name", ["contextual", "domain", "batch"])
+def test_a_mean_bias_divides_by_the_mean_probability_of_each_label(name: str) -> None:
+    # q = W p with W = diag(0.7, 0.3)^-1, normalised: 0.6 / 0.7 against 0.4 / 0.3
+    first, second = 0.6 / 0.7, 0.4 / 0.3
+    ((left, right),) = corrected(name, [[0.6, 0.4]], THREE)
+    assert (left, right) == pytest.approx((first / (first + second), second / (first + second)))
+    assert right > left
+
+
+def test_the_mean_is_of_normalised_probabilities() -> None:
+    """An input whose labels are all unlikely counts as much as the others."""
+    scaled = [[0.9, 0.1], [0.8e-9, 0.2e-9], [0.4, 0.6]]
+    assert corrected("contextual", [[0.6, 0.4]], scaled)[0] == pytest.approx(corrected("batch", [[0.6, 0.4]], THREE)[0])
+
+
+def test_pmi_is_the_ratio_to_the_probability_without_the_input() -> None:
+    # log 0.02 - log 0.08 = log 1/4 and log 0.01 - log 0.01 = 0: the probabilities need no normalisation
+    ((left, right),) = corrected("pmi", [[0.02, 0.01]], [[0.08, 0.01]])
+    assert (left, right) == pytest.approx((0.2, 0.8))
+
+
+def test_prior_matching_makes_all_labels_equally_likely_on_average() -> None:
+    after = np.array(corrected("prior", THREE, THREE))
+    assert after.mean(axis=0) == pytest.approx([0.5, 0.5])
+    # With two labels the bias is one number d: the mean of 1 / (1 + exp(d - z)) over the log-odds z is 1/2.
+    odds = [math.log(left / right) for left, right in THREE]
+    low, high = min(odds), max(odds)
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(1 / (1 + math.exp(middle - z)) for z in odds) > 1.5 else (low, middle)
+    assert after[:, 0] == pytest.approx([1 / (1 + math.exp(low - z)) for z in odds])
+
+
+@pytest.mark.parametrize("scale", [1, 20])
+def test_prior_matching_converges_for_confident_predictions(scale: float) -> None:
+    rows = normalised(np.random.default_rng(0).normal(size=(50, 4)) * scale)
+    after = np.exp(normalised(rows - CALIBRATIONS["prior"].bias(rows)))
+    assert after.mean(axis=0) == pytest.approx([0.25] * 4, abs=1e-9)
+
+
+def test_a_factor_on_the_probabilities_changes_the_bias_of_batch_by_its_logarithm() -> None:
+    # 2 p + 0.5 q + r stays 1 where p = q / 2, so that these rows need no normalisation.
+    rows = np.array([[0.1, 0.2, 0.7], [0.3, 0.6, 0.1], [0.2, 0.4, 0.4]])
+    biased = rows * [2, 0.5, 1]
+    assert biased.sum(axis=1) == pytest.approx([1, 1, 1])
+    assert np.array(corrected("batch", biased.tolist(), biased.tolist())) == pytest.approx(
+        np.array(corrected("batch", rows.tolist(), rows.tolist()))
+    )
+
+
+@pytest.mark.parametrize(("name", "inputs"), [("prior", 5), ("pmi", 1), ("contextual", 1), ("domain", 1)])
+def test_a_constant_on_the_scores_of_a_label_is_removed_exactly(name: str, inputs: int) -> None:
+    draw = np.random.default_rng(1)
+    rows, constant = draw.normal(size=(5, 3)), np.array([3.0, -1.0, 0.5])
+    basis = rows if name == "prior" else draw.normal(size=(inputs, 3))
+
+    def after(shift: object) -> object:
+        logs = normalised(rows + shift) - CALIBRATIONS[name].bias(normalised(basis + shift))
+        return normalised(logs)
+
+    assert after(constant) == pytest.approx(after(np.zeros(3)), abs=1e-10)
+
+
+def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> None:
+    """The exact sense is one text: the mean of normalised probabilities is not linear in the scores."""
+    draw = np.random.default_rng(1)
+    rows, basis, constant = draw.normal(size=(5, 3)), draw.normal(size=(3, 3)), np.array([3.0, -1.0, 0.5])
+    before = normalised(normalised(rows) - CALIBRATIONS["contextual"].bias(normalised(basis)))
+    biased = normalised(rows + constant) - CALIBRATIONS["contextual"].bias(normalised(basis + constant))
+    assert normalised(biased) != pytest.approx(before, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_everything_is_computed_in_float64(name: str) -> None:
+    logs = normalised(np.log(np.array([[0.9, 0.1]], dtype=np.float32)))
+    assert logs.dtype == np.float64
+    assert CALIBRATIONS[name].bias(logs).dtype == np.float64
+
+
+def test_a_list_of_names_is_read_in_order() -> None:
+    assert calibrations("batch, none,pmi") == ("batch", "none", "pmi")
+    assert calibrations(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bach", "--calibrate bach: use none, contextual, domain, batch, pmi, prior"),
+        ("batch,", "--calibrate : use none"),
+        ("batch,pmi,batch", "--calibrate batch,pmi,batch: batch is duplicated"),
+    ],
+)
+def test_wrong_names_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        calibrations(text)
