@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError, ran_out_of_memory
+from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation import Evaluator, ScoringChunk, scoring_chunks
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.prediction import Prediction, predict_plan
-from deepthink_cli.runs.in_step import think_in_step
+from deepthink_cli.runs.in_step import COPIES, think_in_batches
 from deepthink_cli.runs.plan import RunJob, RunPlan
 from deepthink_cli.runs.results import Part, Result, Setting, bits
 
@@ -29,7 +29,6 @@ class Step:
 
 
 Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings of the rows to write
-_COPIES = 3  # maximum number of float32 copies of a memory: history, present and the state of the update rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ def together(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Work]:
 
     Finished jobs keep their group, so that resumed runs are identical to runs that were never stopped.
     """
-    most = min(engine.tokens_together, engine.tokens_held(_COPIES))
+    most = min(engine.tokens_together, engine.tokens_held(COPIES))
     for _, jobs in groupby(work, key=lambda job_and_settings: job_and_settings[0].task.name):
         group, tokens = list[tuple[RunJob, Sequence[Setting]]](), 0
         for job, wanted in jobs:
@@ -75,37 +74,23 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
     scorers = [(_JobScorer(plan, job, engine), wanted) for job, wanted in work]
     methods = [Method(last, gate, plan.positions) for gate in plan.gates]
     thinkings = [_Thinking(scorer, method, wanted) for scorer, wanted in scorers for method in methods]
-    longest = max(len(job.demonstrations.token_ids) for job, _ in work)
-    most = max(1, engine.tokens_held(_COPIES) // longest)
-    for start in range(0, len(thinkings), most):
-        yield from _in_step(engine, thinkings[start : start + most], set())
+    yield from think_in_batches(
+        engine, [(thinking.scorer.job.demonstrations, thinking.method) for thinking in thinkings], _scored(thinkings)
+    )
 
 
-def _in_step(engine: Engine, thinkings: Sequence[_Thinking], scored: set[str]) -> Iterator[Step]:
-    """Make all memories in shared passes; if that runs out of memory, each half of them separately.
+def _scored(thinkings: Sequence[_Thinking]) -> Callable[[Sequence[int], list[Memory]], Iterator[Step]]:
+    """Scores the memories of some of the thinkings; a row is scored once, also if its memory is made again."""
+    scored: set[str] = set()
 
-    `scored` holds the keys of the finished rows.
-    """
-    memory: Memory | None = None
-    try:
-        thoughts = [(thinking.scorer.job.demonstrations, thinking.method) for thinking in thinkings]
-        for memories in think_in_step(engine, thoughts):
-            for thinking, memory in zip(thinkings, memories, strict=True):
-                for setting in thinking.settings(memory.iteration):
-                    if setting.key not in scored:
-                        yield from thinking.scorer.score(memory, setting)
-                        scored.add(setting.key)
-            memory = None
-            memories.clear()  # frees memory for the next reading
-        return
-    except Exception as error:
-        if len(thinkings) == 1 or not ran_out_of_memory(error):
-            raise
-    # Not inside the handler, which keeps the tensors of the failed pass alive.
-    memory, memories = None, []
-    half = len(thinkings) // 2
-    yield from _in_step(engine, thinkings[:half], scored)
-    yield from _in_step(engine, thinkings[half:], scored)
+    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[Step]:
+        for number, memory in zip(numbers, memories, strict=True):
+            for setting in thinkings[number].settings(memory.iteration):
+                if setting.key not in scored:
+                    yield from thinkings[number].scorer.score(memory, setting)
+                    scored.add(setting.key)
+
+    return score
 
 
 class _JobScorer:

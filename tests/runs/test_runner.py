@@ -181,7 +181,7 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
                 raise torch.OutOfMemoryError
             yield memories
 
-    monkeypatch.setattr(runner, "think_in_step", small)
+    monkeypatch.setattr("deepthink_cli.runs.in_step.think_in_step", small)
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
     assert tried == [4, 2, 1, 1, 2, 1, 1]
@@ -215,7 +215,7 @@ def test_memories_made_together_are_as_many_as_the_free_memory_holds(
         seen.append(len(given))
         return think_in_step(engine, given)
 
-    monkeypatch.setattr(runner, "think_in_step", counted)
+    monkeypatch.setattr("deepthink_cli.runs.in_step.think_in_step", counted)
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1,0.2", "-q")
     for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
         seen.clear()
