@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from deepthink_cli.calibrating.calibrator import Calibrator
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
 from deepthink_cli.errors import InputError
@@ -35,13 +37,17 @@ class ScoringChunk:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The metrics of every iteration, and the confusion table of the last one."""
+    """The metrics of every iteration, and the confusion table of the last one.
+
+    `calibrated` holds the same of the corrected predictions, for every calibration.
+    """
 
     n: int
     results: dict[int, Metrics]
     majority: tuple[str, float] | None
     chance: float
     confusion: dict[str, dict[str, int]]
+    calibrated: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def last(self) -> Metrics:
@@ -53,18 +59,26 @@ class Evaluation:
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
         return {
             "n": self.n,
-            "results": [{"iteration": t, **asdict(metrics)} for t, metrics in self.results.items()],
+            "results": [
+                {"iteration": t, **asdict(metrics), **self._calibrated(t)} for t, metrics in self.results.items()
+            ],
             "majority": majority,
             "chance": self.chance,
             "confusion": self.confusion,
         }
 
+    def _calibrated(self, iteration: int) -> dict[str, Any]:
+        if not self.calibrated:
+            return {}
+        return {"calibrated": {name: asdict(each.results[iteration]) for name, each in self.calibrated.items()}}
+
 
 class Evaluator:
-    """Counts labelled predictions, iteration by iteration, in constant memory."""
+    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory."""
 
-    def __init__(self, iterations: Sequence[int], labels: Sequence[str]) -> None:
+    def __init__(self, iterations: Sequence[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
         self.tallies = {iteration: Tally(labels) for iteration in sorted(iterations)}
+        self.calibrated = {name: Evaluator(iterations, labels) for name in calibrate if name != NONE}
         self.chance = 0.0
 
     def add(self, prediction: Prediction) -> None:
@@ -74,28 +88,38 @@ class Evaluator:
         tally = self.tallies[prediction.iteration]
         tally.add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
         self.chance += 1 / len(prediction.scores)
+        for name, evaluator in self.calibrated.items():
+            evaluator.add(prediction.calibrated[name].prediction)
 
     def result(self) -> Evaluation:
         """The metrics of all predictions counted so far."""
         last = self.tallies[max(self.tallies)]
         results = {iteration: tally.metrics() for iteration, tally in self.tallies.items()}
         chance = self.chance / sum(tally.n for tally in self.tallies.values())
-        return Evaluation(last.n, results, last.majority(), chance, last.table() if last.labels else {})
+        calibrated = {name: evaluator.result() for name, evaluator in self.calibrated.items()}
+        table = last.table() if last.labels else {}
+        return Evaluation(last.n, results, last.majority(), chance, table, calibrated)
 
 
 def evaluated(
-    engine: Engine, memories: Sequence[Memory], queries: Iterable[Query], skipped: Counter[str]
+    engine: Engine,
+    memories: Sequence[Memory],
+    queries: Iterable[Query],
+    skipped: Counter[str],
+    calibrate: Iterable[str] = (),
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories must be of the same demonstrations. At most three chunks of queries are in memory.
+    All memories must be of the same demonstrations. Predictions are corrected by the calibrations in `calibrate`, a
+    chunk at a time. At most three chunks of queries are in memory.
     """
     provenance = memories[0].provenance
     assert provenance is not None
     placed = [engine.place(memory) for memory in memories]
+    calibrator = Calibrator(engine, placed, provenance.demonstrations, calibrate)
     for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
-        for together in zip(*predict_plan(engine, placed, chunk.queries, chunk.plan), strict=True):
-            yield from together
+        by_memory = predict_plan(engine, placed, chunk.queries, chunk.plan)
+        yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
 
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:

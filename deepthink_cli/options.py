@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import NONE, calibration, calibrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
@@ -111,14 +111,66 @@ class SelectOptions(Options):
         return method
 
 
-class RunOptions(TaskOptions):
+class GateOptions(Options):
+    """A grid of gates."""
+
+    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01,)
+    momentums: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0,)
+
+    @field_validator("etas", "momentums", mode="before")
+    @classmethod
+    def _several(cls, text: Any) -> Any:
+        return text.split(",") if isinstance(text, str) else text
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Every eta with every momentum."""
+        return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
+
+
+class TuneOptions(GateOptions):
+    """Options of `deepthink tune`: its grid of settings, and how it divides the rows into folds.
+
+    `shots` demonstrations are chosen by each method of `demos_by`; all rows are read if it is None.
+    """
+
+    iterations: int = Field(15, ge=1)
+    positions: tuple[Positions, ...] = ("continued",)
+    calibrate: tuple[str, ...] = (NONE, "batch")
+    folds: str = Field("5", pattern=r"^(loo|[0-9]{1,6})$")
+    seed: int = Field(0, ge=0)
+    shots: int | None = Field(None, ge=1)
+    demos_by: tuple[str, ...] = ()
+
+    @field_validator("positions", "demos_by", mode="before")
+    @classmethod
+    def _names(cls, text: Any) -> Any:
+        names = [name.strip() for name in text.split(",")] if isinstance(text, str) else text
+        return tuple(dict.fromkeys(names))
+
+    @field_validator("calibrate", mode="before")
+    @classmethod
+    def _calibrations(cls, text: Any) -> Any:
+        names = calibrations(text) if isinstance(text, str) else text
+        return tuple(dict.fromkeys((NONE, *names)))
+
+    @field_validator("etas", "momentums")
+    @classmethod
+    def _distinct(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(dict.fromkeys(values))
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Every gate with every kind of positions."""
+        return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
+
+
+class RunOptions(TaskOptions, GateOptions):
     """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
 
     iterations: int = Field(5, ge=1)
     at: str = "all"
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
-    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01,)
-    momentums: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0,)
     positions: Positions = "continued"
     select: Literal["dev"] | None = None
     dev_size: int | None = Field(None, ge=1)
@@ -130,10 +182,10 @@ class RunOptions(TaskOptions):
     lr: float = Field(1e-3, gt=0)
     calibrations: tuple[str, ...] = (NONE,)
 
-    @field_validator("etas", "momentums", "demos_by", "methods", "calibrations", mode="before")
+    @field_validator("demos_by", "methods", "calibrations", mode="before")
     @classmethod
-    def _several(cls, text: Any) -> Any:
-        return [part.strip() for part in text.split(",")] if isinstance(text, str) else text
+    def _listed_names(cls, text: Any) -> Any:
+        return [name.strip() for name in text.split(",")] if isinstance(text, str) else text
 
     @field_validator("demos_by", "methods", "calibrations")
     @classmethod
@@ -172,11 +224,6 @@ class RunOptions(TaskOptions):
         return seeds
 
     @property
-    def gates(self) -> tuple[Gate, ...]:
-        """Every eta with every momentum."""
-        return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
-
-    @property
     def every_seed(self) -> tuple[int, ...]:
         """The seeds: `10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
         parts = [int(part) for part in self.seeds.split(",") if part.strip()]
@@ -212,6 +259,7 @@ _WAYS_OUT = {
     "dtype": "use auto, float32, bfloat16 or float16",
     "quantize": "use 8bit or 4bit",
     "positions": "use continued or restarted",
+    "folds": "a number of folds, 3 or more, or loo for as many as rows",
     "device_map": "use auto",
     "gguf": "name a GGUF file in the model's directory or hub repository",
     "adapter": "name a directory or hub repository with a LoRA adapter",

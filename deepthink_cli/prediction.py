@@ -55,6 +55,11 @@ class Correction:
     inputs: int
     counted: Literal["texts", "rows"]
 
+    @property
+    def estimated_from(self) -> str:
+        """The number of inputs in words, as in `20 texts`."""
+        return f"{self.inputs} {self.counted if self.inputs != 1 else self.counted.removesuffix('s')}"
+
 
 def predict(
     engine: Engine,

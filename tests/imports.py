@@ -10,7 +10,7 @@ LAYERS = (
     ("errors", "io"),
     (
         *("updates", "method", "data", "provenance", "selection", "calibration", "options", "tasks", "metrics"),
-        *("artifact.metadata", "artifact.format"),
+        *("tuning", "artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
     ("prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),

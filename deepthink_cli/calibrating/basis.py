@@ -16,8 +16,10 @@ from deepthink_cli.calibration.base import Basis
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring import check_length
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
 TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their words
@@ -36,6 +38,18 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
             raise InputError(f"{where} is a chat, whose label does not follow the template; use contextual or domain")
         if method.basis == "premise" and not _premise(demonstrations).rstrip(" "):
             raise InputError(f"{where} has a template without text before the label; use domain or batch")
+
+
+def check_inputs(names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec) -> None:
+    """Tokenise the texts of calibrations with the label words, before the weights are loaded.
+
+    Raises InputError, naming the calibration, for texts that do not fit the tokenizer or the model's context.
+    """
+    for name in names if demonstrations.labels else ():
+        if name != NONE and not calibration(name).from_rows:
+            _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations)([demonstrations.labels])
+            for query in tokenized:
+                check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:

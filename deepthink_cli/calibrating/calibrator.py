@@ -12,7 +12,7 @@ import numpy as np
 from deepthink_cli.calibrating.basis import BasisInputs
 from deepthink_cli.calibrating.correction import Bias, corrected, estimated, log_probabilities
 from deepthink_cli.calibration.base import Calibration
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
@@ -41,6 +41,14 @@ def basis_predictions(
         return None
     queries, tokenized = BasisInputs(name, engine.tokenizer, demonstrations)([demonstrations.labels])
     return predict_plan(engine, memories, queries, engine.plan(tokenized))
+
+
+def own_candidates(name: str, where: str) -> InputError:
+    """The error of a row whose candidates are not the labels of the other rows."""
+    usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
+    return InputError(
+        f"{where}: has candidates of its own, and --calibrate {name} needs rows with the same ones; use one of {usable}"
+    )
 
 
 class Calibrator:
@@ -86,10 +94,7 @@ class _FromRows:
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         for each in predictions:
             if each.query.candidates != self.labels:
-                raise InputError(
-                    f"{each.query.where or 'a row'}: has candidates of its own, which --calibrate {self.name} cannot "
-                    "correct: it compares the rows' labels; use contextual, domain or pmi, or omit the candidates"
-                )
+                raise own_candidates(self.name, each.query.where or "a row")
         return _by_group(predictions, lambda each: each.iteration, self._group)
 
     def _group(self, iteration: int, predictions: Sequence[Prediction]) -> list[Correction]:

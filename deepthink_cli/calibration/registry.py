@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.errors import InputError
 
@@ -63,3 +65,8 @@ def calibrations(text: str | None) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise InputError(f"--calibrate {text}: {name} is duplicated; name each once")
     return names
+
+
+def from_rows(names: Iterable[str]) -> list[str]:
+    """Those of the names whose bias is estimated from the rows themselves."""
+    return [name for name in names if name != NONE and calibration(name).from_rows]

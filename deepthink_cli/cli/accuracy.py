@@ -27,8 +27,9 @@ def show(result: EvaluationReport, json: bool) -> None:
         "",
         *_baselines(evaluation),
     )
-    if evaluation.confusion:
-        report("", f"T = {max(evaluation.results)}, true label first:", _confusion(evaluation))
+    if (judged := result.judged).confusion:
+        by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"
+        report("", f"T = {max(judged.results)}{by}, true label first:", _confusion(judged))
 
 
 def _described(result: EvaluationReport) -> str:
@@ -38,7 +39,7 @@ def _described(result: EvaluationReport) -> str:
 
 
 def _curve(evaluation: Evaluation) -> Any:
-    """One row per iteration; the bars share one scale, from the lowest accuracy to the highest."""
+    """One row per iteration, with calibrated accuracies; the bars share one scale, from the lowest to the highest."""
     shares = [metrics.accuracy for metrics in evaluation.results.values()]
     low, high = max(0.0, min(shares) - 0.02), max(shares)
     rows = []
@@ -49,6 +50,7 @@ def _curve(evaluation: Evaluation) -> Any:
             [
                 str(iteration),
                 f"{metrics.accuracy:.1%}",
+                *(f"{each.results[iteration].accuracy:.1%}" for each in evaluation.calibrated.values()),
                 f"{metrics.stderr:.1%}",
                 interval,
                 f"{metrics.accuracy_mean_per_token:.1%}",
@@ -57,20 +59,24 @@ def _curve(evaluation: Evaluation) -> Any:
                 bar(metrics.accuracy, low, high),
             ]
         )
-    names = ("T", "accuracy", "stderr", "95 % interval", "mean/token", "macro-F1", "ties", f"{low:.0%} to {high:.1%}")
-    return table(*names, rows=rows)
+    names = ("stderr", "95 % interval", "mean/token", "macro-F1", "ties", f"{low:.0%} to {high:.1%}")
+    return table("T", "accuracy", *evaluation.calibrated, *names, rows=rows)
 
 
 def _baselines(evaluation: Evaluation) -> list[str]:
-    first, last = evaluation.results[1], evaluation.last
-    change = 100 * (last.accuracy - first.accuracy)
-    lines = [f"T = 1 is plain in-context learning: {first.accuracy:.1%}; thinking changes it by {change:+.1f} points"]
+    lines = [f"T = 1 is plain in-context learning: {_change(evaluation)}"]
+    lines += [f"with {name} calibration: {_change(each)}" for name, each in evaluation.calibrated.items()]
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")
     else:
         lines.append(f"guessing among the candidates: {evaluation.chance:.1%}")
     return lines
+
+
+def _change(evaluation: Evaluation) -> str:
+    first, last = evaluation.results[1], evaluation.last
+    return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 
 def _confusion(evaluation: Evaluation) -> Any:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
@@ -65,6 +66,7 @@ def evaluate(
     samples: Samples = None,
     fail_under: FailUnder = None,
     iteration: IterationChoice = "all",
+    calibrate: Calibrate = None,
     *,
     model: ModelArguments,
     task: TaskName = None,
@@ -82,16 +84,18 @@ def evaluate(
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: _check_samples(samples, memory, labelled, **paths))
+    names = problems.result(lambda: calibrations(calibrate)) or ()
     threshold = problems.result(lambda: _share(fail_under))
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
     source = problems.result(lambda: source_of(data_dir, model.offline))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     problems.result(lambda: _check_choice(labelled, task, opened))
+    problems.result(lambda: _check_calibrations(names, opened))
     if problems.messages or opened is None:
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
     chosen = _TaskRows(task, protocol, source) if task else str(labelled)
-    result = _evaluate(opened, chosen, row_limit, options, samples, common)
+    result = _evaluate(opened, chosen, row_limit, options, samples, names, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
@@ -112,6 +116,7 @@ def _evaluate(
     limit: int | None,
     options: ModelOptions,
     samples: Path | None,
+    calibrate: tuple[str, ...],
     common: CommonArguments,
 ) -> EvaluationReport:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
@@ -121,12 +126,20 @@ def _evaluate(
 
     used = model_options(memory, options)
     _check_samples(samples, model=used.model, adapter=used.adapter)
-    with Show(common, bar=not common.json) as tell, _samples_file(samples, len({1, *memory.iterations})) as observe:
+    iterations = len({1, *memory.iterations})
+    with Show(common, bar=not common.json) as tell, _samples_file(samples, iterations, calibrate) as observe:
         if isinstance(chosen, str):
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
-        return evaluation_of(memory, rows, options=options, observe=observe, tell=tell)
+        return evaluation_of(memory, rows, options=options, calibrate=calibrate, observe=observe, tell=tell)
+
+
+def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:
+    from deepthink_cli.calibrating.basis import check_calibrations
+
+    if names and memory is not None:
+        check_calibrations(names, memory.provenance.demonstrations, memory.name)
 
 
 def _check_samples(samples: Path | None, *rows: str | Path | None, **paths: Any) -> None:
@@ -169,7 +182,9 @@ def _share(text: str | None) -> float | None:
 
 
 @contextmanager
-def _samples_file(samples: Path | None, iterations: int) -> Iterator[Callable[[Prediction], None] | None]:
+def _samples_file(
+    samples: Path | None, iterations: int, calibrate: tuple[str, ...]
+) -> Iterator[Callable[[Prediction], None] | None]:
     """A function that writes one JSON line for each prediction; None if no samples are wanted."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.workflows.inputs import output_row
@@ -181,7 +196,7 @@ def _samples_file(samples: Path | None, iterations: int) -> Iterator[Callable[[P
     with writing(samples, "--samples") as out:
 
         def write(prediction: Prediction) -> None:
-            row = output_row(next(numbers) // iterations, prediction, several=True)
+            row = output_row(next(numbers) // iterations, prediction, True, calibrate)
             out.write(json_line({**row, "gold": prediction.query.gold}))
 
         yield write

@@ -27,6 +27,7 @@ from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
+from deepthink_cli.cli.tune import tune
 from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
 from deepthink_cli.io.prefetch import still_working
 from deepthink_cli.io.text import printable
@@ -62,6 +63,7 @@ def _root(
 
 
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
+app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl")(predict)
 app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)

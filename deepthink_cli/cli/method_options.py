@@ -1,4 +1,4 @@
-"""Options of the method: of one memory, and of a run that repeats it."""
+"""Options of the method: of one memory, of a run that repeats it, and of a choice among several."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions
+from deepthink_cli.options import MethodOptions, RunOptions, TuneOptions
 
 IterationChoice = Annotated[
     str,
     option("--iteration", panel=METHOD, metavar="T|all", help="Which kept iteration to use: a number, last, or all."),
+]
+Calibrate = Annotated[
+    str | None,
+    option(
+        "--calibrate",
+        panel=METHOD,
+        metavar="NAME,...",
+        help=f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
+        "of several, the first gives the label.",
+    ),
 ]
 _Iterations = Annotated[
     str,
@@ -33,6 +44,15 @@ _Positions = Annotated[
         "--positions",
         panel=METHOD,
         help="Positions of readings after the first: after the memory (continued) or the same again (restarted).",
+    ),
+]
+_Etas = Annotated[
+    str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate in (0, 1], or several separated by commas.")
+]
+_Momentums = Annotated[
+    str,
+    option(
+        "--momentum", panel=METHOD, metavar="BETA,...", help="Momentum: 0 as in the paper; or several, as in 0,0.9."
     ),
 ]
 
@@ -79,15 +99,8 @@ class SweepArguments:
             help="Iterations to score: all, or numbers as in 1,2,5,10 (1 to compare with); those between are read too.",
         ),
     ] = "all"
-    eta: Annotated[
-        str, option("--eta", panel=METHOD, metavar="ETA,...", help="Gate in (0, 1], or several separated by commas.")
-    ] = "0.01"
-    momentum: Annotated[
-        str,
-        option(
-            "--momentum", panel=METHOD, metavar="BETA,...", help="Momentum: 0 as in the paper; or several, as in 0,0.9."
-        ),
-    ] = "0"
+    eta: _Etas = "0.01"
+    momentum: _Momentums = "0"
     positions: _Positions = "continued"
     select: Annotated[
         str | None,
@@ -126,3 +139,47 @@ class SweepArguments:
         options = RunOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)
         _ = options.scored  # raises for iterations beyond T
         return options
+
+
+@dataclass(frozen=True)
+class TuneArguments:
+    """The settings to choose from, and the folds of the rows that choose."""
+
+    iterations: Annotated[
+        str,
+        option("--iterations", "-T", panel=METHOD, metavar="T", help="Readings; each number up to T is tried."),
+    ] = "15"
+    eta: _Etas = "0.01,0.1"
+    momentum: _Momentums = "0"
+    positions: Annotated[
+        str,
+        option(
+            "--positions",
+            panel=METHOD,
+            metavar="WHICH,...",
+            help="Positions of readings after the first: continued, restarted, or both separated by a comma.",
+        ),
+    ] = "continued"
+    calibrate: Annotated[
+        str | None,
+        option(
+            "--calibrate",
+            panel=METHOD,
+            metavar="NAME,...",
+            help="Corrections of the scores to try beside none. Default: batch.",
+        ),
+    ] = None
+    folds: Annotated[
+        str,
+        typer.Option(
+            "--folds", rich_help_panel=DATA, metavar="K|loo", help="Folds, 3 or more; loo for as many as rows."
+        ),
+    ] = "5"
+    seed: Annotated[
+        str, option("--seed", panel=DATA, metavar="S", help="Seed of the folds and of the order of the rows.")
+    ] = "0"
+
+    def checked(self) -> TuneOptions:
+        """The validated options; raises InputError for each wrong value."""
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        return TuneOptions.checked(etas=values.pop("eta"), momentums=values.pop("momentum"), **values)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -46,6 +47,7 @@ def predict(
     inputs: Inputs,
     output: Output = None,
     iteration: IterationChoice = "last",
+    calibrate: Calibrate = None,
     *,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
@@ -55,6 +57,7 @@ def predict(
     The model, the template and the labels come from the memory.
     """
     from deepthink_cli.prediction import CHUNK
+    from deepthink_cli.workflows.calibrations import check_supported
     from deepthink_cli.workflows.inputs import check_rows
     from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
@@ -64,11 +67,15 @@ def predict(
         output = None
     problems = Problems()
     options = problems.result(model.checked)
+    names = problems.result(lambda: calibrations(calibrate)) or ()
     with problems.collected():
         if output is not None:
             check_apart(output, read_by(memory, inputs, model=model.model, adapter=model.adapter, config=common.config))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
+    if opened is not None:
+        with problems.collected():
+            check_supported(names, opened, checked)
     problems.raise_any()
     assert opened is not None
     if output is not None:
@@ -77,19 +84,19 @@ def predict(
     # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
-        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, tell=tell)
-        count = _write(parts, output, len(opened.iterations))
+        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, calibrate=names, tell=tell)
+        count = _write(parts, output, len(opened.iterations), names)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)
 
 
-def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int) -> int:
+def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int, calibrate: Sequence[str]) -> int:
     """Write predictions as they come, to a file or to stdout; returns the number of rows."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.io.prefetch import behind
 
     with nullcontext(sys.stdout) if output is None else writing(output) as out:
-        rows = _Rows(out, iterations)
+        rows = _Rows(out, iterations, calibrate)
         with behind(rows.write) as write:
             for part in parts:
                 write(part)
@@ -99,15 +106,15 @@ def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: i
 class _Rows:
     """Writes predictions as JSON lines, in blocks that a pipe writes atomically: an interrupt never splits a line."""
 
-    def __init__(self, out: TextIO, iterations: int) -> None:
-        self.out, self.iterations, self.count = out, iterations, 0
+    def __init__(self, out: TextIO, iterations: int, calibrate: Sequence[str]) -> None:
+        self.out, self.iterations, self.calibrate, self.count = out, iterations, calibrate, 0
 
     def write(self, predictions: list[Prediction]) -> None:
         from deepthink_cli.workflows.inputs import output_row
 
         block, size = "", 0
         for prediction in predictions:
-            row = output_row(self.count // self.iterations, prediction, several=self.iterations > 1)
+            row = output_row(self.count // self.iterations, prediction, self.iterations > 1, self.calibrate)
             line = json_line(row)
             length = len(line.encode(errors="backslashreplace"))
             if size + length > PIPE_BUF:

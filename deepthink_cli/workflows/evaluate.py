@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.artifact.metadata import rule_as_json
+from deepthink_cli.calibrating.basis import check_inputs
+from deepthink_cli.calibrating.calibrator import Calibrator
+from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
+from deepthink_cli.workflows.calibrations import check_supported, warn_of_one_label
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import check_tokens
@@ -29,7 +33,10 @@ from deepthink_cli.workflows.memories import (
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated."""
+    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
+
+    `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores.
+    """
 
     evaluation: Evaluation
     memory: OpenedMemory
@@ -38,6 +45,7 @@ class EvaluationReport:
     protocol: str | None
     skipped: dict[str, int]
     seconds: float
+    calibrate: tuple[str, ...] = ()
 
     @property
     def inputs_per_second(self) -> float:
@@ -45,9 +53,14 @@ class EvaluationReport:
         return self.evaluation.n / self.seconds
 
     @property
+    def judged(self) -> Evaluation:
+        """The evaluation of the predictions by the first calibration; that of the raw scores if none was named."""
+        return self.evaluation.calibrated.get("".join(self.calibrate[:1]), self.evaluation)
+
+    @property
     def accuracy(self) -> float:
-        """The accuracy of the last iteration."""
-        return self.evaluation.last.accuracy
+        """The accuracy of the last iteration, by the first calibration."""
+        return self.judged.last.accuracy
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -81,6 +94,7 @@ def evaluate(
     iteration: int | str = "all",
     options: ModelOptions | None = None,
     engine: Engine | None = None,
+    calibrate: Sequence[str] = (),
     observe: Callable[[Prediction], None] | None = None,
     tell: Tell = silent,
 ) -> EvaluationReport:
@@ -93,18 +107,23 @@ def evaluate(
         options: how to load the model that made the memory, as in `ModelOptions.checked(device="cuda")`; unset options
             are taken from the memory.
         engine: the model, if it is already loaded.
+        calibrate: calibrations that correct the predictions, as in `("batch", "contextual")`; all rows are in memory
+            together for those that are estimated from the rows.
         observe: called with every prediction: for each row, one per iteration.
         tell: called with every event (`deepthink_cli.workflows.events`).
 
     The report has `accuracy`, `evaluation` with the metrics of every iteration, and `as_json()`.
 
-    Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do.
+    Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do, and for calibrations
+    that they do not support.
     """
     memory = opened(memory, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows)
     check_read_for(rows, memory)
+    check_supported(calibrate, memory, rows.checked)
     if engine is None:
         spec = find_its_model(memory, options, tell)
+        check_inputs(calibrate, memory.provenance.demonstrations, spec)
         check_tokens(memory.provenance.demonstrations, spec, rows.split, rows.checked)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
@@ -112,9 +131,12 @@ def evaluate(
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
     skipped = Counter(rows.skipped)
-    evaluation = _evaluate(engine, stored, rows, skipped, observe, tell)
+    evaluation = _evaluate(engine, stored, rows, skipped, calibrate, observe, tell)
     seconds = time.perf_counter() - started
-    return EvaluationReport(evaluation, memory, rows.task, rows.split, rows.protocol, dict(skipped), seconds)
+    if not calibrate:
+        warn_of_one_label(evaluation.confusion, tell)
+    described = (rows.task, rows.split, rows.protocol)
+    return EvaluationReport(evaluation, memory, *described, dict(skipped), seconds, tuple(calibrate))
 
 
 def _evaluate(
@@ -122,17 +144,30 @@ def _evaluate(
     stored: Sequence[Memory],
     rows: EvaluatedRows,
     skipped: Counter[str],
+    calibrate: Sequence[str],
     observe: Callable[[Prediction], None] | None,
     tell: Tell,
 ) -> Evaluation:
     memories = with_first_reading(engine, stored)
     provenance = memories[0].provenance
     assert provenance is not None
-    evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels)
-    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped), start=1):
+    evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels, calibrate)
+
+    def count(prediction: Prediction) -> None:
         evaluator.add(prediction)
         if observe is not None:
             observe(prediction)
+
+    by_rows = from_rows(calibrate)
+    by_texts = [name for name in calibrate if name not in by_rows]
+    waiting: list[Prediction] = []  # until the bias of all rows is known
+    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, by_texts), start=1):
+        if by_rows:
+            waiting.append(prediction)
+        else:
+            count(prediction)
         if number % len(memories) == 0:
             tell(Progress("evaluating", number // len(memories), rows.count))
+    for prediction in Calibrator(engine, memories, provenance.demonstrations, by_rows)(waiting):
+        count(prediction)
     return evaluator.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from deepthink_cli.data.rows import STDIN
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.prediction import Prediction
+from deepthink_cli.prediction import Correction, Prediction
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 
@@ -21,12 +22,14 @@ class CheckedRows:
     """The result of checking a file's rows.
 
     `count` is the number of rows, `longest` the bytes of the longest row with its longest candidate; `own_candidates`
-    says whether a row has candidates of its own.
+    says whether a row has candidates of its own; `other_labels` is the place of the first row whose candidates are not
+    the memory's labels.
     """
 
     count: int = 0
     longest: int = 0
     own_candidates: bool = False
+    other_labels: str | None = None
 
 
 def check_rows(
@@ -45,6 +48,8 @@ def check_rows(
             checked.count += 1
             checked.longest = max(checked.longest, _bytes(demonstrations, query))
             checked.own_candidates = checked.own_candidates or _brings_candidates(query)
+            if checked.other_labels is None and query.candidates != labels:
+                checked.other_labels = query.where
     return checked
 
 
@@ -72,17 +77,33 @@ def check_tokens(
     problems.raise_any()
 
 
-def output_row(index: int, prediction: Prediction, several: bool) -> dict[str, Any]:
-    """One row of output, as `deepthink predict` writes it; with `several`, including the iteration."""
+def output_row(index: int, prediction: Prediction, several: bool, calibrate: Sequence[str] = ()) -> dict[str, Any]:
+    """One row of output, as `deepthink predict` writes it; with `several`, including the iteration.
+
+    Label and probability are those of the first calibration in `calibrate`, scores are the model's.
+    """
     row: dict[str, Any] = {"index": index}
     if several:
         row["iteration"] = prediction.iteration
+    calibrated = {name: prediction.calibrated[name] for name in calibrate if name in prediction.calibrated}
+    first = calibrated.get("".join(calibrate[:1]))
+    answer = prediction if first is None else first.prediction
+    row |= {"label": answer.label, "probability": answer.probability, "scores": prediction.scores}
+    if calibrated:
+        row["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
     return {
         **row,
-        "label": prediction.label,
-        "probability": prediction.probability,
-        "scores": prediction.scores,
         "input": {name: jsonable(value) for name, value in (prediction.query.fields or {}).items()},
+    }
+
+
+def _correction(correction: Correction) -> dict[str, Any]:
+    return {
+        "label": correction.prediction.label,
+        "probability": correction.prediction.probability,
+        "scores": correction.prediction.scores,
+        correction.counted: correction.inputs,
+        "bias": correction.bias,
     }
 
 

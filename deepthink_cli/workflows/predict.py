@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from deepthink_cli.calibrating.basis import check_inputs
+from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import read_queries
 from deepthink_cli.errors import Problems
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks
+from deepthink_cli.workflows.calibrations import OneLabelWarning, check_supported, tell_of_bias
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
@@ -22,12 +25,15 @@ def predict_file(
     options: ModelOptions | None = None,
     checked: CheckedRows | None = None,
     chunk: int = CHUNK,
+    calibrate: Sequence[str] = (),
     tell: Tell = silent,
 ) -> Iterator[list[Prediction]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
 
     For each row, one prediction for each iteration. Rows are checked before the model is loaded, unless the caller
-    has `checked` them. Raises InputError with every mistake in a file, or at the first bad row of standard input.
+    has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the rows is that of all rows up
+    to the end of the chunk. Raises InputError with every mistake in a file, or at the first bad row of standard input,
+    and for a calibration that the memory or a row does not support.
     """
     memory = opened(memory, iteration)
     demonstrations = memory.provenance.demonstrations
@@ -35,12 +41,20 @@ def predict_file(
         problems = Problems()
         checked = check_rows(demonstrations, inputs, problems)
         problems.raise_any()
+    check_supported(calibrate, memory, checked)
     spec = find_its_model(memory, options, tell)
+    check_inputs(calibrate, demonstrations, spec)
     check_tokens(demonstrations, spec, inputs, checked)
     engine, memories = load_both(memory, spec, tell)
     queries = read_queries(inputs, demonstrations.template, demonstrations.labels)
     done, total = 0, None if checked is None else checked.count
-    for part in predict_chunks(engine, memories, queries, chunk):
+    calibrator = Calibrator(engine, memories, demonstrations, calibrate)
+    warning, part = OneLabelWarning(demonstrations.labels, silent if calibrate else tell), list[Prediction]()
+    for raw in predict_chunks(engine, memories, queries, chunk):
+        part = calibrator(raw)
         yield part
+        warning.add(part)
         done += len(part) // len(memories)
         tell(Progress("predicting", done, total))
+    warning.end()
+    tell_of_bias(part, demonstrations.labels, tell)

@@ -1,0 +1,160 @@
+"""`deepthink tune`: choose T and the other settings with labelled rows alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.console import note, report, size, table, write_json
+from deepthink_cli.cli.data_options import ChatArguments, PromptArguments
+from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.method_options import TuneArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.errors import InputError, Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.tuning.verdict import Comparison
+    from deepthink_cli.workflows.tune import TuneReport
+    from deepthink_cli.workflows.tune_plan import LabelledRows
+
+MOST_ROWS = 30  # of the table
+
+Rows = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROWS",
+        help="Labelled rows: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Also write the memory of all rows as chosen."
+    ),
+]
+
+
+@grouped
+def tune(
+    rows: Rows,
+    output: Output = None,
+    *,
+    model: ModelArguments,
+    tuning: TuneArguments,
+    prompt: PromptArguments,
+    chat: ChatArguments,
+    common: CommonArguments,
+) -> None:
+    """Choose T, eta and calibration by nested cross-validation over labelled rows; no dev set is needed.
+
+    Plain in-context learning is kept unless the choice is better than it beyond noise.
+    """
+    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.tune import tune as tuned
+    from deepthink_cli.workflows.tune_plan import plan_tuning
+
+    problems = Problems()
+    if output is not None:
+        read: dict[str, Any] = {
+            "model": model.model,
+            "adapter": model.adapter,
+            "template": prompt.template,
+            "config": common.config,
+        }
+        problems.result(lambda: check_apart(output, read_by(rows, **read)))
+    model_options = problems.result(model.checked)
+    options = problems.result(tuning.checked)
+    labelled = problems.result(lambda: _labelled(rows, prompt, chat))
+    problems.raise_any()
+    with Show(common, bar=not common.json) as tell:
+        result = tuned(plan_tuning(labelled, model_options, options, tell), output, tell=tell)
+    show(result, common)
+
+
+def _labelled(rows: str, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
+    from deepthink_cli.data.template import SEPARATOR
+    from deepthink_cli.workflows.tune_plan import labelled_rows
+
+    if chat.chat and prompt.separator is not None:
+        raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
+    separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
+    words = label_list(prompt.labels)
+    return labelled_rows(rows, pattern(prompt.template), prompt.label_field, words, separator, chat.checked())
+
+
+def show(result: TuneReport, common: CommonArguments) -> None:
+    """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
+    from deepthink_cli.calibration.registry import NONE
+
+    if common.json:
+        write_json(result.as_json())
+    else:
+        report(_described(result), "", _table(result), "", *_verdict(result))
+    name = "mem.safetensors"
+    if result.header is not None:
+        name = result.header.path
+        note(f"wrote {name} ({size(result.header.size)}, {result.setting})", common.quiet)
+    calibration = result.setting.calibration
+    corrected = "" if calibration == NONE else f" --calibrate {calibration}"
+    advice = "next" if result.header is not None else f"with -o {name}, next"
+    note(f"{advice}: deepthink predict {name} INPUTS{corrected}", common.quiet)
+
+
+def _described(result: TuneReport) -> str:
+    plan = result.plan
+    labels = ", ".join(plan.rows.labels) or "with every row"
+    return (
+        f"{plan.rows.source}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
+        f"seed {plan.options.seed}; {len(result.settings)} settings in {result.seconds:.1f} s"
+    )
+
+
+def _table(result: TuneReport) -> Any:
+    """The best setting of each family, plain in-context learning first."""
+    from deepthink_cli.metrics import wilson
+    from deepthink_cli.tuning.grid import best_of_families
+
+    rows, count = [], len(result.plan.rows)
+    for number in best_of_families(result.settings, result.right)[:MOST_ROWS]:
+        accuracy = result.right[number] / count
+        rows.append([str(result.settings[number]), f"{accuracy:.1%}", _interval(wilson(accuracy, count))])
+    return table("best of each family, by cross-validation", "accuracy", "95 % interval", rows=rows)
+
+
+def _verdict(result: TuneReport) -> list[str]:
+    from deepthink_cli.tuning.verdict import LEVEL
+
+    comparison, best = result.comparison, result.right[result.best] / result.comparison.rows
+    several = len(result.settings)
+    verdict = (
+        f"{result.setting} is better than plain in-context learning, p < {LEVEL}"
+        if result.kept
+        else "no difference beyond noise: plain in-context learning"
+    )
+    return [
+        f"best of {several} settings: {result.settings[result.best]}, {best:.1%} (too high: it is the maximum)",
+        *_nested(comparison),
+        f"verdict: {verdict}",
+    ]
+
+
+def _nested(comparison: Comparison) -> list[str]:
+    from deepthink_cli.metrics import wilson
+
+    low, high = comparison.interval
+    chosen, plain = (wilson(share, comparison.rows) for share in (comparison.accuracy, comparison.baseline))
+    return [
+        f"nested estimate of such a choice: {comparison.accuracy:.1%} ({_interval(chosen)}); "
+        f"plain: {comparison.baseline:.1%} ({_interval(plain)})",
+        f"difference: {100 * comparison.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
+        f"{comparison.gained} rows gained, {comparison.lost} lost, one-sided sign test p = {comparison.p:.3f}",
+    ]
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.1%} to {interval[1]:.1%}"

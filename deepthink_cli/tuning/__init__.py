@@ -1,0 +1,1 @@
+"""How a method is chosen with labelled rows alone: folds, nested cross-validation and the test of its result."""

@@ -1,0 +1,70 @@
+"""Nested cross-validation: which setting is chosen, and how it does on rows that did not choose it.
+
+N rows, C labels, S settings. Knows scores and folds; does not know models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deepthink_cli.calibration.base import normalised
+from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.tuning.grid import Setting
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+    from deepthink_cli.calibration.base import Floats
+
+    Bools = NDArray[bool_]
+    Ints = NDArray[int64]
+
+# The log-probabilities (selections, methods, T, N, C) of held-out rows: raw ones under `none`, and under the name of
+# each calibration whose bias was measured through the memory that gave them, the corrected ones.
+HeldOutScores = Mapping[str, "Floats"]
+
+
+@dataclass(frozen=True, eq=False)
+class NestedChoice:
+    """The result of a nested cross-validation: the setting chosen for each fold, and which rows (N,) are right then."""
+
+    chosen: tuple[int, ...]
+    right: Bools
+
+
+def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting]) -> Bools:
+    """Whether each setting labels each row correctly (S, N); `gold` (N,) are the indices of the true labels.
+
+    A calibration that is not in `scores` estimates its bias from all rows, without their labels.
+    """
+    return np.stack([_labels(scores, setting) == gold for setting in settings])
+
+
+def _labels(scores: HeldOutScores, setting: Setting) -> Ints:
+    if setting.calibration in scores:
+        return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
+    logs = normalised(scores[NONE][setting.place])
+    return np.asarray((logs - calibration(setting.calibration).bias(logs)).argmax(axis=-1))
+
+
+def best(right: Bools) -> int:
+    """The setting that labels most rows correctly (S, n); the first of equals, which is the simplest."""
+    return int(right.sum(axis=1).argmax())
+
+
+def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence[int]]) -> NestedChoice:
+    """For every fold, the setting that is best on the other folds, applied to the fold's rows.
+
+    `outer` (S, N) is whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i) is the
+    same of the rows outside fold i, in order, after memories of the rows outside fold i and outside their own fold.
+    """
+    chosen, right = [], np.zeros(outer.shape[1], dtype=bool)
+    for of_fold, rows in zip(inner, folds, strict=True):
+        chosen.append(best(of_fold))
+        right[list(rows)] = outer[chosen[-1], list(rows)]
+    return NestedChoice(tuple(chosen), right)

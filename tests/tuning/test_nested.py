@@ -1,0 +1,96 @@
+"""Nested cross-validation beside a brute-force one, on scores that are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deepthink_cli.calibration.mean import log_mean
+from deepthink_cli.method import Method
+from deepthink_cli.tuning.grid import Grid, best_of_families
+from deepthink_cli.tuning.nested import best, choose_nested, correctness
+from deepthink_cli.updates.gate import Gate
+
+ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]
+GRID = Grid((Method(4, Gate(0.1)), Method(4, Gate(0.01), "restarted")), ("none", "batch"), ("random", "herding"))
+
+
+def made_up(seed: int) -> tuple[Any, Any]:
+    """True labels, and the scores of every row after a memory without each set of one or two folds, by that set."""
+    draw = np.random.default_rng(seed)
+    gold = draw.integers(LABELS, size=ROWS)
+    scores: dict[frozenset[int], Any] = {}
+    for first in range(len(FOLDS)):
+        for second in range(first, len(FOLDS)):
+            raw = draw.normal(size=(2, 2, 4, ROWS, LABELS)) + np.array([0.8, 0, 0])
+            raw[..., np.arange(ROWS), gold] += draw.normal(size=(2, 2, 4, 1))
+            raw[:, 1, 0] = raw[:, 0, 0]
+            scores[frozenset((first, second))] = raw
+    return gold, scores
+
+
+def by_hand(setting: Any, raw: Any, rows: list[int], gold: Any) -> dict[int, bool]:
+    """Whether each of the rows is right, by the definition of the calibration."""
+    logs = raw[setting.place][rows]
+    if setting.calibration == "batch":
+        shares = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+        logs = shares / shares.mean(axis=0)
+    return {row: int(np.argmax(values)) == gold[row] for row, values in zip(rows, logs, strict=True)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_nested_choice_is_that_of_a_brute_force_cross_validation(seed: int) -> None:
+    gold, scores = made_up(seed)
+    fold_of = {row: number for number, rows in enumerate(FOLDS) for row in rows}
+    outer_raw = np.empty((2, 2, 4, ROWS, LABELS))
+    for number, rows in enumerate(FOLDS):
+        outer_raw[..., list(rows), :] = scores[frozenset([number])][..., list(rows), :]
+    expected, chosen = {}, []
+    inner_arrays = []
+    for held_out, rows in enumerate(FOLDS):
+        others = [row for row in range(ROWS) if row not in rows]
+        inner_raw = np.empty((2, 2, 4, ROWS, LABELS))
+        for row in others:
+            inner_raw[..., row, :] = scores[frozenset([held_out, fold_of[row]])][..., row, :]
+        counts = [sum(by_hand(setting, inner_raw, others, gold).values()) for setting in GRID.settings]
+        chosen.append(counts.index(max(counts)))
+        right = by_hand(GRID.settings[chosen[-1]], outer_raw, list(range(ROWS)), gold)
+        expected |= {row: right[row] for row in rows}
+        inner_arrays.append(correctness({"none": inner_raw[..., others, :]}, gold[others], GRID.settings))
+    outer = correctness({"none": outer_raw}, gold, GRID.settings)
+    nested = choose_nested(outer, inner_arrays, FOLDS)
+    assert nested.chosen == tuple(chosen)
+    assert nested.right.tolist() == [expected[row] for row in range(ROWS)]
+
+
+def test_the_first_of_equal_settings_is_chosen() -> None:
+    right = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]], dtype=bool)
+    assert best(right) == 1
+
+
+def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_from_rows() -> None:
+    raw = np.log(np.array([[0.6, 0.4], [0.7, 0.3]]))[None, None, None]
+    grid = Grid((Method(1),), ("none", "contextual"))
+    settings = grid.settings
+    corrected = raw - log_mean(np.log(np.array([[0.65, 0.35]])))
+    right = correctness({"none": raw, "contextual": corrected}, np.array([1, 0]), settings)
+    assert right.tolist() == [[False, True], [True, True]]
+
+
+def test_missing_candidates_are_never_chosen() -> None:
+    raw = np.array([[-1.0, -2.0, -np.inf], [-3.0, -2.0, -1.0]])[None, None, None]
+    assert correctness({"none": raw}, np.array([0, 2]), Grid((Method(1),)).settings).all()
+
+
+def test_plain_in_context_learning_is_the_first_setting_and_is_tried_once() -> None:
+    settings = GRID.settings
+    assert (settings[0].method.iterations, settings[0].calibration, settings[0].selection) == (1, "none", "random")
+    assert len(settings) == len(set(map(str, settings))) == 2 * 2 * (1 + 2 * 3)
+
+
+def test_the_table_has_the_best_of_each_family_and_plain_first() -> None:
+    settings = Grid((Method(3, Gate(0.1)), Method(3, Gate(0.2)))).settings
+    assert [str(setting)[:5] for setting in settings] == ["plain", *["T = 2"] * 2, *["T = 3"] * 2]
+    assert best_of_families(settings, [3, 5, 6, 5, 7]) == [0, 4, 1]
