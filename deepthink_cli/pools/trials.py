@@ -76,13 +76,14 @@ class EngineTrials:
         import numpy as np
 
         trials = self._prepared(list(dict.fromkeys(map(tuple, sets))), [self._queries[row] for row in rows])
-        waiting = [trial for trial in trials.values() if not self._is_known(trial.key)]
-        done = len(trials) - len(waiting)
-        for group in self._groups(waiting):
-            for trial, sums in zip(group, self._scored(group), strict=True):
-                self._keep(trial.key, _softmax(sums))
-            self.sets_read += sum(trial.shots > 0 for trial in group)
-            self.inputs_scored += len(group) * len(rows)
+        done = 0
+        for group in self._groups(list(trials.values())):
+            # A group is run whole, in the same passes as without a cache, so that results are identical.
+            if not all(self._is_known(trial.key) for trial in group):
+                for trial, sums in zip(group, self._scored(group), strict=True):
+                    self._keep(trial.key, _softmax(sums))
+                self.sets_read += sum(trial.shots > 0 for trial in group)
+                self.inputs_scored += len(group) * len(rows)
             done += len(group)
             if self._progress is not None:
                 self._progress(done * len(rows), len(trials) * len(rows))
@@ -158,9 +159,10 @@ class EngineTrials:
         return key in self._known
 
     def _keep(self, key: str, probabilities: Floats) -> None:
-        self._known[key] = probabilities
-        if self._store is not None:
-            self._store.put(key, {_NAME: probabilities})
+        if not self._is_known(key):
+            self._known[key] = probabilities
+            if self._store is not None:
+                self._store.put(key, {_NAME: probabilities})
 
 
 def _softmax(sums: Sums) -> Floats:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.selection.base import Choice, Floats, Ints, Pool, States
+from deepthink_cli.selection.base import Choice, Pool
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats, Ints, States
 
 ITERATIONS = 300
 _BLOCK = 1024  # rows whose distances are computed together

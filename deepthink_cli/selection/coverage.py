@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.selection.base import Choice, Pool, States
+from deepthink_cli.selection.base import Choice, Pool
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import States
 
 MOST_TOKENS = 16_384  # of the covered queries
 MOST_CELLS = 2**27  # similarities held, of 4 bytes each: 512 MiB

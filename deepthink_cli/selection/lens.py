@@ -11,11 +11,15 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.selection.base import Choice, Floats, Ints, Pool
+from deepthink_cli.selection.base import Choice, Pool
 from deepthink_cli.selection.sets import accuracies, dev_rows, random_sets, trials_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats, Ints
 
 FIRST_SCORED = 10  # rows in the first score set
 FACTOR = 3  # rho: by how much the score set grows, and the number of candidates shrinks, in every stage

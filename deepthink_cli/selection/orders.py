@@ -9,11 +9,15 @@ import math
 import random
 from collections.abc import Callable
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.selection.base import Choice, Floats, Pool
+from deepthink_cli.selection.base import Choice, Pool
 from deepthink_cli.selection.sets import DEV, random_set, trials_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats
 
 ORDERS = 24
 

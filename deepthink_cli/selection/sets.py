@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection.base import Floats, Pool, Trials
+from deepthink_cli.selection.base import Pool, Trials
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats
 
 DEV = 100  # rows of the pool on which sets are tried
 
