@@ -2,8 +2,8 @@
 
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/costs.jsonl
 
-Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread; methods that are in the file already are
-skipped.
+Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread; methods that are in the file already
+are skipped.
 """
 
 from __future__ import annotations

@@ -125,16 +125,17 @@ def _sentences(model: Model) -> list[str]:
     others = [name for name in complete if name != "random" and table[table["method"] == name]["plain"].notna().all()]
     gains = {name: model.differences(("random", "plain"), (name, "plain")) for name in others}
     best = max(others, key=lambda name: float(gains[name].mean()))
-    sentences = [
-        f"At T = 1 with raw scores, the best of {len(others)} other methods is {best}, with "
-        f"{_difference(gains[best])} against random demonstrations; "
-        f"{sum(bool(gain.mean() > 0) for gain in gains.values())} of {len(others)} are above it.",
-        f"Thinking with T by dev rows changes raw scores by {_difference(model.differences(('', 'plain'), ('', 'thinking')))}"
-        " over all methods, tasks and seeds, and corrected ones by "
-        f"{_difference(model.differences(('', 'plain batch'), ('', 'thinking batch')))}.",
-        f"Batch calibration of T = 1 changes it by {_difference(model.differences(('', 'plain'), ('', 'plain batch')))}.",
+    above = sum(bool(gain.mean() > 0) for gain in gains.values())
+    raw, corrected, correction = (
+        _difference(model.differences(("", before), ("", after)))
+        for before, after in (("plain", "thinking"), ("plain batch", "thinking batch"), ("plain", "plain batch"))
+    )
+    return [
+        f"At T = 1 with raw scores, the best of {len(others)} other methods is {best}, with {_difference(gains[best])} "
+        f"against random demonstrations; {above} of {len(others)} are above them. Thinking with T by dev rows changes raw "
+        f"scores by {raw} over all methods, tasks and seeds, and corrected ones by {corrected}. Batch calibration of "
+        f"T = 1 changes it by {correction}."
     ]
-    return [" ".join(sentences)]
 
 
 def _difference(values: pd.Series) -> str:
@@ -161,8 +162,8 @@ def _table(model: Model) -> str:
         whole = means.loc[method].reindex(tasks).mean(skipna=False)
         lines.append(f"| {method} | {_range(seeds)} | " + " | ".join(cells) + f" | {_numbers(whole)} |")
     words = (
-        "Accuracy in percent, mean over seeds: T = 1 / T by dev; then both corrected. Techniques (the rows with –) start "
-        "from the random demonstrations; ct-kv makes one memory instead of T."
+        "Accuracy in percent, mean over seeds: T = 1 / T by dev; then both corrected. Techniques (the rows with –) "
+        "start from the random demonstrations; ct-kv makes one memory instead of T."
     )
     return words + "\n\n" + "\n".join(lines)
 
@@ -192,8 +193,8 @@ def _ranked(model: Model, figures: Path) -> Iterator[str]:
     name = f"{PurePath(model.name).name}.png"
     draw_ranking(replace(ranking, ranks=best), {figures / name: ".png"})
     yield (
-        f"The twelve best of {len(ranking.ranks)} by mean rank over {ranking.blocks} pairs of a task and a seed; bars join "
-        "those that do not differ at the 5 % level (Nemenyi)."
+        f"The twelve best of {len(ranking.ranks)} by mean rank over {ranking.blocks} pairs of a task and a seed; bars "
+        "join those that do not differ at the 5 % level (Nemenyi)."
     )
     yield f"![Critical-difference diagram](table1/{name})"
 
