@@ -1,0 +1,207 @@
+"""`deepthink select`: options, files and messages."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import write_rows
+from tiny import tiny_task
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
+from deepthink_cli.selection.registry import METHODS
+
+Models = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+ROWS: list[dict[str, object]] = [
+    {"text": f"film {number}", "label": ("good", "bad")[number % 2]} for number in range(12)
+]
+
+
+def farthest(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """The rows that are farthest from the mean hidden state of the queries, or of the pool."""
+    assert pool.hidden is not None
+    states = pool.hidden if pool.target_hidden is None else pool.target_hidden
+    distances = np.linalg.norm(pool.hidden - states.mean(axis=0), axis=1).astype(np.float64)
+    return Choice([int(row) for row in np.argsort(-distances)[:shots]], distances)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEEPTHINK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(
+        METHODS, "farthest", SelectionMethod(farthest, "far rows", "this test", ("hidden", "queries"), "one a row")
+    )
+    write_rows(tmp_path / "pool.jsonl", ROWS)
+
+
+def refused(words: list[str], capsys: Captured) -> str:
+    """The one line of a command that must be refused and write nothing."""
+    before = {path: path.read_bytes() for path in Path.cwd().rglob("*") if path.is_file()}
+    assert run(["select", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert {path: path.read_bytes() for path in Path.cwd().rglob("*") if path.is_file()} == before
+    (line,) = err.splitlines()
+    return line
+
+
+def test_a_choice_and_the_memory_of_it(models: Models, capsys: Captured) -> None:
+    words = f"pool.jsonl -m {models('llama')} --method farthest --shots 4 --balance -o demos.jsonl --scores s.jsonl"
+    assert run(["select", *words.split()]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced: 2 bad, 2 good" in err
+    assert "read 12 rows in " in err
+    assert f"next: deepthink think demos.jsonl -m {models('llama')}" in err
+    rows = [json.loads(line) for line in Path("demos.jsonl").read_text().splitlines()]
+    assert all(row in ROWS for row in rows)
+    scores = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+    assert [ROWS[row["index"]] for row in sorted(scores, key=lambda row: row["chosen"] or 0) if row["chosen"]] == rows[
+        1:
+    ]
+    assert all(row["score"] > 0 for row in scores)
+
+    assert run(["think", "demos.jsonl", "-m", str(models("llama")), "-T", "1", "-q"]) == 0
+    assert run(["inspect", "memory.safetensors"]) == 0
+    assert "selected  farthest, 4 of 12 rows of pool.jsonl, seed 0, balanced" in capsys.readouterr().out
+
+
+def test_a_second_choice_reads_nothing_again(models: Models, capsys: Captured) -> None:
+    words = ["pool.jsonl", "-m", str(models("llama")), "--method", "farthest"]
+    assert run(["select", *words, "--shots", "4"]) == 0
+    assert run(["select", *words, "--shots", "2", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["observed"], described["cached"]) == (0, 12)
+    assert described["labels"].keys() == {"bad", "good"}
+    assert described["file"] == "demos.jsonl"
+    assert list(Path("cache").rglob("*.safetensors"))
+
+
+def test_queries_are_read_without_their_labels(models: Models, capsys: Captured) -> None:
+    write_rows(Path("queries.jsonl"), [{"text": "film 3", "label": "unknown"}, {"text": "a new film"}])
+    words = ["pool.jsonl", "-m", str(models("llama")), "--method", "farthest", "--shots", "2", "--json"]
+    assert run(["select", *words, "--for", "queries.jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["observed"] == 14
+
+
+def test_rows_on_standard_output_are_all_that_is_there(capsys: Captured) -> None:
+    assert run(["select", "pool.jsonl", "--method", "first", "--shots", "3", "-o", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == ROWS[:3]
+    assert "wrote" not in err
+    assert not Path("-").exists()
+    assert not list(Path().glob("*.selection.json"))
+
+
+def test_a_csv_file_becomes_json_lines_with_all_columns(capsys: Captured) -> None:
+    Path("pool.csv").write_text("id,text,label\n1,fine,yes\n2,poor,no\n3,fair,yes\n")
+    template = "{text} -> {label}"
+    assert run(["select", "pool.csv", "--template", template, "--method", "first", "--shots", "1"]) == 0
+    assert json.loads(Path("demos.jsonl").read_text()) == {"id": "1", "text": "fine", "label": "yes"}
+    err = capsys.readouterr().err
+    assert "next: deepthink think demos.jsonl --template '{text} -> {label}' --labels no,yes" in err
+    assert run(["think", "demos.jsonl", "--template", template, "--labels", "no,yes", "-T", "1", "-q"]) == 0
+
+
+def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path, capsys: Captured) -> None:
+    task, data = tiny_task(tmp_path)
+    words = ["--task", str(task), "--data-dir", str(data)]
+    assert run(["select", *words, "--method", "stratified"]) == 0
+    rows = [json.loads(line) for line in Path("demos.jsonl").read_text().splitlines()]
+    assert len(rows) == 4  # the task's own number of shots
+    assert all(row.keys() == {"text", "kind"} for row in rows)
+    for more in ([], ["--task", str(task)]):
+        assert run(["think", "demos.jsonl", *more, "-T", "1", "-q"]) == 0
+        assert run(["inspect", "memory.safetensors", "--json"]) == 0
+        described = json.loads(capsys.readouterr().out)
+        assert described["selected"]["pool"] == "tiny"
+
+
+def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path, capsys: Captured) -> None:
+    task, data = tiny_task(tmp_path)
+    write_rows(Path("mine.jsonl"), [{"text": "fine", "kind": "positive"}, {"text": "bad", "kind": "negative"}])
+    words = ["mine.jsonl", "--task", str(task), "--data-dir", str(data), "--method", "first", "--shots", "2"]
+    assert run(["select", *words]) == 0
+    capsys.readouterr()
+    evaluated = {"text": "a dull film 6", "kind": "negative"}
+    write_rows(Path("mine.jsonl"), [{"text": "fine", "kind": "positive"}, evaluated])
+    assert "mine.jsonl:2: in split test, which task tiny evaluates" in refused(words, capsys)
+
+
+REFUSED = {
+    "no method": ("pool.jsonl --shots 2", "--method: no method; name one of those that deepthink select --list shows"),
+    "no shots": ("pool.jsonl --method random", "--shots: how many rows"),
+    "no rows": ("--method random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
+    "shots below one": ("pool.jsonl --method random --shots 0", "--shots 0: a number of demonstrations, 1 or more"),
+    "a pool that is too small": ("pool.jsonl --method random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
+    "a sample that is too small": (
+        "pool.jsonl --method random --shots 6 --pool-size 5",
+        "pool.jsonl has 5 rows to choose from; 7 not in the sample of --pool-size",
+    ),
+    "a sample of nothing": ("pool.jsonl --method random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
+    "an unknown method": ("pool.jsonl --method herd --shots 2", "--method herd: use random, stratified"),
+    "no model": ("pool.jsonl --method farthest --shots 2", "--method farthest: reads the rows with a model"),
+    "queries that are not read": (
+        "pool.jsonl --method random --shots 2 --for pool.jsonl",
+        "--for: --method random does not read the queries",
+    ),
+    "an input as output": (
+        "pool.jsonl --method random --shots 2 -o pool.jsonl",
+        "-o pool.jsonl: the same file as pool",
+    ),
+    "queries as output": (
+        "pool.jsonl --method farthest --shots 2 --for pool.jsonl --scores pool.jsonl",
+        "--scores pool.jsonl: the same file as pool.jsonl",
+    ),
+    "one file for two outputs": (
+        "pool.jsonl --method random --shots 2 -o new.jsonl --scores new.jsonl",
+        "--scores new.jsonl: the demonstrations are written there",
+    ),
+    "two things on standard output": ("pool.jsonl --method random --shots 2 -o - --json", "--json: standard output"),
+    "standard input twice": ("- --method farthest --shots 2 --for -", "--for -: POOL is standard input, too"),
+    "a prompt beside a task": (
+        "--task sst2 --method random --template {text}{label}",
+        "--template {text}{label}: the task has its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_makes_no_sense_is_refused_in_one_line(case: str, capsys: Captured) -> None:
+    words, message = REFUSED[case]
+    assert message in refused(words.split(), capsys)
+
+
+def test_one_class_is_refused(capsys: Captured) -> None:
+    write_rows(Path("one.jsonl"), ROWS[::2])
+    assert "one.jsonl: one label only, 'good'" in refused(["one.jsonl", "--method", "random", "--shots", "2"], capsys)
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(models: Models, capsys: Captured) -> None:
+    Path("cache").write_text("a file")
+    assert run(["select", "pool.jsonl", "-m", str(models("llama")), "--method", "farthest", "--shots", "2"]) == 1
+    assert "cache: cannot be written" in capsys.readouterr().err
+
+
+def test_the_list_names_every_method_with_what_it_reads_and_its_source(capsys: Captured) -> None:
+    assert run(["select", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["method", *METHODS]
+    assert "hidden, queries" in lines[-1]
+    assert run(["select", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [method["method"] for method in listed] == list(METHODS)
+    assert listed[-1] == {
+        "method": "farthest",
+        "chooses": "far rows",
+        "reads": ["hidden", "queries"],
+        "cost": "one a row",
+        "source": "this test",
+    }
