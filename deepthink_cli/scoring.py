@@ -42,7 +42,7 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
             check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
     sums = engine.score(memories, plan)
     for sums_of_memory in sums:
-        _check_finite(engine, plan, sums_of_memory)
+        check_finite(engine, plan, sums_of_memory)
     return [[_scores(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
 
 
@@ -56,7 +56,8 @@ def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery)
         )
 
 
-def _check_finite(engine: Engine, plan: ScoringPlan, sums: Sequence[Sequence[float]]) -> None:
+def check_finite(engine: Engine, plan: ScoringPlan, sums: Sequence[Sequence[float]]) -> None:
+    """Raise DeepThinkError, naming the query, unless all scores (queries, candidates) of a plan are finite."""
     for number, (query, scores) in enumerate(zip(plan.queries, sums, strict=True), start=1):
         for candidate, value in enumerate(scores, start=1):
             if not math.isfinite(value):

@@ -19,7 +19,7 @@ from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.model.tokens import demonstration_ids, encode, tokenize_demonstrations
+from deepthink_cli.model.tokens import demonstration_ids, encode, special_ids, tokenize_demonstrations
 from deepthink_cli.options import ModelOptions
 
 Models = Callable[[str], Path]
@@ -48,6 +48,7 @@ def test_what_a_tokenizer_appends_is_left_out(rule: str, start: list[int]) -> No
     tokenizer = ruled(rule)
     (own,) = encode(tokenizer, [TEXT], special=False)
     assert demonstration_ids(tokenizer, TEXT) == start + own
+    assert list(special_ids(tokenizer)) == start
 
 
 def test_a_text_that_ends_like_the_rule_keeps_its_end() -> None:

@@ -1,0 +1,119 @@
+"""Methods that choose rows for known queries: k-means and Set-BSR."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from fake_trials import fake_pool
+
+from deepthink_cli.selection import coverage
+from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.centroids import lloyd, starting_centroids
+from deepthink_cli.selection.registry import METHODS
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import States
+
+
+def states(seed: int, *shape: int) -> States:
+    """Random hidden states."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def pool_of(rows: int, **parts: object) -> Pool:
+    """A pool with these parts."""
+    return Pool(fake_pool(rows)[0].rows, **parts)  # type: ignore[arg-type]
+
+
+def test_centroids_are_those_of_scikit_learn() -> None:
+    cluster = pytest.importorskip("sklearn.cluster")
+    points = states(0, 1000, 6)
+    start = starting_centroids(points, 8, random.Random(0))
+    centroids, clusters = lloyd(points, start)
+    peer = cluster.KMeans(8, init=start, n_init=1, tol=0, algorithm="lloyd").fit(points.astype(np.float64))
+    assert centroids == pytest.approx(peer.cluster_centers_, abs=1e-6)
+    assert clusters.tolist() == peer.labels_.tolist()
+
+
+def test_a_point_is_in_the_cluster_of_its_nearest_centroid_which_is_its_mean() -> None:
+    points = states(1, 60, 3)
+    centroids, clusters = lloyd(points, starting_centroids(points, 5, random.Random(0)))
+    for number, centroid in enumerate(centroids):
+        assert centroid == pytest.approx(points[clusters == number].mean(axis=0), abs=1e-6)
+    distances = np.linalg.norm(points[:, None] - centroids, axis=2)
+    assert clusters.tolist() == distances.argmin(axis=1).tolist()
+
+
+def test_starting_centroids_are_different_points() -> None:
+    points = np.repeat(states(2, 3, 4), 5, axis=0)
+    assert len(np.unique(starting_centroids(points, 10, random.Random(0)), axis=0)) == 3
+
+
+def test_k_means_chooses_the_rows_nearest_to_groups_of_queries() -> None:
+    hidden = np.array([[0.0], [1.0], [5.1], [9.0], [20.0]], dtype=np.float32)
+    targets = np.array([[4.0], [5.0], [6.0], [19.0], [21.0]], dtype=np.float32)
+    choice = METHODS["k-means"](pool_of(5, hidden=hidden, target_hidden=targets), 2, random.Random(0))
+    assert list(choice.rows) == [2, 4]  # the larger group first
+    assert choice.scores is not None
+    assert choice.scores == pytest.approx([-5.0, -4.0, -0.1, -4.0, 0.0], abs=1e-6)
+
+
+def test_centroids_choose_different_rows_and_several_if_there_are_few_queries() -> None:
+    hidden, targets = np.array([[0.0], [1.0], [2.0], [9.0]], dtype=np.float32), np.zeros((3, 1), dtype=np.float32)
+    choice = METHODS["k-means"](pool_of(4, hidden=hidden, target_hidden=targets), 3, random.Random(0))
+    assert list(choice.rows) == [0, 1, 2]
+
+
+def test_without_queries_the_centroids_are_those_of_the_pool() -> None:
+    hidden = np.array([[0.0], [1.0], [2.0], [30.0], [31.0], [32.0]], dtype=np.float32)
+    assert set(METHODS["k-means"](pool_of(6, hidden=hidden), 2, random.Random(0)).rows) == {1, 4}
+
+
+def recall(targets: list[States], rows: list[States]) -> float:
+    """Set-BSR by its definition: sum over target tokens of the largest cosine with a token of the rows."""
+    total = 0.0
+    for token in np.concatenate(targets).astype(np.float64):
+        others = np.concatenate(rows).astype(np.float64)
+        total += max(token @ other / np.linalg.norm(token) / np.linalg.norm(other) for other in others)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_set_bsr_is_greedy_and_close_to_the_best_set(seed: int) -> None:
+    tokens = [states(10 * seed + row, 2 + row % 3, 5) for row in range(8)]
+    targets = [states(100 + seed, 4, 5), states(200 + seed, 3, 5)]
+    choice = METHODS["set-bsr"](pool_of(8, tokens=tokens, target_tokens=targets), 3, random.Random(0))
+    greedy: list[int] = []
+    for _ in range(3):
+        gains = {
+            row: recall(targets, [tokens[other] for other in (*greedy, row)]) for row in range(8) if row not in greedy
+        }
+        greedy.append(max(gains, key=gains.__getitem__))
+    assert list(choice.rows) == greedy
+    assert choice.scores == pytest.approx([recall(targets, [each]) for each in tokens], abs=1e-5)
+    best = max(recall(targets, [tokens[row] for row in rows]) for rows in combinations(range(8), 3))
+    # The coverage of no row is -1 a token, from which the bound of Nemhauser et al. 1978 counts.
+    assert recall(targets, [tokens[row] for row in greedy]) + 7 >= (1 - 1 / np.e) * (best + 7)
+
+
+def test_without_queries_no_row_covers_its_own_tokens() -> None:
+    twins = [states(0, 2, 4), states(1, 2, 4)]
+    pool = pool_of(5, tokens=[twins[0], 2 * states(9, 2, 4), twins[0], twins[1], twins[1]])
+    choice = METHODS["set-bsr"](pool, 2, random.Random(0))
+    assert set(choice.rows) == {0, 3}  # one of each pair covers the other
+
+
+def test_queries_are_sampled_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = [states(row, 3, 4) for row in range(6)]
+    monkeypatch.setattr(coverage, "MOST_TOKENS", 7)
+    sizes = []
+    greedy = coverage._greedy
+    monkeypatch.setattr(
+        coverage, "_greedy", lambda covered, shots: sizes.append(covered.shape) or greedy(covered, shots)
+    )
+    METHODS["set-bsr"](pool_of(6, tokens=tokens, target_tokens=tokens), 2, random.Random(0))
+    assert sizes == [(6, 6)]  # two queries of three tokens

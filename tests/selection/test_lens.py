@@ -1,0 +1,121 @@
+"""LENS: both stages against independent statements of them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from fake_trials import FakeTrials, fake_pool
+
+from deepthink_cli.selection import lens
+from deepthink_cli.selection.base import Pool
+from deepthink_cli.selection.lens import Candidates, choose, filtered, search, substitute
+from deepthink_cli.selection.sets import dev_rows
+
+
+def helps(trials: FakeTrials, row: int, other: int) -> float:
+    """InfoScore: c(e, e') = p(y' | e, x') - p(y' | x')."""
+    gold = trials.gold[other]
+    return float(trials.one([row], other)[gold] - trials.one([], other)[gold])
+
+
+def test_filtering_keeps_the_best_third_in_every_stage() -> None:
+    pool, trials = fake_pool(90)
+    candidates = filtered(pool, 2, random.Random(7))
+    order = random.Random(7).sample(range(90), 90)
+    left, size = list(range(90)), 10
+    while True:  # 90 candidates and 10 scored rows, 30 and 30, 10 and 90
+        mean = {row: np.mean([helps(trials, row, other) for other in order[:size] if other != row]) for row in left}
+        wanted = max(9, len(left) // 3)
+        left = sorted(left, key=lambda row: -mean[row])[:wanted]
+        if wanted == 9:
+            break
+        size *= 3
+    assert (size, sorted(left)) == (90, candidates.rows.tolist())
+    assert candidates.scores[candidates.rows] == pytest.approx([mean[row] for row in sorted(left)])
+    expected = [[helps(trials, row, other) * (row != other) for other in order] for row in sorted(left)]
+    assert candidates.contributions == pytest.approx(np.array(expected))
+
+
+def test_no_row_is_scored_more_often_than_its_stage_needs() -> None:
+    pool, trials = fake_pool(90)
+    filtered(pool, 2, random.Random(7))
+    scored = sum(len(rows) for each, rows in trials.tried if each)
+    assert scored == 90 * 10 + 30 * 20 + 10 * 60
+
+
+def test_a_small_pool_is_scored_and_kept_whole() -> None:
+    pool, _ = fake_pool(12)
+    candidates = filtered(pool, 4, random.Random(0))
+    assert candidates.rows.tolist() == list(range(12))
+    assert candidates.contributions.shape == (12, 10)
+
+
+def test_every_label_keeps_candidates_in_a_balanced_pool() -> None:
+    pool, trials = fake_pool(90, balanced=True)
+    trials.pull[::3] = -5.0  # rows of the first label mislead
+    left = [trials.gold[row] for row in filtered(pool, 3, random.Random(0)).rows]
+    assert min(left.count(label) for label in range(3)) == 4
+
+
+def made(contributions: list[list[float]]) -> Candidates:
+    """Candidates with these contributions, which are the whole pool."""
+    values = np.array(contributions)
+    return Candidates(np.arange(len(values)), values, values.mean(axis=1))
+
+
+def test_substitution_prefers_a_row_that_helps_other_inputs() -> None:
+    pool, _ = fake_pool(4)
+    candidates = made([[0.5, 0.0], [0.9, 0.0], [0.0, 0.4], [0.0, 0.3]])
+    # s(0) = 0.5 - 1 and s(2) = 0.4 - 0, after row 1.
+    assert substitute(pool, candidates, (1, 3), 1) == (1, 2)
+
+
+def test_substitution_is_the_best_by_its_definition() -> None:
+    pool, _ = fake_pool(9)
+    values = np.random.default_rng(0).normal(size=(9, 5)) / 3
+    candidates, similar = made(values.tolist()), np.corrcoef(values)
+    assert not np.allclose(similar, candidates.similarities)  # cosines, not correlations
+    for place in range(3):
+        staying = [row for row in (8, 2, 5) if row != (8, 2, 5)[place]]
+        scores = {
+            row: values[row].sum()
+            - sum(
+                values[row] @ values[other] / np.linalg.norm(values[row]) / np.linalg.norm(values[other])
+                for other in staying
+            )
+            for row in set(range(9)) - {8, 2, 5}
+        }
+        assert substitute(pool, candidates, (8, 2, 5), place)[place] == max(scores, key=scores.__getitem__)
+
+
+def test_substitution_keeps_the_labels_of_a_balanced_pool() -> None:
+    pool, _ = fake_pool(6, balanced=True)
+    candidates = made([[0.1], [0.9], [0.8], [0.2], [0.7], [0.6]])
+    assert substitute(pool, candidates, (0, 1, 2), 0) == (3, 1, 2)
+    assert substitute(Pool(pool.rows[:3], balanced=True), made([[0.1], [0.9], [0.8]]), (0, 1, 2), 0) == (0, 1, 2)
+
+
+def test_search_ends_with_the_most_accurate_set_that_it_tried() -> None:
+    pool, trials = fake_pool(40)
+    draw = random.Random(1)
+    dev = dev_rows(pool, 4, draw)
+    candidates = filtered(pool, 4, draw)
+    trials.tried.clear()
+    choice = search(pool, candidates, 4, dev, draw)
+    accuracy = {each: trials.accuracy(each, sorted(set(dev) - set(each))) for each, _ in trials.tried}
+    assert choice.ordered
+    assert accuracy[tuple(choice.rows)] == max(accuracy.values())
+    assert len(trials.tried) == len(accuracy) <= lens.BEAM + lens.ROUNDS * lens.BEAM**2  # no set is tried twice
+
+
+def test_lens_finds_the_rows_that_help() -> None:
+    pool, trials = fake_pool(100)
+    trials.pull[:] = np.random.default_rng(0).normal(size=(100, 100)) / 10
+    helpful = list(range(30, 36))  # two of each label
+    for row in helpful:
+        trials.pull[row] = [4.0 if trials.gold[row] == gold else -4.0 for gold in trials.gold]
+    choice = choose(pool, 3, random.Random(0))
+    assert set(choice.rows) <= set(helpful)
+    assert len({trials.gold[row] for row in choice.rows}) == 3
