@@ -97,6 +97,8 @@ class Pool:
 class Choice:
     """The chosen rows of a pool, and the score (n,) by which each row was chosen or not; None if there is none.
 
+    A larger score is better. A method that chooses one row after the other gives a chosen row the score that it had
+    then, and every other row the one that it would have next.
     `ordered` is set if the order is part of the choice; otherwise the rows are shuffled with the seed before they are
     read, as their order says nothing.
     """
