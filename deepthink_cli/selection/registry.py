@@ -92,6 +92,7 @@ METHODS: dict[str, SelectionMethod] = {
         "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
         ("hidden", "probabilities"),
         _ZERO_SHOT,
+    ),
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
         f"{_HERE}.best_of:choose",
