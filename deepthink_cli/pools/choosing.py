@@ -140,8 +140,15 @@ def choose_demonstrations(
     if engine is not None and "trials" in method.reads:
         from deepthink_cli.pools.trials import EngineTrials
 
-        more = {"store": store, "chat": request.chat, "progress": (advance or {}).get(TRYING)}
-        trials = EngineTrials(engine, rows.rows, pool.template, pool.labels, **more)
+        trials = EngineTrials(
+            engine,
+            rows.rows,
+            pool.template,
+            pool.labels,
+            store=store,
+            chat=request.chat,
+            progress=(advance or {}).get(TRYING),
+        )
         rows = replace(rows, trials=trials)
     choice = _choice(method, rows, request)
     order = list(choice.rows)
