@@ -15,7 +15,7 @@ from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
-from deepthink_cli.prediction import Prediction, predict_plan
+from deepthink_cli.prediction import Prediction, longest, predict_mean
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 
@@ -84,17 +84,22 @@ class Evaluator:
 
 
 def evaluated(
-    engine: Engine, memories: Sequence[Memory], queries: Iterable[Query], skipped: Counter[str]
+    engine: Engine,
+    memories: Sequence[Memory],
+    queries: Iterable[Query],
+    skipped: Counter[str],
+    ensemble: Sequence[Sequence[Memory]] = (),
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories must be of the same demonstrations. At most three chunks of queries are in memory.
+    All memories must be of the same demonstrations, and so must those of each member of the `ensemble`, which are as
+    in `predict_chunks`. At most three chunks of queries are in memory.
     """
-    provenance = memories[0].provenance
+    members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
+    provenance = longest([member[0] for member in members]).provenance
     assert provenance is not None
-    placed = [engine.place(memory) for memory in memories]
     for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
-        for together in zip(*predict_plan(engine, placed, chunk.queries, chunk.plan), strict=True):
+        for together in zip(*predict_mean(engine, members, chunk.queries, chunk.plan), strict=True):
             yield from together
 
 

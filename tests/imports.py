@@ -9,10 +9,21 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "calibration", "options", "tasks", "metrics"),
+        *(
+            "updates",
+            "method",
+            "data",
+            "provenance",
+            "selection",
+            "techniques",
+            "calibration",
+            "options",
+            "tasks",
+            "metrics",
+        ),
         *("artifact.metadata", "artifact.format"),
     ),
-    ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
+    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
     ("prediction", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )

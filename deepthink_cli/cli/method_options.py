@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,11 +11,21 @@ import typer
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions
+from deepthink_cli.options import MethodOptions, RunOptions, TechniqueOptions
+from deepthink_cli.techniques.registry import DEEP_THINKING
 
 IterationChoice = Annotated[
     str,
     option("--iteration", panel=METHOD, metavar="T|all", help="Which kept iteration to use: a number, last, or all."),
+]
+EnsembleFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        rich_help_panel=METHOD,
+        metavar="FILE",
+        help="Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
+    ),
 ]
 _Iterations = Annotated[
     str,
@@ -61,6 +72,36 @@ class MethodArguments:
         """The validated options; raises InputError for each wrong value, and for kept iterations beyond T."""
         options = MethodOptions.checked(**asdict(self))
         _ = options.kept  # raises for iterations beyond T
+        return options
+
+
+@dataclass(frozen=True)
+class TechniqueArguments:
+    """What makes the memory, if not Deep-Thinking alone."""
+
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            rich_help_panel=METHOD,
+            metavar="NAME",
+            help="deep-thinking; ct-kv: train the memory by gradients (Context Tuning); or a control, also with -T: "
+            "repeat-R: the demonstrations R times in the context; flipped, fresh: other label words.",
+        ),
+    ] = DEEP_THINKING
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", rich_help_panel=METHOD, metavar="N", help="Gradient steps of ct-kv. Default: 200."),
+    ] = None
+    lr: Annotated[
+        str | None,
+        typer.Option("--lr", rich_help_panel=METHOD, metavar="RATE", help="Learning rate of ct-kv. Default: 0.001."),
+    ] = None
+
+    def checked(self) -> TechniqueOptions:
+        """The validated options; raises InputError for each wrong value, and for parameters of another method."""
+        options = TechniqueOptions.checked(**asdict(self))
+        _ = options.trains  # raises for parameters of another method
         return options
 
 

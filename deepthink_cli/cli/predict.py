@@ -13,7 +13,7 @@ import typer
 
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.method_options import EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -46,6 +46,7 @@ def predict(
     inputs: Inputs,
     output: Output = None,
     iteration: IterationChoice = "last",
+    ensemble: EnsembleFiles = None,
     *,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
@@ -55,6 +56,7 @@ def predict(
     The model, the template and the labels come from the memory.
     """
     from deepthink_cli.prediction import CHUNK
+    from deepthink_cli.workflows.ensemble import open_ensemble
     from deepthink_cli.workflows.inputs import check_rows
     from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
@@ -62,12 +64,14 @@ def predict(
 
     if output is not None and str(output) == "-":
         output = None
-    problems = Problems()
+    problems, files = Problems(), ensemble or []
     options = problems.result(model.checked)
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(memory, inputs, model=model.model, adapter=model.adapter, config=common.config))
+            read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
+            check_apart(output, read)
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
     checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
     problems.raise_any()
     assert opened is not None
@@ -77,7 +81,7 @@ def predict(
     # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
-        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, tell=tell)
+        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, ensemble=others, tell=tell)
         count = _write(parts, output, len(opened.iterations))
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)

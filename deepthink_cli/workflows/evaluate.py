@@ -15,6 +15,7 @@ from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_firs
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
+from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import check_tokens
@@ -29,7 +30,10 @@ from deepthink_cli.workflows.memories import (
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated."""
+    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
+
+    `ensemble` names the memories whose log-probabilities were averaged with the memory's.
+    """
 
     evaluation: Evaluation
     memory: OpenedMemory
@@ -38,6 +42,7 @@ class EvaluationReport:
     protocol: str | None
     skipped: dict[str, int]
     seconds: float
+    ensemble: tuple[str, ...] = ()
 
     @property
     def inputs_per_second(self) -> float:
@@ -61,6 +66,7 @@ class EvaluationReport:
             "kept": list(self.memory.kept),
             "shots": len(provenance.demonstrations.examples),
             "sha256": self.memory.sha256,
+            **({"technique": str(provenance.technique)} if provenance.technique else {}),
         }
         return {
             "task": self.task or provenance.task,
@@ -69,6 +75,7 @@ class EvaluationReport:
             "skipped": self.skipped,
             **self.evaluation.as_json(),
             "memory": memory,
+            **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
             "inputs_per_second": self.inputs_per_second,
         }
@@ -82,6 +89,7 @@ def evaluate(
     options: ModelOptions | None = None,
     engine: Engine | None = None,
     observe: Callable[[Prediction], None] | None = None,
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
@@ -94,6 +102,8 @@ def evaluate(
             are taken from the memory.
         engine: the model, if it is already loaded.
         observe: called with every prediction: for each row, one per iteration.
+        ensemble: further memories, with the same model, template, labels and iterations; the mean log-probabilities
+            over all of them are evaluated.
         tell: called with every event (`deepthink_cli.workflows.events`).
 
     The report has `accuracy`, `evaluation` with the metrics of every iteration, and `as_json()`.
@@ -101,35 +111,38 @@ def evaluate(
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do.
     """
     memory = opened(memory, iteration)
+    others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows)
     check_read_for(rows, memory)
     if engine is None:
         spec = find_its_model(memory, options, tell)
-        check_tokens(memory.provenance.demonstrations, spec, rows.split, rows.checked)
+        for each in (memory, *others):
+            check_tokens(each.provenance.demonstrations, spec, rows.split, rows.checked)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
     skipped = Counter(rows.skipped)
-    evaluation = _evaluate(engine, stored, rows, skipped, observe, tell)
-    seconds = time.perf_counter() - started
-    return EvaluationReport(evaluation, memory, rows.task, rows.split, rows.protocol, dict(skipped), seconds)
+    members = [stored, *members_of(others, engine, tell)]
+    evaluation = _evaluate(engine, members, rows, skipped, observe, tell)
+    seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
+    return EvaluationReport(evaluation, memory, rows.task, rows.split, rows.protocol, dict(skipped), seconds, names)
 
 
 def _evaluate(
     engine: Engine,
-    stored: Sequence[Memory],
+    members: Sequence[Sequence[Memory]],
     rows: EvaluatedRows,
     skipped: Counter[str],
     observe: Callable[[Prediction], None] | None,
     tell: Tell,
 ) -> Evaluation:
-    memories = with_first_reading(engine, stored)
+    memories, *others = [with_first_reading(engine, member) for member in members]
     provenance = memories[0].provenance
     assert provenance is not None
     evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels)
-    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped), start=1):
+    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, others), start=1):
         evaluator.add(prediction)
         if observe is not None:
             observe(prediction)

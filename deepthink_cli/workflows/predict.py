@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deepthink_cli.data.examples import read_queries
 from deepthink_cli.errors import Problems
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks
+from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
@@ -22,25 +23,30 @@ def predict_file(
     options: ModelOptions | None = None,
     checked: CheckedRows | None = None,
     chunk: int = CHUNK,
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
     tell: Tell = silent,
 ) -> Iterator[list[Prediction]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
 
-    For each row, one prediction for each iteration. Rows are checked before the model is loaded, unless the caller
-    has `checked` them. Raises InputError with every mistake in a file, or at the first bad row of standard input.
+    For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`.
+    Rows are checked before the model is loaded, unless the caller has `checked` them. Raises InputError with every
+    mistake in a file, or at the first bad row of standard input, and for memories that do not fit together.
     """
     memory = opened(memory, iteration)
+    others = open_ensemble(memory, ensemble, iteration)
     demonstrations = memory.provenance.demonstrations
     if checked is None:
         problems = Problems()
         checked = check_rows(demonstrations, inputs, problems)
         problems.raise_any()
     spec = find_its_model(memory, options, tell)
-    check_tokens(demonstrations, spec, inputs, checked)
+    for each in (memory, *others):
+        check_tokens(each.provenance.demonstrations, spec, inputs, checked)
     engine, memories = load_both(memory, spec, tell)
+    members = members_of(others, engine, tell)
     queries = read_queries(inputs, demonstrations.template, demonstrations.labels)
     done, total = 0, None if checked is None else checked.count
-    for part in predict_chunks(engine, memories, queries, chunk):
+    for part in predict_chunks(engine, memories, queries, chunk, members):
         yield part
         done += len(part) // len(memories)
         tell(Progress("predicting", done, total))
