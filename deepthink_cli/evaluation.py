@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,7 +18,7 @@ from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
-from deepthink_cli.prediction import Prediction, predict_plan
+from deepthink_cli.prediction import Prediction, longest, predict_mean
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 
@@ -107,18 +108,22 @@ def evaluated(
     queries: Iterable[Query],
     skipped: Counter[str],
     calibrate: Iterable[str] = (),
+    ensemble: Sequence[Sequence[Memory]] = (),
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories must be of the same demonstrations. Predictions are corrected by the calibrations in `calibrate`, a
-    chunk at a time. At most three chunks of queries are in memory.
+    All memories must be of the same demonstrations, and so must those of each member of the `ensemble`, which are as
+    in `predict_chunks`. Predictions are corrected by the calibrations in `calibrate`, a chunk at a time. At most three
+    chunks of queries are in memory.
     """
-    provenance = memories[0].provenance
+    members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
+    provenance = longest([member[0] for member in members]).provenance
     assert provenance is not None
-    placed = [engine.place(memory) for memory in memories]
-    calibrator = Calibrator(engine, placed, provenance.demonstrations, calibrate)
+    calibrator = Calibrator(
+        engine, members[0], provenance.demonstrations, calibrate, partial(predict_mean, engine, members)
+    )
     for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
-        by_memory = predict_plan(engine, placed, chunk.queries, chunk.plan)
+        by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)
         yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
 
 

@@ -13,7 +13,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.ensemble import check_run_technique
-from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, NAMES, is_technique
 from deepthink_cli.updates.gate import Gate
 
 POCKET = "pocket"
@@ -80,6 +80,34 @@ class MethodOptions(Options):
         if self.keep == "last":
             return (self.iterations,)
         return _chosen_iterations("--keep", self.keep, self.iterations)
+
+
+class TechniqueOptions(Options):
+    """What makes a memory: Deep-Thinking or another technique, and the parameters of Context Tuning.
+
+    `steps` and `lr` are None for the defaults.
+    """
+
+    method: str = DEEP_THINKING
+    steps: int | None = Field(None, ge=1)
+    lr: float | None = Field(None, gt=0)
+
+    @field_validator("method")
+    @classmethod
+    def _technique(cls, name: str) -> str:
+        if not is_technique(name):
+            raise ValueError(f"use {NAMES}")
+        return name
+
+    @property
+    def trains(self) -> bool:
+        """Whether the memory is trained; raises InputError for parameters of the training where it is not."""
+        for name in ("steps", "lr"):
+            if self.method != CT_KV and getattr(self, name) is not None:
+                raise InputError(
+                    f"--{name} {getattr(self, name)}: only with --method {CT_KV}; add it, or omit --{name}"
+                )
+        return self.method == CT_KV
 
 
 class TaskOptions(Options):
@@ -247,6 +275,8 @@ _WAYS_OUT = {
     "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
     "dev_size": "a number of rows, 1 or more",
+    "steps": "a number of steps, 1 or more",
+    "lr": "a learning rate above 0, as in 0.001",
     "shots": "a number of demonstrations, 1 or more",
     "pool_size": "a number of rows, 1 or more",
     "seed": "a whole number, 0 or more",

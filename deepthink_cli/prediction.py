@@ -83,18 +83,23 @@ def predict_chunks(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
+    ensemble: Sequence[Sequence[Memory]] = (),
 ) -> Iterator[list[Prediction]]:
-    """Like `predict`, but yields one list for every chunk of inputs."""
+    """Like `predict`, but yields one list for every chunk of inputs.
+
+    Every member of the `ensemble` has a memory for each of `memory`, in the same order, with the same template and
+    labels; the predictions are those of the mean log-probabilities.
+    """
     memories = [memory] if isinstance(memory, Memory) else list(memory)
-    memories = [engine.place(each) for each in memories]
-    provenance = memories[0].provenance
+    members = [[engine.place(each) for each in member] for member in (memories, *ensemble)]
+    provenance = longest([member[0] for member in members]).provenance
     if provenance is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")
     check_fit(provenance, engine.identity, "this memory")
     demonstrations = provenance.demonstrations
     queries = (each if isinstance(each, Query) else Query(each, demonstrations.labels) for each in inputs)
     for part, plan in ahead(_planned(engine, demonstrations, queries, chunk)):
-        by_memory = predict_plan(engine, memories, part, plan)
+        by_memory = predict_mean(engine, members, part, plan)
         yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
 
 
@@ -106,6 +111,22 @@ def predict_plan(
         [prediction_of(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
+
+
+def predict_mean(
+    engine: Engine, members: Sequence[Sequence[Memory]], queries: Sequence[Query], plan: ScoringPlan
+) -> list[list[Prediction]]:
+    """For each memory of a member, as `predict_plan`; with several members, the mean of their predictions."""
+    count = len(members[0])
+    by_memory = predict_plan(engine, [memory for member in members for memory in member], queries, plan)
+    if len(members) == 1:
+        return by_memory
+    return [[mean_predictions(same) for same in zip(*by_memory[place::count], strict=True)] for place in range(count)]
+
+
+def longest(memories: Sequence[Memory]) -> Memory:
+    """The memory of the most tokens, after which the fewest queries fit."""
+    return max(memories, key=lambda memory: memory.length)
 
 
 def _planned(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -108,7 +109,8 @@ def _comparable(left: str, right: str) -> tuple[str, str]:
 class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L].
 
-    `chat` is set if they are turns of a conversation.
+    `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
+    read another word (`Technique.words`).
     """
 
     examples: tuple[Example, ...]
@@ -116,11 +118,17 @@ class TokenizedDemonstrations:
     labels: tuple[str, ...]
     token_ids: tuple[int, ...]
     chat: Chat | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def word(self, label: str) -> str:
+        """What the model read in place of a label, and is asked for."""
+        return self.words.get(label, label)
 
     @property
     def sha256(self) -> str:
         """Digest of examples, template, labels, token ids and, if it is set, the chat."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
+        del values["words"]  # they are in the token ids
         if self.chat is None:
             del values["chat"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()

@@ -9,10 +9,10 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "calibration", "options", "tasks", "metrics"),
-        *("tuning", "artifact.metadata", "artifact.format"),
+        *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
+        *("metrics", "tuning", "artifact.metadata", "artifact.format"),
     ),
-    ("memory", "model", "engine", "thinking", "scoring", "artifact.files"),
+    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
     ("prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )

@@ -133,8 +133,8 @@ def _sentences(model: Model) -> list[str]:
     return [
         f"At T = 1 with raw scores, the best of {len(others)} other methods is {best}, with {_difference(gains[best])} "
         f"against random demonstrations; {above} of {len(others)} are above them. Thinking with T by dev rows changes "
-        f"raw scores by {raw} over all methods, tasks and seeds, and corrected ones by {corrected}. Batch calibration of "
-        f"T = 1 changes it by {correction}."
+        f"raw scores by {raw} over all methods, tasks and seeds, and corrected ones by {corrected}. Batch calibration "
+        f"of T = 1 changes it by {correction}."
     ]
 
 

@@ -104,8 +104,9 @@ class Metadata:
         """The provenance that this metadata was made from."""
         stored = self.demonstrations
         examples = tuple(map(Example, stored.texts, stored.labels))
+        words = self.technique.words if self.technique else {}
         demonstrations = TokenizedDemonstrations(
-            examples, self.template, tuple(self.labels), tuple(stored.token_ids), self.chat
+            examples, self.template, tuple(self.labels), tuple(stored.token_ids), self.chat, words
         )
         added = {name: getattr(self, name) for name in ADDED}
         return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)

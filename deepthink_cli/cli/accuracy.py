@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import bar, report, table, write_json
+from deepthink_cli.techniques.registry import CT_KV
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation import Evaluation
+    from deepthink_cli.provenance import Provenance, Technique
     from deepthink_cli.workflows.evaluate import EvaluationReport
 
 
@@ -19,13 +21,14 @@ def show(result: EvaluationReport, json: bool) -> None:
     evaluation, provenance = result.evaluation, result.memory.provenance
     shots = len(provenance.demonstrations.examples)
     report(
-        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {provenance.method.update}",
+        f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
+        *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s with loading",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
         _curve(evaluation),
         "",
-        *_baselines(evaluation),
+        *_baselines(evaluation, provenance.technique),
     )
     if (judged := result.judged).confusion:
         by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"
@@ -63,9 +66,19 @@ def _curve(evaluation: Evaluation) -> Any:
     return table("T", "accuracy", *evaluation.calibrated, *names, rows=rows)
 
 
-def _baselines(evaluation: Evaluation) -> list[str]:
+def _made_by(provenance: Provenance) -> str:
+    """The update rule, after the technique that made the memory if there is one."""
+    technique, rule = provenance.technique, str(provenance.method.update)
+    if technique is None:
+        return rule
+    return str(technique) if technique.name == CT_KV else f"{technique}, {rule}"
+
+
+def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]:
     lines = [f"T = 1 is plain in-context learning: {_change(evaluation)}"]
     lines += [f"with {name} calibration: {_change(each)}" for name, each in evaluation.calibrated.items()]
+    if technique is not None and technique.name == CT_KV:
+        lines = ["T = 1 is one reading, then trained; for plain in-context learning, evaluate a memory of think -T 1"]
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import Calibrate, IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
@@ -67,6 +67,7 @@ def evaluate(
     fail_under: FailUnder = None,
     iteration: IterationChoice = "all",
     calibrate: Calibrate = None,
+    ensemble: EnsembleFiles = None,
     *,
     model: ModelArguments,
     task: TaskName = None,
@@ -77,25 +78,27 @@ def evaluate(
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.ensemble import open_ensemble
     from deepthink_cli.workflows.memories import open_memory
 
-    problems = Problems()
+    problems, files = Problems(), ensemble or []
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_samples(samples, memory, labelled, **paths))
+    problems.result(lambda: _check_samples(samples, memory, labelled, *files, **paths))
     names = problems.result(lambda: calibrations(calibrate)) or ()
     threshold = problems.result(lambda: _share(fail_under))
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
     source = problems.result(lambda: source_of(data_dir, model.offline))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
     problems.result(lambda: _check_choice(labelled, task, opened))
     problems.result(lambda: _check_calibrations(names, opened))
     if problems.messages or opened is None:
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
     chosen = _TaskRows(task, protocol, source) if task else str(labelled)
-    result = _evaluate(opened, chosen, row_limit, options, samples, names, common)
+    result = _evaluate(opened, others, chosen, row_limit, options, samples, names, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
@@ -112,6 +115,7 @@ class _TaskRows:
 
 def _evaluate(
     memory: OpenedMemory,
+    ensemble: Sequence[OpenedMemory],
     chosen: _TaskRows | str,
     limit: int | None,
     options: ModelOptions,
@@ -132,7 +136,9 @@ def _evaluate(
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
-        return evaluation_of(memory, rows, options=options, calibrate=calibrate, observe=observe, tell=tell)
+        return evaluation_of(
+            memory, rows, options=options, calibrate=calibrate, observe=observe, ensemble=ensemble, tell=tell
+        )
 
 
 def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:

@@ -11,11 +11,12 @@ from deepthink_cli.cli.console import bar, report, size, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.techniques.registry import CT_KV
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata
-    from deepthink_cli.provenance import Tuned
+    from deepthink_cli.provenance import Technique, Tuned
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
@@ -57,6 +58,7 @@ def _facts(header: Header) -> list[str]:
         f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
         f"method    T = {metadata.iterations}, {metadata.rule}, {metadata.positions} positions",
         *([f"made by   {metadata.technique}"] if metadata.technique else []),
+        *([f"words     {_words(metadata.technique)}"] if metadata.technique and metadata.technique.words else []),
         *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
         *([f"selected  {metadata.selected}"] if metadata.selected else []),
         *([f"tuned     {_tuned(metadata.tuned)}"] if metadata.tuned else []),
@@ -73,6 +75,11 @@ def _tuned(tuned: Tuned) -> str:
     return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
 
 
+def _words(technique: Technique) -> str:
+    """What the model reads in place of the labels."""
+    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())
+
+
 def _by(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
@@ -80,7 +87,8 @@ def _by(shape: tuple[int, ...]) -> str:
 def _drift(metadata: Metadata) -> list[Any]:
     """Relative change of keys and values by iteration (mean over the layers) and, for the last, by layer."""
     if not metadata.drift:
-        return ["one reading: plain in-context learning, no drift"]
+        trained = metadata.technique is not None and metadata.technique.name == CT_KV
+        return [f"one reading: {'then trained by gradients' if trained else 'plain in-context learning, no drift'}"]
     changes = metadata.drift
     most = max(drift.mean_keys + drift.mean_values for drift in changes.values())
     by_iteration = [

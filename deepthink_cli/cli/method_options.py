@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +12,10 @@ import typer
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
+from deepthink_cli.cli.technique_options import LearningRate, Steps
 from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions, TuneOptions
+from deepthink_cli.options import MethodOptions, RunOptions, TechniqueOptions, TuneOptions
+from deepthink_cli.techniques.registry import DEEP_THINKING
 
 IterationChoice = Annotated[
     str,
@@ -26,6 +29,15 @@ Calibrate = Annotated[
         metavar="NAME,...",
         help=f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
         "of several, the first gives the label.",
+    ),
+]
+EnsembleFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        rich_help_panel=METHOD,
+        metavar="FILE",
+        help="Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
     ),
 ]
 _Iterations = Annotated[
@@ -82,6 +94,30 @@ class MethodArguments:
         """The validated options; raises InputError for each wrong value, and for kept iterations beyond T."""
         options = MethodOptions.checked(**asdict(self))
         _ = options.kept  # raises for iterations beyond T
+        return options
+
+
+@dataclass(frozen=True)
+class TechniqueArguments:
+    """What makes the memory, if not Deep-Thinking alone."""
+
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            rich_help_panel=METHOD,
+            metavar="NAME",
+            help="deep-thinking; ct-kv: train the memory by gradients (Context Tuning); or a control, also with -T: "
+            "repeat-R: the demonstrations R times in the context; flipped, fresh: other label words.",
+        ),
+    ] = DEEP_THINKING
+    steps: Steps = None
+    lr: LearningRate = None
+
+    def checked(self) -> TechniqueOptions:
+        """The validated options; raises InputError for each wrong value, and for parameters of another method."""
+        options = TechniqueOptions.checked(**asdict(self))
+        _ = options.trains  # raises for parameters of another method
         return options
 
 

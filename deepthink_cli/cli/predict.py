@@ -14,7 +14,7 @@ import typer
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import Calibrate, IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -48,6 +48,7 @@ def predict(
     output: Output = None,
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
+    ensemble: EnsembleFiles = None,
     *,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
@@ -58,6 +59,7 @@ def predict(
     """
     from deepthink_cli.prediction import CHUNK
     from deepthink_cli.workflows.calibrations import check_supported
+    from deepthink_cli.workflows.ensemble import open_ensemble
     from deepthink_cli.workflows.inputs import check_rows
     from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
@@ -65,13 +67,15 @@ def predict(
 
     if output is not None and str(output) == "-":
         output = None
-    problems = Problems()
+    problems, files = Problems(), ensemble or []
     options = problems.result(model.checked)
     names = problems.result(lambda: calibrations(calibrate)) or ()
     with problems.collected():
         if output is not None:
-            check_apart(output, read_by(memory, inputs, model=model.model, adapter=model.adapter, config=common.config))
+            read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
+            check_apart(output, read)
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
     checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
     if opened is not None:
         with problems.collected():
@@ -84,7 +88,16 @@ def predict(
     # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
-        parts = predict_file(opened, inputs, options=options, checked=checked, chunk=chunk, calibrate=names, tell=tell)
+        parts = predict_file(
+            opened,
+            inputs,
+            options=options,
+            checked=checked,
+            chunk=chunk,
+            calibrate=names,
+            ensemble=others,
+            tell=tell,
+        )
         count = _write(parts, output, len(opened.iterations), names)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)

@@ -110,7 +110,9 @@ def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, d
     others = {"demos": demos, "sampling": drawing.sampling}
     for name, value in others.items():
         if value is not None:
-            raise InputError(f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}")
+            raise InputError(
+                f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}"
+            )
 
 
 def _tasks(names: list[str] | None) -> list[Task]:

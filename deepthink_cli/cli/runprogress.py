@@ -84,7 +84,4 @@ class RunProgress(RunObserver):
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
         gate = f", {row.setting.gate.brief}" if self.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
-        return (
-            f"{job.label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} "
-            f"of {row.n}{gate}{skipped}"
-        )
+        return f"{job.label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"

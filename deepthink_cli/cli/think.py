@@ -19,7 +19,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
 )
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import MethodArguments
+from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -29,7 +29,7 @@ from deepthink_cli.errors import InputError, Problems
 if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet
-    from deepthink_cli.options import TaskOptions
+    from deepthink_cli.options import MethodOptions, TaskOptions, TechniqueOptions
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.events import Tell
     from deepthink_cli.workflows.think import ThinkPlan, ThinkResult
@@ -60,11 +60,13 @@ class Origin:
 
 @grouped
 def think(
+    context: typer.Context,
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
     model: Annotated[ModelArguments, Without("batch_tokens")],
     method: MethodArguments,
+    technique: TechniqueArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
     task: TaskName = None,
@@ -85,7 +87,8 @@ def think(
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_apart(output, read_by(demos, template=prompt.template, **paths)))
     model_options = problems.result(model.checked)
-    method_options = problems.result(method.checked)
+    technique_options = problems.result(technique.checked)
+    method_options = problems.result(lambda: _readings(method, technique_options, context))
     task_options = problems.result(drawing.checked)
     as_chat = problems.result(lambda: _chat(chat, prompt))
     problems.result(lambda: only_with_task(task, **asdict(drawing)))
@@ -100,7 +103,16 @@ def think(
     with Show(common, bar=not common.json) as tell:
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
-        plan = plan_thinking(demonstrations, model_options, method_options, origin.task, origin.seed, tell, chosen)
+        plan = plan_thinking(
+            demonstrations,
+            model_options,
+            method_options,
+            origin.task,
+            origin.seed,
+            tell,
+            selected=chosen,
+            technique=technique_options,
+        )
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
@@ -133,6 +145,16 @@ def _from_task(
     return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
 
 
+def _readings(method: MethodArguments, technique: TechniqueOptions | None, context: typer.Context) -> MethodOptions:
+    """The options of the readings; raises InputError for several of them if one reading is trained instead."""
+    if technique is None or not technique.trains:
+        return method.checked()
+    source = context.get_parameter_source("iterations")
+    if source is not None and source.name != "DEFAULT" and method.iterations != "1":
+        raise InputError(f"-T {method.iterations}: --method {technique.method} trains a single reading; omit -T")
+    return replace(method, iterations="1").checked()
+
+
 def _chat(chat: ChatArguments, prompt: PromptArguments) -> Chat | None:
     if chat.chat and prompt.separator is not None:
         raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
@@ -162,13 +184,24 @@ def _report(plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, 
 
     if common.json:
         write_json({**summary(result.header), "seconds": result.seconds})
-    length, readings = len(plan.demonstrations.token_ids), plan.options.iterations
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"
     lines = (
-        f"read {len(plan.demonstrations.examples)} demonstrations ({length} tokens) {readings} times in "
-        f"{result.seconds:.1f} s, {readings * length / result.seconds:,.0f} tokens/s",
+        _done(plan, result.seconds),
         f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
         f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}",
     )
     for line in lines:
         note(line, common.quiet)
+
+
+def _done(plan: ThinkPlan, seconds: float) -> str:
+    """What was done with the demonstrations, in how many seconds."""
+    count, length, readings = (
+        len(plan.demonstrations.examples),
+        len(plan.demonstrations.token_ids),
+        plan.options.iterations,
+    )
+    if plan.tuning is not None:
+        return f"trained on {count} demonstrations ({length} tokens) in {plan.tuning.steps} steps, {seconds:.1f} s"
+    speed = f"{readings * length / seconds:,.0f} tokens/s"
+    return f"read {count} demonstrations ({length} tokens) {readings} times in {seconds:.1f} s, {speed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
@@ -43,13 +43,19 @@ class DemonstrationSet:
     """Demonstrations, the template that formats them, and the label words, in order.
 
     `labels` is empty if every demonstration has candidates of its own. With a `chat`, the demonstrations are turns of a
-    conversation, and the template's separator is not used.
+    conversation, and the template's separator is not used. `words` holds what the model reads in place of a label, for
+    the labels that it reads otherwise, in demonstrations and as candidates.
     """
 
     examples: tuple[Example, ...]
     template: Template
     labels: tuple[str, ...]
     chat: Chat | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def word(self, label: str) -> str:
+        """What the model reads in place of a label."""
+        return self.words.get(label, label)
 
     @classmethod
     def of(

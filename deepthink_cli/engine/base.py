@@ -50,6 +50,23 @@ class Observation:
     hidden: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingRow:
+    """A query after a memory with its answer, whose loss is computed.
+
+    `ids` are the tokens of the query and its answer, at positions L onward; the last `answer` of them are the answer's.
+    `hidden` (L,) is True at the tokens of the memory that the row does not attend to.
+    """
+
+    ids: tuple[int, ...]
+    answer: int
+    hidden: Tensor
+
+    def __len__(self) -> int:
+        """The tokens that the network reads: all but the last one."""
+        return len(self.ids) - 1
+
+
 @dataclass(frozen=True)
 class ScoringPlan:
     """Queries prepared for scoring against any number of memories.
@@ -121,6 +138,17 @@ class Engine(Protocol):
         tokens. Raises InputError if the engine has none.
         """
         raise InputError(f"{self.description}: gives no hidden states; use --engine packed or padded")
+
+    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
+        """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.
+
+        Raises InputError if the engine gives no gradients, and DeepThinkError for values that are not finite.
+        """
+        raise InputError(f"{self.description}: gives no gradients; use --engine packed or padded")
+
+    def check_hiding(self) -> None:
+        """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""
+        return None
 
     @property
     def device(self) -> str:

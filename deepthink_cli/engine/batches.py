@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, room
+from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, requests
 from deepthink_cli.errors import ran_out_of_memory
@@ -161,6 +162,14 @@ class BatchedEngine(Engine):
                 sums[query][candidate] = value
             hidden |= states
         return [Observation(tuple(values), hidden[query]) for query, values in enumerate(sums)]
+
+    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
+        """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
+        return answer_gradient(self.model, memory, rows, self.free)
+
+    def check_hiding(self) -> None:
+        """Raise InputError, naming the architecture, if tokens of a memory cannot be hidden from a row."""
+        check_hiding(self.model)
 
     def _in_passes(
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]

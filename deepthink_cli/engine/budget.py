@@ -37,13 +37,11 @@ def keep_float32_head(model: LanguageModel) -> None:
 
 def best_tokens(model: LanguageModel) -> int:
     """The number of tokens at which a scoring pass is fastest, limited by the device's memory."""
-    layers: Any = model.network.base_model.modules()
-    widest = max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
     if model.device.type != "cuda":
-        best = min(_CPU_TOKENS, KEPT // (widest * model.dtype.itemsize))
+        best = min(_CPU_TOKENS, KEPT // (_widest(model) * model.dtype.itemsize))
     else:
         # Several tensors as large as the widest activation of a layer.
-        best = min(_CUDA_TOKENS, room(model.device) // (8 * widest * model.dtype.itemsize + _head_bytes(model)))
+        best = min(_CUDA_TOKENS, room(model.device) // (8 * _widest(model) * model.dtype.itemsize + _head_bytes(model)))
     return max(FEWEST_TOKENS, best)
 
 
@@ -72,6 +70,25 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
     # Attention without a kernel stores scores and weights (heads, width, length) of one layer at a time.
     attention = _heads(model, memory) * width * length * (2 * 4 + itemsize)
     return max(1, free // (copy + attention + width * _head_bytes(model)))
+
+
+def rows_trained(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
+    """The most rows of `width` tokens whose gradient by a memory can be computed in `free` bytes; at least one.
+
+    Every layer keeps what its backward pass needs: the keys and values of each row, also repeated for all heads, its
+    attention weights and its activations.
+    """
+    length, itemsize, heads = memory.length + width, model.dtype.itemsize, _heads(model, memory)
+    keys = sum(itemsize * length * (tensor.shape[0] + heads) * tensor.shape[2] for tensor in memory.keys)
+    attention = len(memory.keys) * heads * width * length * (4 + 2 * itemsize)
+    activations = len(memory.keys) * 16 * width * _widest(model) * itemsize
+    return max(1, free // (2 * keys + attention + activations + width * _head_bytes(model)))
+
+
+def _widest(model: LanguageModel) -> int:
+    """Size of the widest activation of a layer."""
+    layers: Any = model.network.base_model.modules()
+    return max(getattr(layer, "out_features", getattr(layer, "nf", 1)) for layer in layers)
 
 
 def _heads(model: LanguageModel, memory: Memory) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -78,6 +78,14 @@ class DelegatingEngine(Engine):
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or after nothing at all."""
         return self.inner.observe(memory, plan, every_token)
+
+    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
+        """The mean loss of the rows' answer tokens in nats, and its gradient by every key and value."""
+        return self.inner.gradient(memory, rows)
+
+    def check_hiding(self) -> None:
+        """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""
+        self.inner.check_hiding()
 
     def place(self, memory: Memory) -> Memory:
         """A copy of a memory that scores faster."""

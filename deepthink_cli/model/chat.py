@@ -43,8 +43,8 @@ class Conversation:
         check_template(tokenizer, chat, "this memory")
         self._rendering = ChatTemplate(tokenizer)
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))
-        self._template, self._labels = demonstrations.template, demonstrations.labels
-        examples = [(example.text, example.label) for example in demonstrations.examples]
+        self._template, self._labels, self._word = demonstrations.template, demonstrations.labels, demonstrations.word
+        examples = [(example.text, self._word(example.label)) for example in demonstrations.examples]
         self._turns = list(map(self._rendering.safe, [*chat.opening(), *solved(self._template, examples)]))
         asked: list[Turn] = [{"role": "user", "content": probe} for probe in _PROBES]
         self._start, self._separator = self._cut(asked)
@@ -64,7 +64,7 @@ class Conversation:
         uncertain = tuple(label for label in query.candidates if label not in self._labels) or query.candidates[:1]
         asked = self._rendering.safe(question(self._template, query.text))
         start = self._asked(asked, uncertain, f"{query.where}: " if query.where else "")
-        return start, [start + self._rendering.safe(reply(label))["content"] for label in query.candidates]
+        return start, [start + self._rendering.safe(reply(self._word(label)))["content"] for label in query.candidates]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts that follow the demonstrations."""
@@ -103,7 +103,7 @@ class Conversation:
                 f"{where}the chat template writes the demonstrations in another way before this text; change the text, "
                 "or omit --chat"
             )
-        replies = [self._rendering.safe(reply(label)) for label in labels]
+        replies = [self._rendering.safe(reply(self._word(label))) for label in labels]
         answered = self._rendering.render([[*self._turns, asked, turn] for turn in replies])
         for label, turn, text in zip(labels, replies, answered, strict=True):
             if not text.startswith(prompt + self._reply + turn["content"]):

@@ -61,12 +61,12 @@ def tokenize_demonstrations(
     """
     examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
     if chat is None:
-        text = template.demonstrations((example.text, example.label) for example in examples)
+        text = template.demonstrations((example.text, demonstrations.word(example.label)) for example in examples)
         ids = tuple(demonstration_ids(tokenizer, text))
     else:
         conversation = Conversation(tokenizer, demonstrations, chat)
         ids, chat = conversation.token_ids, conversation.chat
-    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat)
+    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat, demonstrations.words)
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -123,11 +123,11 @@ def query_tokenizer(tokenizer: PreTrainedTokenizerBase, prompt: Template | Token
                 "the chat template writes the demonstrations in another way than when this memory was made; think again"
             )
         return QueryTokenizer(conversation.texts, conversation.ids, conversation.added)
-    template = prompt if isinstance(prompt, Template) else prompt.template
+    template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
 
     def texts(query: Query) -> tuple[str, list[str]]:
         start = template.query(query.text)
-        return start, [start + candidate for candidate in query.candidates]
+        return start, [start + word(candidate) for candidate in query.candidates]
 
     return QueryTokenizer(texts, lambda texts: encode(tokenizer, texts, special=False))
 

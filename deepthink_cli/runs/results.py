@@ -91,7 +91,7 @@ class Setting:
 class Corrected:
     """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
 
-    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None if every input has its own candidates.
+    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None if inputs have their own candidates.
     """
 
     inputs: int
@@ -109,8 +109,8 @@ class Result:
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
     accuracy of always predicting the most frequent label (None if candidates differ); `correct` has one bit an
     input, in the order of the split (see `bits`). `drift` is the relative change of keys and of values in the row's
-    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the
-    setting has a calibration: labels and metrics are then those of the corrected scores. `where` is the line
+    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if
+    the setting has a calibration: labels and metrics are then those of the corrected scores. `where` is the line
     that the row was read from (`run/results.jsonl:3`), and is not written.
     """
 

@@ -19,6 +19,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.workflows.calibrations import check_supported, warn_of_one_label
+from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import check_tokens
@@ -35,7 +36,8 @@ from deepthink_cli.workflows.memories import (
 class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
-    `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores.
+    `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
+    names the memories whose log-probabilities were averaged with the memory's.
     """
 
     evaluation: Evaluation
@@ -46,6 +48,7 @@ class EvaluationReport:
     skipped: dict[str, int]
     seconds: float
     calibrate: tuple[str, ...] = ()
+    ensemble: tuple[str, ...] = ()
 
     @property
     def inputs_per_second(self) -> float:
@@ -74,6 +77,7 @@ class EvaluationReport:
             "kept": list(self.memory.kept),
             "shots": len(provenance.demonstrations.examples),
             "sha256": self.memory.sha256,
+            **({"technique": str(provenance.technique)} if provenance.technique else {}),
         }
         return {
             "task": self.task or provenance.task,
@@ -82,6 +86,7 @@ class EvaluationReport:
             "skipped": self.skipped,
             **self.evaluation.as_json(),
             "memory": memory,
+            **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
             "inputs_per_second": self.inputs_per_second,
         }
@@ -96,6 +101,7 @@ def evaluate(
     engine: Engine | None = None,
     calibrate: Sequence[str] = (),
     observe: Callable[[Prediction], None] | None = None,
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
@@ -110,6 +116,8 @@ def evaluate(
         calibrate: calibrations that correct the predictions, as in `("batch", "contextual")`; all rows are in memory
             together for those that are estimated from the rows.
         observe: called with every prediction: for each row, one per iteration.
+        ensemble: further memories, with the same model, template, labels and iterations; the mean log-probabilities
+            over all of them are evaluated.
         tell: called with every event (`deepthink_cli.workflows.events`).
 
     The report has `accuracy`, `evaluation` with the metrics of every iteration, and `as_json()`.
@@ -118,37 +126,40 @@ def evaluate(
     that they do not support.
     """
     memory = opened(memory, iteration)
+    others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows)
     check_read_for(rows, memory)
     check_supported(calibrate, memory, rows.checked)
     if engine is None:
         spec = find_its_model(memory, options, tell)
         check_inputs(calibrate, memory.provenance.demonstrations, spec)
-        check_tokens(memory.provenance.demonstrations, spec, rows.split, rows.checked)
+        for each in (memory, *others):
+            check_tokens(each.provenance.demonstrations, spec, rows.split, rows.checked)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
     skipped = Counter(rows.skipped)
-    evaluation = _evaluate(engine, stored, rows, skipped, calibrate, observe, tell)
-    seconds = time.perf_counter() - started
+    members = [stored, *members_of(others, engine, tell)]
+    evaluation = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
+    seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
     if not calibrate:
         warn_of_one_label(evaluation.confusion, tell)
     described = (rows.task, rows.split, rows.protocol)
-    return EvaluationReport(evaluation, memory, *described, dict(skipped), seconds, tuple(calibrate))
+    return EvaluationReport(evaluation, memory, *described, dict(skipped), seconds, tuple(calibrate), names)
 
 
 def _evaluate(
     engine: Engine,
-    stored: Sequence[Memory],
+    members: Sequence[Sequence[Memory]],
     rows: EvaluatedRows,
     skipped: Counter[str],
     calibrate: Sequence[str],
     observe: Callable[[Prediction], None] | None,
     tell: Tell,
 ) -> Evaluation:
-    memories = with_first_reading(engine, stored)
+    memories, *others = [with_first_reading(engine, member) for member in members]
     provenance = memories[0].provenance
     assert provenance is not None
     evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels, calibrate)
@@ -161,7 +172,7 @@ def _evaluate(
     by_rows = from_rows(calibrate)
     by_texts = [name for name in calibrate if name not in by_rows]
     waiting: list[Prediction] = []  # until the bias of all rows is known
-    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, by_texts), start=1):
+    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, by_texts, others), start=1):
         if by_rows:
             waiting.append(prediction)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from deepthink_cli.calibrating.basis import check_inputs
@@ -10,8 +11,9 @@ from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import read_queries
 from deepthink_cli.errors import Problems
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks
+from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks, predict_mean
 from deepthink_cli.workflows.calibrations import OneLabelWarning, check_supported, tell_of_bias
+from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
@@ -26,16 +28,19 @@ def predict_file(
     checked: CheckedRows | None = None,
     chunk: int = CHUNK,
     calibrate: Sequence[str] = (),
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
     tell: Tell = silent,
 ) -> Iterator[list[Prediction]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
 
-    For each row, one prediction for each iteration. Rows are checked before the model is loaded, unless the caller
-    has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the rows is that of all rows up
-    to the end of the chunk. Raises InputError with every mistake in a file, or at the first bad row of standard input,
-    and for a calibration that the memory or a row does not support.
+    For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`.
+    Rows are checked before the model is loaded, unless the caller has `checked` them. Each is corrected by the
+    calibrations in `calibrate`; a bias of the rows is that of all rows up to the end of the chunk. Raises InputError
+    with every mistake in a file, or at the first bad row of standard input, for a calibration that the memory or a row
+    does not support, and for memories that do not fit together.
     """
     memory = opened(memory, iteration)
+    others = open_ensemble(memory, ensemble, iteration)
     demonstrations = memory.provenance.demonstrations
     if checked is None:
         problems = Problems()
@@ -44,13 +49,16 @@ def predict_file(
     check_supported(calibrate, memory, checked)
     spec = find_its_model(memory, options, tell)
     check_inputs(calibrate, demonstrations, spec)
-    check_tokens(demonstrations, spec, inputs, checked)
+    for each in (memory, *others):
+        check_tokens(each.provenance.demonstrations, spec, inputs, checked)
     engine, memories = load_both(memory, spec, tell)
+    members = members_of(others, engine, tell)
     queries = read_queries(inputs, demonstrations.template, demonstrations.labels)
     done, total = 0, None if checked is None else checked.count
-    calibrator = Calibrator(engine, memories, demonstrations, calibrate)
+    predict = partial(predict_mean, engine, [memories, *members])
+    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict)
     warning, part = OneLabelWarning(demonstrations.labels, silent if calibrate else tell), list[Prediction]()
-    for raw in predict_chunks(engine, memories, queries, chunk):
+    for raw in predict_chunks(engine, memories, queries, chunk, members):
         part = calibrator(raw)
         yield part
         warning.add(part)

@@ -171,8 +171,8 @@ def execute(
 ) -> RunSummary:
     """Load the model and write every missing row into the folder; all writes are crash-safe.
 
-    With `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises InputError if another process writes the
-    same run.
+    With `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises
+    InputError if another process writes the same run.
     """
     with open_run_folder(prepared.out) as folder:
         engine = load(prepared.spec, tell)

@@ -11,25 +11,29 @@ from typing import Any
 from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
+from deepthink_cli.context_tuning.partial import Partial
+from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-from deepthink_cli.options import MethodOptions, ModelOptions
-from deepthink_cli.provenance import Selected, TokenizedDemonstrations
+from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
+from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
+from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
+from deepthink_cli.workflows.training import plan_training, train
 
 
 @dataclass(frozen=True)
 class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
-    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task,
-    `selected` if `deepthink select` chose them.
+    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task, `selected` if
+    `deepthink select` chose them, `technique` if they were changed by a control, `tuning` if the memory is trained.
     """
 
     spec: ModelSpec
@@ -39,6 +43,8 @@ class ThinkPlan:
     task: str | None = None
     seed: int | None = None
     selected: Selected | None = None
+    technique: Technique | None = None
+    tuning: ContextTuning | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, sizes in bytes."""
@@ -59,6 +65,7 @@ class ThinkPlan:
             **rule_as_json(method.update),
             "positions": method.positions,
             "kept": list(self.kept),
+            "technique": str(self.tuning.technique if self.tuning else self.technique or DEEP_THINKING),
             "memory_bytes": memory_bytes,
             "file_bytes": memory_bytes * len(self.kept),
         }
@@ -80,11 +87,15 @@ def plan_thinking(
     seed: int | None = None,
     tell: Tell = silent,
     selected: Selected | None = None,
+    technique: TechniqueOptions | None = None,
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
-    Raises InputError if they do not, for label words with the same tokens, and for tokens unknown to the model.
+    With a `technique`, the demonstrations are those that it reads. Raises InputError if they do not fit or cannot be
+    changed or trained on, for label words with the same tokens, and for tokens unknown to the model.
     """
+    technique = technique or TechniqueOptions.checked()
+    demonstrations, control = controlled(technique.method, demonstrations)
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
@@ -94,7 +105,8 @@ def plan_thinking(
         query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
         (labelled,) = tokenize_queries(spec.tokenizer, tokenized, [query])
         spec.check_ids(labelled.ids, query.where)
-    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected)
+    tuning = plan_training(spec, tokenized, technique, seed, tell) if technique.trains else None
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
 
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
@@ -103,9 +115,24 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     describe_engine(engine, tell)
     engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
     started = time.perf_counter()
-    memories = _kept(engine, plan, started, tell)
+    if plan.tuning is None:
+        memories = _kept(engine, plan, started, tell)
+    else:
+        memories = [train(engine, plan.demonstrations, plan.tuning, output, tell)]
     seconds = time.perf_counter() - started
-    return ThinkResult(save_memory(memories, output), seconds)
+    header = save_memory([_recorded(memory, plan) for memory in memories], output)
+    if plan.tuning is not None:
+        Partial(output).remove()
+    return ThinkResult(header, seconds)
+
+
+def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
+    """The memory with what the plan knows of its origin."""
+    provenance = memory.provenance
+    assert provenance is not None
+    technique = plan.technique or provenance.technique
+    provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=technique)
+    return replace(memory, provenance=provenance)
 
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequence[Memory]:
@@ -114,9 +141,7 @@ def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequen
     tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))
     for memory in think(engine, plan.demonstrations, plan.options.method):
         if memory.iteration in plan.kept:
-            assert memory.provenance is not None
-            provenance = replace(memory.provenance, task=plan.task, seed=plan.seed, selected=plan.selected)
-            memories.append(replace(memory, provenance=provenance))
+            memories.append(memory)
         speed = memory.iteration * memory.length / (time.perf_counter() - started)
         drift = memory.drift[-1] if memory.drift else None
         changes = f"drift K {drift.mean_keys:.2%} V {drift.mean_values:.2%}" if drift else "first reading"

@@ -35,7 +35,9 @@ def samples(folder: Path, row: Result) -> dict[str, list[object]]:
 
 def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
     crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,batch"]
-    assert run(words(*crossed, "--method", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1")) == 0
+    assert (
+        run(words(*crossed, "--method", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1")) == 0
+    )
     settings = [row.setting for row in rows_of(tmp_path)]
     assert len(settings) == len({setting.key for setting in settings}) == 2 * 2 * 3 * 2 * 2 * 2
     assert {setting.sampling for setting in settings} == {"random", "herding"}
@@ -112,7 +114,7 @@ def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
     (tmp_path / "out" / "results.jsonl").write_text("".join(lines[:3]))
     assert run(command) == 0
     assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
-    assert {name for name in run_files(tmp_path / "out")} == set(whole)
+    assert set(run_files(tmp_path / "out")) == set(whole)
 
 
 def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[str]], tmp_path: Path) -> None:

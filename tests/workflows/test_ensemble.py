@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deepthink_cli import Prediction, Query
+from deepthink_cli import Prediction, Query, evaluate, open_memory
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
 from deepthink_cli.prediction import mean_predictions
+from deepthink_cli.workflows.ensemble import open_ensemble
 
 QUERY = Query("a film", ("good", "very bad", "bad"), "bad")
 
@@ -46,3 +53,86 @@ def test_the_mean_of_a_single_prediction_is_itself() -> None:
     single = prediction(-1.0, -2.0, -3.0, iteration=4)
     mean = mean_predictions([single])
     assert (mean.scores, mean.means, mean.label, mean.iteration) == (single.scores, single.means, "good", 4)
+
+
+def thought(rows: Path, output: Path, *more: str) -> Path:
+    """A memory of these rows by the built-in model, with iterations 1 to 3."""
+    assert run(["think", str(rows), "-T", "3", "--keep", "all", "-q", "-o", str(output), *more]) == 0
+    return output
+
+
+@pytest.fixture
+def pair(tmp_path: Path, demos: Path) -> tuple[Path, Path]:
+    """Memories of the reviews in two orders, whose labels appear in two orders too."""
+    backward = tmp_path / "backward.jsonl"
+    backward.write_text("".join(f"{line}\n" for line in demos.read_text().splitlines()[::-1]))
+    return thought(demos, tmp_path / "first.safetensors"), thought(backward, tmp_path / "second.safetensors")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """The JSON lines that a command prints."""
+    capsys.readouterr()
+    assert run([*words, "-q"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("iteration", ["last", "all"])
+def test_an_ensemble_predicts_by_the_mean_scores_of_its_memories(
+    pair: tuple[Path, Path], iteration: str, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = map(str, pair)
+    words = [str(demos), "--iteration", iteration]
+    alone = [printed(capsys, "predict", file, *words) for file in (first, second)]
+    together = printed(capsys, "predict", first, *words, "--ensemble", second)
+    assert len(together) == (12 if iteration == "all" else 4)
+    for row, left, right in zip(together, *alone, strict=True):
+        mean = {label: (left["scores"][label] + right["scores"][label]) / 2 for label in left["scores"]}
+        assert row["scores"] == pytest.approx(mean, abs=1e-4)
+        assert row.get("iteration") == left.get("iteration")
+
+
+def test_an_evaluation_names_the_memories_of_its_ensemble(
+    pair: tuple[Path, Path], demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = map(str, pair)
+    (report,) = printed(capsys, "eval", first, str(demos), "--json", "--ensemble", second, "--iteration", "3")
+    assert report["ensemble"] == [second]
+    assert [result["iteration"] for result in report["results"]] == [1, 3]
+    assert evaluate(first, demos, iteration=3, ensemble=[second]).evaluation.as_json()["results"] == report["results"]
+    assert run(["eval", first, str(demos), "--ensemble", second, "-q"]) == 0
+    assert f"mean log-probability with {second}" in capsys.readouterr().out
+    (single,) = printed(capsys, "eval", first, str(demos), "--json")
+    assert "ensemble" not in single
+
+
+def test_memories_that_do_not_fit_together_are_all_refused_by_name(
+    pair: tuple[Path, Path], tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = pair
+    shorter = thought(demos, tmp_path / "shorter.safetensors", "-T", "2")
+    other = thought(demos, tmp_path / "other.safetensors", "--template", "{review} is {sentiment}")
+    labelled = thought(demos, tmp_path / "labelled.safetensors", "--labels", "positive,negative,neutral")
+    capsys.readouterr()
+    ensemble = [word for file in (second, first, shorter, other, labelled) for word in ("--ensemble", str(file))]
+    assert run(["predict", str(first), str(demos), *ensemble]) == 2
+    same, iterations, template, labels = capsys.readouterr().err.splitlines()
+    assert f"--ensemble {first}: the same memory as another one" in same
+    assert f"--ensemble {shorter}: its iterations are 2, those of {first} 3; choose one" in iterations
+    assert f"--ensemble {other}: template differ" in template
+    assert f"--ensemble {labelled}: labels differ" in labels
+
+
+def test_a_memory_of_another_model_is_no_member(
+    pair: tuple[Path, Path], tmp_path: Path, demos: Path, models: Callable[[str], Path]
+) -> None:
+    other = thought(demos, tmp_path / "other.safetensors", "-m", str(models("llama")))
+    with pytest.raises(InputError, match="weights and tokenizer differ from those of"):
+        open_ensemble(open_memory(pair[0]), [other])
+
+
+def test_a_member_of_the_ensemble_is_not_overwritten(
+    pair: tuple[Path, Path], demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = map(str, pair)
+    assert run(["predict", first, str(demos), "--ensemble", second, "-o", second]) == 2
+    assert "which this command reads" in capsys.readouterr().err

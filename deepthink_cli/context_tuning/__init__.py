@@ -1,0 +1,1 @@
+"""Context Tuning (CT-KV): improve the keys and values of the demonstrations by gradients."""

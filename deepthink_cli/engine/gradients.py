@@ -1,0 +1,112 @@
+"""The gradient of the answers' loss by the keys and values of a memory, with the weights frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from deepthink_cli.engine.base import TrainingRow
+from deepthink_cli.engine.budget import rows_trained
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.memory import PARTS, Memory
+from deepthink_cli.model.tokens import ordinary_ids
+
+_ROWS = 8  # most rows of a pass: a fixed number, so that sums are rounded alike whatever memory is free
+_PROBED, _QUERY = 12, 4  # tokens of the probe's memory and query
+_TOLERANCE = 1e-3  # relative, of a loss that must not depend on what is hidden
+
+
+def answer_gradient(
+    model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow], free: int
+) -> tuple[float, Memory]:
+    """The mean cross-entropy of all answer tokens in nats, and its gradient by every key and value, in float32.
+
+    All rows are one batch, which runs a few rows at a time, as many as `free` bytes hold. Raises DeepThinkError for a
+    loss or a gradient that is not finite, and InputError if no gradient reaches a part of the memory.
+    """
+    tokens, layers = sum(row.answer for row in rows), len(memory.keys)
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (*memory.keys, *memory.values)]
+    trained = replace(memory, keys=tuple(leaves[:layers]), values=tuple(leaves[layers:]))
+    gradients = [torch.zeros_like(leaf) for leaf in leaves]
+    loss, start, most = 0.0, 0, min(_ROWS, rows_trained(model, memory, max(map(len, rows)), free))
+    while start < len(rows):
+        part = rows[start : start + most]
+        try:
+            part_loss, part_gradients = _part_gradient(model, trained, part, leaves, tokens)
+        except Exception as error:
+            if len(part) == 1 or not ran_out_of_memory(error):
+                raise
+            most = len(part) // 2
+            continue
+        loss, start = loss + part_loss, start + len(part)
+        for gradient, addend in zip(gradients, part_gradients, strict=True):
+            gradient.add_(addend)
+    total = replace(memory, keys=tuple(gradients[:layers]), values=tuple(gradients[layers:]))
+    if place := total.not_finite():
+        raise DeepThinkError(f"the gradient of {place} is NaN or infinite: {model.overflow()}")
+    return loss, total
+
+
+def check_hiding(model: LanguageModel) -> None:
+    """Raise InputError, naming the architecture, unless tokens of a memory can be hidden from a row.
+
+    The loss after a short memory must not change with what is hidden of it, and must change with the rest.
+    """
+    ids = tuple(ordinary_ids(model.tokenizer, model.known_tokens, _PROBED + _QUERY))
+    hidden = torch.arange(_PROBED) < _PROBED // 2
+    memory, query = model.read(ids[:_PROBED]), TrainingRow(ids[_PROBED:], 1, hidden)
+    plain, other, moved = (
+        float(_loss(model, changed, [query])) for changed in (memory, _noisy(memory, hidden), _noisy(memory, ~hidden))
+    )
+    if abs(other - plain) > _TOLERANCE * abs(plain) or moved == plain:
+        raise InputError(
+            f"{model.identity.architecture} does not apply an attention mask to its past: demonstrations cannot be "
+            "hidden from a query, which ct-kv needs; choose another model"
+        )
+
+
+def _part_gradient(
+    model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow], leaves: Sequence[Tensor], tokens: int
+) -> tuple[float, tuple[Tensor, ...]]:
+    """The part of the loss and of its gradient that comes from some of the rows."""
+    with model.lock, torch.enable_grad():
+        loss = _loss(model, memory, rows) / tokens
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+    unused = [number for number, gradient in enumerate(gradients) if gradient is None]
+    if unused:
+        part, layer = divmod(unused[0], len(memory.keys))
+        raise InputError(
+            f"{model.identity.architecture}: no gradient reaches layer {layer}'s {PARTS[part]}, which ct-kv needs; "
+            "choose another model"
+        )
+    return float(loss.detach()), gradients
+
+
+def _loss(model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow]) -> Tensor:
+    """The summed cross-entropy of the rows' answers, in one pass, padded on the right."""
+    width = max(map(len, rows))
+    ids_RS = torch.tensor([row.ids[:-1] + (0,) * (width - len(row)) for row in rows], device=model.device)
+    visible_RK = torch.ones(len(rows), memory.length + width, dtype=torch.long)
+    visible_RK[:, : memory.length] = ~torch.stack([row.hidden for row in rows])
+    inputs = model.inputs(ids_RS, memory.as_cache(model.dtype, rows=len(rows)), memory.length)
+    places = [n * width + place for n, row in enumerate(rows) for place in range(len(row) - row.answer, len(row))]
+    places_M = torch.tensor(places, device=model.device)
+    answers_M = torch.tensor([token for row in rows for token in row.ids[-row.answer :]], device=model.device)
+    return -model.log_probabilities(
+        {**inputs, "attention_mask": visible_RK.to(model.device)},
+        places_M,
+        torch.arange(len(places), device=model.device),
+        answers_M,
+    ).sum()
+
+
+def _noisy(memory: Memory, tokens: Tensor) -> Memory:
+    """The memory with other keys and values at some of its tokens (L,)."""
+    changed = memory.copy()
+    for tensor in (*changed.keys, *changed.values):
+        tensor[:, tokens.to(tensor.device)] = 1 - tensor[:, tokens.to(tensor.device)]
+    return changed

@@ -1,0 +1,1 @@
+"""What `deepthink think --method` names beside Deep-Thinking: controls that change what is read, and Context Tuning."""

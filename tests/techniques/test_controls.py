@@ -1,0 +1,167 @@
+"""Controls: what of the demonstrations is changed before they are read, and what users see of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from chats import write_chat_model
+from conftest import REVIEWS, TEMPLATE
+from tiny import tiny_task
+
+from deepthink_cli import (
+    Chat,
+    DemonstrationSet,
+    Engine,
+    Example,
+    Query,
+    load_memory,
+    load_model,
+    predict,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.techniques.registry import controlled, is_technique
+from deepthink_cli.techniques.words import FRESH
+
+THREE = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "z")], "{text}: {label}")
+
+
+def text_of(engine: Engine, demonstrations: DemonstrationSet) -> str:
+    """The demonstrations as the model reads them."""
+    tokenized = tokenize_demonstrations(engine.tokenizer, demonstrations)
+    return str(engine.tokenizer.decode(tokenized.token_ids, skip_special_tokens=True))
+
+
+def test_repeated_demonstrations_follow_block_after_block(llama: Engine) -> None:
+    changed, technique = controlled("repeat-2", THREE)
+    assert text_of(llama, changed) == "a: x\n\nb: y\n\nc: z\n\n" * 2
+    assert str(technique) == "repeat-2"
+
+
+def test_flipped_labels_are_shifted_by_one(llama: Engine) -> None:
+    changed, technique = controlled("flipped", THREE)
+    assert text_of(llama, changed) == "a: y\n\nb: z\n\nc: x\n\n"
+    assert technique is not None
+    assert technique.words == {"x": "y", "y": "z", "z": "x"}
+
+
+def test_fresh_words_take_the_place_of_labels_in_demonstrations_and_candidates(llama: Engine) -> None:
+    changed, _ = controlled("fresh", THREE)
+    assert text_of(llama, changed) == f"a: {FRESH[0]}\n\nb: {FRESH[1]}\n\nc: {FRESH[2]}\n\n"
+    demonstrations = tokenize_demonstrations(llama.tokenizer, changed)
+    (query,) = tokenize_queries(llama.tokenizer, demonstrations, [Query("d", ("z", "other"))])
+    written = [llama.tokenizer.decode(query.prefix + answer) for answer in query.answers]
+    assert written == [f"d: {FRESH[2]}", "d: other"]
+
+
+def test_a_fresh_word_is_never_a_label() -> None:
+    taken = DemonstrationSet.of([Example("a", FRESH[0].title()), Example("b", "y")], "{text}: {label}")
+    assert controlled("fresh", taken)[0].words == {FRESH[0].title(): FRESH[1], "y": FRESH[2]}
+
+
+def test_examples_and_labels_stay(reviews: DemonstrationSet) -> None:
+    for name in ("flipped", "fresh"):
+        changed, _ = controlled(name, reviews)
+        assert (changed.examples, changed.labels, changed.template) == (
+            reviews.examples,
+            reviews.labels,
+            reviews.template,
+        )
+
+
+@pytest.mark.parametrize("name", ["deep-thinking", "ct-kv"])
+def test_other_techniques_change_no_demonstrations(name: str, reviews: DemonstrationSet) -> None:
+    assert controlled(name, reviews) == (reviews, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["repeat", "repeat-1", "repeat-0", "repeat-05", "repeat-2.5", "fresh-2", "thinking", ""]
+)
+def test_another_name_is_refused(name: str) -> None:
+    assert not is_technique(name)
+    with pytest.raises(InputError, match="use deep-thinking, ct-kv, repeat-R"):
+        controlled(name, THREE)
+
+
+@pytest.mark.parametrize("name", ["flipped", "fresh"])
+def test_rows_with_candidates_of_their_own_have_no_words_to_replace(name: str) -> None:
+    own = DemonstrationSet((Example("a", "x"),), THREE.template, ())
+    with pytest.raises(InputError, match="candidates of its own"):
+        controlled(name, own)
+
+
+def test_more_labels_than_fresh_words_are_refused() -> None:
+    many = DemonstrationSet.of([Example("a", f"label {n}") for n in range(len(FRESH) + 1)], "{text}: {label}")
+    with pytest.raises(InputError, match="21 labels, and there are 20 words"):
+        controlled("fresh", many)
+
+
+def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
+    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A memory of fresh words answers as one whose rows have those words, under the labels' names."""
+    output, other = tmp_path / "mem.safetensors", tmp_path / "other.safetensors"
+    rows = [{"review": text, "sentiment": FRESH[label == "negative"]} for text, label in REVIEWS]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["think", str(demos), "--method", "fresh", "-T", "3", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(tmp_path / "rows.jsonl"), "-T", "3", "-q", "-o", str(other)]) == 0
+    capsys.readouterr()
+    assert run(["predict", str(output), str(demos), "-q"]) == 0
+    assert run(["predict", str(other), str(demos), "-q"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for mapped, plain in zip(lines[:4], lines[4:], strict=True):
+        assert list(mapped["scores"]) == ["positive", "negative"]
+        assert list(mapped["scores"].values()) == list(plain["scores"].values())
+        assert FRESH[mapped["label"] == "negative"] == plain["label"]
+
+
+def test_a_memory_keeps_the_words_and_needs_format_version_2(
+    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "--method", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
+    memory = load_memory(output)
+    assert memory.provenance is not None
+    assert memory.provenance.technique is not None
+    assert memory.provenance.demonstrations.word("positive") == "negative"
+    save_memory(memory, tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == output.read_bytes()
+    capsys.readouterr()
+    assert run(["inspect", str(output)]) == 0
+    shown = capsys.readouterr().out
+    assert "format 2" in shown
+    assert "negative -> positive" in shown
+
+
+def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, data = tiny_task(tmp_path)
+    output, words = tmp_path / "mem.safetensors", ["--task", str(task), "--data-dir", str(data)]
+    assert run(["think", *words, "--protocol", "paper", "--method", "flipped", "-T", "1", "-q", "-o", str(output)]) == 0
+    capsys.readouterr()
+    samples = tmp_path / "samples.jsonl"
+    assert run(["eval", str(output), *words, "--protocol", "paper", "-q", "--json", "--samples", str(samples)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert {row["gold"] for row in rows} == {"negative", "positive"}
+    right = sum(row["label"] == row["gold"] for row in rows)
+    assert report["results"][0]["accuracy"] == pytest.approx(right / 12)
+    assert report["memory"]["technique"] == "flipped"
+
+
+def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
+    engine = load_model(str(write_chat_model(tmp_path)))
+    given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())
+    demonstrations = tokenize_demonstrations(engine.tokenizer, controlled("fresh", given)[0])
+    text = engine.tokenizer.decode(demonstrations.token_ids)
+    assert FRESH[0] in text
+    assert "positive" not in text
+    (query,) = tokenize_queries(engine.tokenizer, demonstrations, [Query("d", given.labels)])
+    assert [engine.tokenizer.decode(answer).strip() for answer in query.answers] == list(FRESH[:2])
+    (prediction,) = predict(engine, next(think(engine, demonstrations)), ["d"])
+    assert prediction.label in given.labels
