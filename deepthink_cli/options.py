@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
@@ -220,7 +221,7 @@ class RunOptions(TaskOptions, GateOptions):
     @classmethod
     def _known_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         check: dict[str, Callable[[str], object]] = {
-            "demos_by": selection_method,
+            "demos_by": partial(selection_method, option="--demos-by"),
             "methods": check_run_technique,
             "calibrations": lambda name: name == NONE or calibration(name),
         }
