@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.options import ModelOptions, SelectOptions
+    from deepthink_cli.pools.rows import pool_of_file, pool_of_task
+    from deepthink_cli.pools.store import Store
     from deepthink_cli.prediction import Prediction, predict
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.workflows.select import SelectResult, select, write_selection
 
 _HOME = {
     "Chat": "data.chat",
@@ -39,20 +42,27 @@ _HOME = {
     "ModelOptions": "options",
     "Prediction": "prediction",
     "Query": "data.examples",
+    "SelectOptions": "options",
+    "SelectResult": "workflows.select",
+    "Store": "pools.store",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
     "evaluate": "workflows.evaluate",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
     "open_memory": "workflows.memories",
+    "pool_of_file": "pools.rows",
+    "pool_of_task": "pools.rows",
     "predict": "prediction",
     "read_demonstrations": "data.examples",
     "rows_of_file": "workflows.evaluated_rows",
     "rows_of_task": "workflows.evaluated_rows",
     "save_memory": "artifact.files",
     "score": "scoring",
+    "select": "workflows.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
+    "write_selection": "workflows.select",
 }
 
 __all__ = [
@@ -67,20 +77,27 @@ __all__ = [
     "ModelOptions",
     "Prediction",
     "Query",
+    "SelectOptions",
+    "SelectResult",
+    "Store",
     "Template",
     "evaluate",
     "load_memory",
     "load_model",
     "open_memory",
+    "pool_of_file",
+    "pool_of_task",
     "predict",
     "read_demonstrations",
     "rows_of_file",
     "rows_of_task",
     "save_memory",
     "score",
+    "select",
     "think",
     "tokenize_demonstrations",
     "tokenize_queries",
+    "write_selection",
 ]
 
 

@@ -134,7 +134,7 @@ class SelectOptions(Options):
     @classmethod
     def _registered(cls, method: str) -> str:
         try:
-            selection_method(method)
+            selection_method(method, "--method")
         except InputError as error:
             raise ValueError(error.messages[0].partition(": ")[2]) from error
         return method

@@ -55,6 +55,7 @@ def doctor(
         "engine": _engine(engine),
         "bfloat16_gain": _gain(engine),
         "cache": _cache(),
+        "selection_cache": _selection_cache(),
         "environment": {name: os.environ[name] for name in _variables()},
     }
     if common.json:
@@ -68,6 +69,7 @@ def doctor(
         "engine       {model} in {dtype} on {device}: {description}".format(**facts["engine"]),
         f"bfloat16     {_advice(facts['bfloat16_gain'])}",
         f"cache        {facts['cache']['path']} ({size(facts['cache']['free_bytes'])} free)",
+        f"selection    {facts['selection_cache']['path']} ({size(facts['selection_cache']['bytes'])} cached)",
         *(f"{name}={value}" for name, value in facts["environment"].items()),
     )
 
@@ -147,6 +149,14 @@ def _cache() -> dict[str, Any]:
         existing = existing.parent
     free = os.statvfs(existing)
     return {"path": HF_HUB_CACHE, "exists": Path(HF_HUB_CACHE).exists(), "free_bytes": free.f_bavail * free.f_frsize}
+
+
+def _selection_cache() -> dict[str, Any]:
+    """The folder where `deepthink select` keeps what models say of rows, and its size."""
+    from deepthink_cli.pools.store import default_folder
+
+    folder = Path(os.environ.get("DEEPTHINK_CACHE") or default_folder())
+    return {"path": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*.safetensors"))}
 
 
 def _variables() -> list[str]:

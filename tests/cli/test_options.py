@@ -23,7 +23,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo")
+LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -37,7 +37,14 @@ MODEL_OPTIONS = {
     "--trust-remote-code",
 }
 # The same name, but several values or another object in one of the commands.
-DIFFERENT = {("run", "eta"), ("run", "momentum"), ("run", "task"), ("run", "samples"), ("report", "iteration")}
+DIFFERENT = {
+    ("select", "method"),
+    ("run", "eta"),
+    ("run", "momentum"),
+    ("run", "task"),
+    ("run", "samples"),
+    ("report", "iteration"),
+}
 
 
 def options_of(command: str) -> dict[str, Any]:
@@ -58,7 +65,7 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     options = options_of(command)
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
-    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run"))
+    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run", "select"))
 
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:

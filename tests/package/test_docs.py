@@ -44,7 +44,7 @@ def registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md"])
+@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md", "select.md"])
 def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ModuleType("page")
@@ -72,6 +72,12 @@ def test_the_list_of_modules_is_up_to_date() -> None:
     page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_architecture.py"))["page"]
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     assert text == page(text), "run: python docs/build_architecture.py"
+
+
+def test_the_table_of_selection_methods_is_up_to_date() -> None:
+    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_select.py"))["page"]
+    text = (DOCS / "select.md").read_text(encoding="utf-8")
+    assert text == page(text), "run: python docs/build_select.py"
 
 
 def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:
