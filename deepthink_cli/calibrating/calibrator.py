@@ -93,20 +93,21 @@ class _FromRows:
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         for each in predictions:
-            if each.query.candidates != self.labels:
+            if set(each.query.candidates) != set(self.labels):
                 raise own_candidates(self.name, each.query.where or "a row")
         return _by_group(predictions, lambda each: each.iteration, self._group)
 
     def _group(self, iteration: int, predictions: Sequence[Prediction]) -> list[Correction]:
-        bias = self.rows.setdefault(iteration, _Rows(self.method)).add(log_probabilities(predictions))
+        rows = self.rows.setdefault(iteration, _Rows(self.method, self.labels))
+        bias = rows.add(log_probabilities(predictions, self.labels))
         return corrected(self.method, predictions, bias)
 
 
 class _Rows:
     """The bias of the rows so far: the mean alone where that is enough, or else their log-probabilities."""
 
-    def __init__(self, method: Calibration) -> None:
-        self.method = method
+    def __init__(self, method: Calibration, labels: Candidates) -> None:
+        self.method, self.labels = method, labels
         self.bias: Bias | None = None
         self.logs: Floats | None = None
 
@@ -114,8 +115,8 @@ class _Rows:
         """The bias of the rows so far and these (n, 2, C)."""
         if not self.method.averaged:
             self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
-            return estimated(self.method, self.logs)
-        latest = estimated(self.method, logs)
+            return estimated(self.method, self.labels, self.logs)
+        latest = estimated(self.method, self.labels, logs)
         self.bias = latest if self.bias is None else _averaged(self.bias, latest)
         return self.bias
 
@@ -124,7 +125,7 @@ def _averaged(left: Bias, right: Bias) -> Bias:
     """The bias of two sets of inputs together, where b is a mean over the inputs."""
     inputs = left.inputs + right.inputs
     weighted = (each.logs + np.log(each.inputs / inputs) for each in (left, right))
-    return Bias(np.logaddexp(*weighted), inputs)
+    return Bias(left.candidates, np.logaddexp(*weighted), inputs)
 
 
 class _FromTexts:
@@ -159,7 +160,7 @@ class _FromTexts:
         for predictions in self.predict(queries, self.engine.plan(tokenized)):
             for number, each in enumerate(candidates):
                 of_texts = predictions[number * texts : (number + 1) * texts]
-                biases[of_texts[0].iteration, each] = estimated(self.method, log_probabilities(of_texts))
+                biases[of_texts[0].iteration, each] = estimated(self.method, each, log_probabilities(of_texts, each))
         return biases
 
 

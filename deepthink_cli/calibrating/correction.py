@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Bias:
     from scores of its kind.
     """
 
+    candidates: tuple[str, ...]
     logs: Floats
     inputs: int
 
@@ -41,29 +42,34 @@ def correct_all(
     inputs that the calibration needs (`basis_predictions`), or from the predictions themselves if there is none, as
     `batch` and `prior` do. Raises InputError for an unknown name.
     """
-    method = calibration(name)
-    bias = estimated(method, log_probabilities(predictions if basis is None else basis))
-    return corrected(method, predictions, bias)
+    method, order = calibration(name), predictions[0].query.candidates
+    logs = log_probabilities(predictions if basis is None else basis, order)
+    return corrected(method, predictions, estimated(method, order, logs))
 
 
-def log_probabilities(predictions: Sequence[Prediction]) -> Floats:
-    """Normalised log-probabilities (n, 2, C) of predictions with the same C candidates, by sum and per token."""
-    scores = [[list(each.scores.values()), list(each.means.values())] for each in predictions]
-    return normalised(scores)
+def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -> Floats:
+    """Normalised log-probabilities (n, 2, C) of predictions with the candidates `order`, by sum and per token."""
+    kinds = [(each.scores, each.means) for each in predictions]
+    return normalised([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
 
 
-def estimated(method: Calibration, logs: Floats) -> Bias:
+def estimated(method: Calibration, candidates: tuple[str, ...], logs: Floats) -> Bias:
     """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs."""
-    return Bias(np.stack([method.bias(logs[:, kind]) for kind in range(logs.shape[1])]), len(logs))
+    return Bias(candidates, np.stack([method.bias(logs[:, kind]) for kind in range(logs.shape[1])]), len(logs))
 
 
 def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:
-    """Take a bias off predictions with the same candidates, in the bias's order."""
+    """Take a bias off predictions that have its candidates, in any order."""
+    logs: list[list[list[float]]] = (log_probabilities(predictions, bias.candidates) - bias.logs).tolist()
+    by_label: dict[str, float] = dict(zip(bias.candidates, bias.logs[0].tolist(), strict=True))
+    counted: Literal["texts", "rows"] = "rows" if method.from_rows else "texts"
     corrections = []
-    for prediction, (sums, means) in zip(
-        predictions, (log_probabilities(predictions) - bias.logs).tolist(), strict=True
-    ):
-        shown = dict(zip(prediction.query.candidates, bias.logs[0].tolist(), strict=True))
-        calibrated = prediction_of(prediction.query, prediction.iteration, Scores(tuple(sums), tuple(means)))
-        corrections.append(Correction(calibrated, shown, bias.inputs, "rows" if method.from_rows else "texts"))
+    for prediction, kinds in zip(predictions, logs, strict=True):
+        query = prediction.query
+        places = [bias.candidates.index(candidate) for candidate in query.candidates]
+        sums, means = (tuple(values[place] for place in places) for values in kinds)
+        after = prediction_of(query, prediction.iteration, Scores(sums, means))
+        corrections.append(
+            Correction(after, {label: by_label[label] for label in query.candidates}, bias.inputs, counted)
+        )
     return corrections

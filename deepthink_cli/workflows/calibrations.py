@@ -31,7 +31,7 @@ def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: Che
 def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tell: Tell) -> None:
     """Note the biases with which the last of these predictions was corrected, if they are those of the labels."""
     for name, correction in predictions[-1].calibrated.items() if predictions else ():
-        if tuple(correction.bias) == labels:
+        if set(correction.bias) == set(labels):
             total = sum(map(math.exp, correction.bias.values()))
             parts = [f"{label!r} {math.exp(bias) / total:.1%}" for label, bias in correction.bias.items()]
             text = ", ".join([*parts[:_SHOWN], *(["..."] if len(parts) > _SHOWN else [])])
@@ -51,13 +51,13 @@ class OneLabelWarning:
     """Warns once if one label has nearly all of the first answers of a stream, by the last iteration."""
 
     def __init__(self, labels: tuple[str, ...], tell: Tell) -> None:
-        self.labels, self.tell, self.done = labels, tell, False
+        self.labels, self.tell, self.done = set(labels), tell, False
         self.answers = Counter[str]()
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """Count the answers of a chunk, the last of which is by the last iteration."""
         last = predictions[-1].iteration
-        same = (each for each in predictions if each.iteration == last and each.query.candidates == self.labels)
+        same = (each for each in predictions if each.iteration == last and set(each.query.candidates) == self.labels)
         self.answers.update(each.label for each in same)
         if self.answers.total() >= FIRST:
             self.end()

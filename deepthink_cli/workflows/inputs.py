@@ -48,7 +48,7 @@ def check_rows(
             checked.count += 1
             checked.longest = max(checked.longest, _bytes(demonstrations, query))
             checked.own_candidates = checked.own_candidates or _brings_candidates(query)
-            if checked.other_labels is None and query.candidates != labels:
+            if checked.other_labels is None and set(query.candidates) != set(labels):
                 checked.other_labels = query.where
     return checked
 

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 from imports import LAYERS
 
+from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.engine.registry import ENGINES
 from deepthink_cli.integrations import INTEGRATIONS
 from deepthink_cli.selection.registry import METHODS
@@ -23,7 +24,7 @@ from deepthink_cli.updates.registry import RULES
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, ENGINES, INTEGRATIONS)
+REGISTRIES: tuple[dict[str, Any], ...] = (RULES, METHODS, CALIBRATIONS, ENGINES, INTEGRATIONS)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 

@@ -1,0 +1,292 @@
+"""`--calibrate` on predict and eval: what is written, what is judged, what is refused, and the advice to use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_reviews, write_rows
+
+from deepthink_cli import evaluate
+from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.cli.main import run
+
+TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
+
+
+@pytest.fixture(scope="module")
+def memory(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory of a random model, which prefers one label."""
+    folder = tmp_path_factory.mktemp("calibrate")
+    demos, path = write_reviews(folder / "demos.jsonl"), folder / "mem.safetensors"
+    assert (
+        run(["think", str(demos), "-m", str(models("qwen3")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
+    )
+    return path
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """Rows without labels."""
+    return write_rows(tmp_path / "inputs.jsonl", [{"review": text} for text in TEXTS])
+
+
+@pytest.fixture
+def labelled(memory: Path, inputs: Path, tmp_path: Path, predicted: Callable[..., list[dict[str, Any]]]) -> Path:
+    """Rows whose true labels are those of batch calibration at the last iteration."""
+    rows = predicted("--calibrate", "batch")
+    return write_rows(
+        tmp_path / "labelled.jsonl", [{"review": row["input"]["review"], "sentiment": row["label"]} for row in rows]
+    )
+
+
+@pytest.fixture
+def predicted(memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[dict[str, Any]]]:
+    """The rows that predict writes with some options."""
+
+    def rows(*options: str, source: Path = inputs) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        assert run(["predict", str(memory), str(source), "-q", *options]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return rows
+
+
+def evaluated(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["eval", str(memory), str(labelled), "--json", *options]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def test_without_a_calibration_rows_are_the_same_bytes(
+    memory: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["predict", str(memory), str(inputs), "-q"]) == 0
+    plain = capsys.readouterr().out
+    assert list(json.loads(plain.splitlines()[0])) == ["index", "label", "probability", "scores", "input"]
+    assert run(["predict", str(memory), str(inputs), "-q", "--calibrate", "none"]) == 0
+    assert capsys.readouterr().out == plain
+
+
+def test_a_row_holds_every_calibration_and_what_it_needed(predicted: Callable[..., list[dict[str, Any]]]) -> None:
+    raw, rows = predicted(), predicted("--calibrate", ",".join(CALIBRATIONS))
+    inputs = {"contextual": ("texts", 3), "domain": ("texts", 20), "pmi": ("texts", 1)}
+    for before, row in zip(raw, rows, strict=True):
+        assert row["scores"] == before["scores"]
+        assert list(row["calibrated"]) == list(CALIBRATIONS)
+        for name, entry in row["calibrated"].items():
+            counted, number = inputs.get(name, ("rows", len(TEXTS)))
+            assert list(entry) == ["label", "probability", "scores", counted, "bias"]
+            assert entry[counted] == number
+            assert entry["bias"].keys() == entry["scores"].keys() == row["scores"].keys()
+            assert entry["label"] == max(entry["scores"], key=lambda label: entry["scores"][label])
+
+
+def test_the_first_calibration_gives_label_and_probability(predicted: Callable[..., list[dict[str, Any]]]) -> None:
+    raw, batch, none_first = predicted(), predicted("--calibrate", "batch,none"), predicted("--calibrate", "none,batch")
+    assert [row["label"] for row in raw] != [row["label"] for row in batch]
+    for before, first, second in zip(raw, batch, none_first, strict=True):
+        correction = first["calibrated"]["batch"]
+        assert (first["label"], first["probability"]) == (correction["label"], correction["probability"])
+        assert (second["label"], second["probability"]) == (before["label"], before["probability"])
+        assert second["calibrated"] == first["calibrated"]
+
+
+def test_a_stream_reports_the_rows_so_far_and_the_bias_at_its_end(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = write_rows(tmp_path / "many.jsonl", [{"review": TEXTS[n % len(TEXTS)]} for n in range(300)])
+    assert run(["predict", str(memory), str(many), "--calibrate", "batch,prior"]) == 0
+    printed = capsys.readouterr()
+    rows = [json.loads(line)["calibrated"] for line in printed.out.splitlines()]
+    for name in ("batch", "prior"):
+        assert [row[name]["rows"] for row in rows] == [256] * 256 + [300] * 44
+        assert f"{name} calibration: bias of 300 rows: 'positive' " in printed.err
+
+
+def test_eval_reports_every_calibration_beside_the_raw_scores(
+    memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = evaluated(memory, labelled, capsys)
+    report = evaluated(memory, labelled, capsys, "--calibrate", "batch,pmi,none")
+    assert [result["iteration"] for result in report["results"]] == [1, 2]
+    for before, result in zip(raw["results"], report["results"], strict=True):
+        assert list(result["calibrated"]) == ["batch", "pmi"]
+        for metrics in result["calibrated"].values():
+            assert metrics.keys() == before.keys() - {"iteration"}
+        assert {name: value for name, value in result.items() if name != "calibrated"} == before
+    assert report["results"][-1]["calibrated"]["batch"]["accuracy"] == 1
+    assert report["results"][-1]["accuracy"] < 1
+    assert report["confusion"] == raw["confusion"]
+
+
+def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
+    memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header = next(line for line in lines if line.startswith("T "))
+    assert header.split()[:5] == ["T", "accuracy", "batch", "pmi", "stderr"]
+    (last,) = (line.split() for line in lines if line.startswith("2 "))
+    assert last[2] == "100.0%" != last[1]
+    assert sum("thinking changes it by" in line for line in lines) == 3
+    assert any(line.startswith("with pmi calibration: ") for line in lines)
+    assert "T = 2, batch calibration, true label first:" in lines
+
+
+def test_fail_under_judges_the_first_calibration(memory: Path, labelled: Path) -> None:
+    words = ["eval", str(memory), str(labelled), "-q", "--fail-under", "1"]
+    assert run(words) == 3
+    assert run([*words, "--calibrate", "batch"]) == 0
+    assert run([*words, "--calibrate", "none,batch"]) == 3
+
+
+def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Path) -> None:
+    samples = tmp_path / "samples.jsonl"
+    words = ["eval", str(memory), str(labelled), "-q", "--samples", str(samples), "--calibrate", "batch,domain"]
+    assert run(words) == 0
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert [(row["index"], row["iteration"]) for row in rows] == [(n, t) for n in range(len(TEXTS)) for t in (1, 2)]
+    for row in rows:
+        assert list(row["calibrated"]) == ["batch", "domain"]
+        assert row["calibrated"]["batch"]["rows"] == len(TEXTS)
+        assert row["label"] == row["calibrated"]["batch"]["label"]
+        assert row["iteration"] == 1 or row["label"] == row["gold"]
+
+
+def test_python_gives_the_same_report(memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = evaluate(memory, labelled, calibrate=("batch",))
+    assert report.as_json()["results"] == [
+        {**result, "ci95": tuple(result["ci95"]), "calibrated": {"batch": {**metrics, "ci95": tuple(metrics["ci95"])}}}
+        for result in evaluated(memory, labelled, capsys, "--calibrate", "batch")["results"]
+        for metrics in result["calibrated"].values()
+    ]
+    assert report.accuracy == report.judged.last.accuracy == 1
+    assert report.judged is report.evaluation.calibrated["batch"]
+    assert evaluate(memory, labelled, calibrate=("none",)).judged.last.accuracy < 1
+
+
+def test_the_option_can_come_from_the_environment_or_a_file(
+    predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "options.toml"
+    config.write_text('calibrate = ["pmi", "batch"]\n')
+    assert list(predicted("--config", str(config))[0]["calibrated"]) == ["pmi", "batch"]
+    monkeypatch.setenv("DEEPTHINK_CALIBRATE", "domain")
+    assert list(predicted("--config", str(config))[0]["calibrated"]) == ["domain"]
+    assert list(predicted("--calibrate", "batch")[0]["calibrated"]) == ["batch"]
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("bach", "--calibrate bach: use none, contextual, domain, batch, pmi, prior, or several separated by commas"),
+        ("batch,batch", "--calibrate batch,batch: batch is duplicated; name each once"),
+    ],
+)
+def test_wrong_names_are_one_line(
+    command: str, names: str, message: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, str(memory), str(labelled), "--calibrate", names]) == 2
+    assert capsys.readouterr().err == f"deepthink: {message}\n"
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize("name", ["batch", "prior"])
+def test_a_row_with_its_own_candidates_is_named_before_the_model_is_loaded(
+    command: str,
+    name: str,
+    memory: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    rows: list[dict[str, object]] = [{"review": "loud", "sentiment": "positive"}]
+    rows += [{"review": "flat", "sentiment": "stale", "candidates": ["stale", "bright"]}]
+    mixed = write_rows(tmp_path / "mixed.jsonl", rows)
+    assert run([command, str(memory), str(mixed), "--calibrate", f"pmi,{name}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"deepthink: {mixed}:2: has candidates of its own, and --calibrate {name} needs")
+    assert error.count("\n") == 1
+
+
+def test_rows_with_their_own_candidates_are_corrected_by_texts(
+    predicted: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    mixed = write_rows(
+        tmp_path / "mixed.jsonl", [{"review": "flat", "candidates": ["stale", "bright"]}, {"review": "loud"}]
+    )
+    own, shared = predicted("--calibrate", "contextual,domain,pmi", source=mixed)
+    assert {tuple(entry["bias"]) for entry in own["calibrated"].values()} == {("stale", "bright")}
+    assert {tuple(entry["bias"]) for entry in shared["calibrated"].values()} == {("positive", "negative")}
+
+
+def test_eval_corrects_rows_with_their_own_candidates(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"review": text, "sentiment": "stale", "candidates": ["stale", f"bright {text}"]} for text in TEXTS]
+    own = write_rows(tmp_path / "own.jsonl", [dict(row) for row in rows])
+    report = evaluated(memory, own, capsys, "--calibrate", "pmi,contextual")
+    for result in report["results"]:
+        assert list(result["calibrated"]) == ["pmi", "contextual"]
+        assert result["calibrated"]["pmi"]["accuracy"] != result["accuracy"]
+
+
+def one_sided(rows: list[dict[str, Any]], folder: Path, gold: str | None = None) -> Path:
+    """Twenty rows that the raw scores label alike."""
+    label = max({row["label"] for row in rows}, key=[row["label"] for row in rows].count)
+    alike = [row["input"]["review"] for row in rows if row["label"] == label]
+    texts = [alike[n % len(alike)] for n in range(20)]
+    other = "negative" if label == "positive" else "positive"
+    golds = [other if n % 2 else label for n in range(20)] if gold is None else [label] * 20
+    pairs = zip(texts, golds, strict=True)
+    return write_rows(folder / "alike.jsonl", [{"review": text, "sentiment": gold} for text, gold in pairs])
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_one_label_for_nearly_all_rows_is_a_warning_unless_it_is_corrected(
+    command: str,
+    memory: Path,
+    predicted: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alike = one_sided(predicted(), tmp_path)
+    words = [command, str(memory), str(alike)]
+    assert run(words) == 0
+    assert capsys.readouterr().err.count("warning: 100 % of the answers are '") == 1
+    assert run([*words, "--calibrate", "none"]) == 0
+    assert "of the answers are" not in capsys.readouterr().err
+    alike.write_text("".join(alike.read_text().splitlines(keepends=True)[:19]))
+    assert run(words) == 0
+    assert "of the answers are" not in capsys.readouterr().err
+
+
+def test_one_label_is_no_warning_where_the_rows_have_it(
+    memory: Path,
+    predicted: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["eval", str(memory), str(one_sided(predicted(), tmp_path, gold="same"))]) == 0
+    assert "of the answers are" not in capsys.readouterr().err
+
+
+def test_a_long_stream_is_a_warning_once(
+    memory: Path,
+    predicted: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alike = one_sided(predicted(), tmp_path)
+    alike.write_text(alike.read_text() * 30)
+    assert run(["predict", str(memory), str(alike)]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 600
+    assert printed.err.count("of the answers are") == 1
