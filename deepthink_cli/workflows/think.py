@@ -92,7 +92,7 @@ def plan_thinking(
     With a `technique`, the demonstrations are those that it reads. Raises InputError if they do not fit or cannot be
     changed or trained on, for label words with the same tokens, and for tokens unknown to the model.
     """
-    technique = technique or TechniqueOptions()
+    technique = technique or TechniqueOptions.checked()
     demonstrations, control = controlled(technique.method, demonstrations)
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
