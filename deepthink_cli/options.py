@@ -132,6 +132,7 @@ class TuneOptions(GateOptions):
     """
 
     iterations: int = Field(15, ge=1)
+    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01, 0.1)
     positions: tuple[Positions, ...] = ("continued",)
     calibrate: tuple[str, ...] = (NONE, "batch")
     folds: str = Field("5", pattern=r"^(loo|[0-9]{1,6})$")

@@ -174,6 +174,19 @@ class TuneArguments:
     seed: Annotated[
         str, option("--seed", panel=DATA, metavar="S", help="Seed of the folds and of the order of the rows.")
     ] = "0"
+    shots: Annotated[
+        str | None,
+        option("--shots", panel=DATA, metavar="K", help="Choose K of the rows as demonstrations. Default: read all."),
+    ] = None
+    demos_by: Annotated[
+        str | None,
+        option(
+            "--demos-by",
+            panel=DATA,
+            metavar="NAME,...",
+            help="Methods that choose the K demonstrations (deepthink select --list), to try beside random.",
+        ),
+    ] = None
 
     def checked(self) -> TuneOptions:
         """The validated options; raises InputError for each wrong value."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import note, report, size, table, write_json
-from deepthink_cli.cli.data_options import ChatArguments, PromptArguments
+from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.method_options import TuneArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
@@ -48,12 +48,14 @@ def tune(
     tuning: TuneArguments,
     prompt: PromptArguments,
     chat: ChatArguments,
+    cache: Cache = None,
     common: CommonArguments,
 ) -> None:
     """Choose T, eta and calibration by nested cross-validation over labelled rows; no dev set is needed.
 
     Plain in-context learning is kept unless the choice is better than it beyond noise.
     """
+    from deepthink_cli.pools.store import Store, default_folder
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.tune import tune as tuned
     from deepthink_cli.workflows.tune_plan import plan_tuning
@@ -72,19 +74,22 @@ def tune(
     labelled = problems.result(lambda: _labelled(rows, prompt, chat))
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
-        result = tuned(plan_tuning(labelled, model_options, options, tell), output, tell=tell)
+        plan = plan_tuning(labelled, model_options, options, tell)
+        result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
     show(result, common)
 
 
 def _labelled(rows: str, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
     from deepthink_cli.data.template import SEPARATOR
-    from deepthink_cli.workflows.tune_plan import labelled_rows
+    from deepthink_cli.pools.rows import pool_of_file
+    from deepthink_cli.workflows.tune_plan import LabelledRows
 
     if chat.chat and prompt.separator is not None:
         raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
     separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
     words = label_list(prompt.labels)
-    return labelled_rows(rows, pattern(prompt.template), prompt.label_field, words, separator, chat.checked())
+    pool = pool_of_file(rows, pattern(prompt.template), prompt.label_field, words, separator)
+    return LabelledRows(pool, chat.checked())
 
 
 def show(result: TuneReport, common: CommonArguments) -> None:
@@ -109,7 +114,7 @@ def _described(result: TuneReport) -> str:
     plan = result.plan
     labels = ", ".join(plan.rows.labels) or "with every row"
     return (
-        f"{plan.rows.source}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
+        f"{plan.rows.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
         f"seed {plan.options.seed}; {len(result.settings)} settings in {result.seconds:.1f} s"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.metrics import wilson
+from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.thinking import think
 from deepthink_cli.tuning.grid import Setting
@@ -20,6 +21,7 @@ from deepthink_cli.tuning.verdict import Comparison
 from deepthink_cli.workflows.events import Detail, Progress, Tell, silent
 from deepthink_cli.workflows.held_out import held_out_scores
 from deepthink_cli.workflows.models import describe_engine, load
+from deepthink_cli.workflows.training_sets import TrainingSet, training_set, training_sets
 from deepthink_cli.workflows.tune_plan import TunePlan
 
 if TYPE_CHECKING:
@@ -81,7 +83,6 @@ class TuneReport:
             "labels": list(self.plan.rows.labels),
             "folds": len(self.plan.folds),
             "seed": self.plan.options.seed,
-            "memories": len(self.plan.sets) * len(self.plan.grid.methods),
             "settings": [self._cross_validated(number) for number in range(len(self.settings))],
             "best": self._cross_validated(self.best),
             "nested": {**self.comparison.as_json(), "chosen": [self.settings[n].as_json() for n in self.chosen]},
@@ -98,33 +99,43 @@ class TuneReport:
 
 
 def tune(
-    plan: TunePlan, output: str | Path | None = None, *, engine: Engine | None = None, tell: Tell = silent
+    plan: TunePlan,
+    output: str | Path | None = None,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    tell: Tell = silent,
 ) -> TuneReport:
     """Score the held-out rows with every setting, choose one, and estimate on other rows how good the choice is.
 
     With an `output`, also writes the memory of all rows with the setting to use. `engine` is the model, if it is
-    already loaded; `tell` is called with every event.
+    already loaded; `store` caches what methods of selection read; `tell` is called with every event. Raises InputError
+    as `training_sets` does.
     """
     from deepthink_cli.tuning.nested import best, choose_nested, correctness
 
     if engine is None:
         engine = load(plan.spec, tell)
         describe_engine(engine, tell)
-    started, methods = time.perf_counter(), plan.grid.methods
-    tell(
-        Detail(f"{len(plan.sets) * len(methods)} memories of {len(plan.folds)} folds, {plan.grid.iterations} readings")
-    )
-    scores = held_out_scores(engine, plan.rows, plan.sets, methods, tell)
-    outer_scores, inner_scores = _arranged(plan, scores)
-    gold, settings = _gold(plan), plan.grid.settings
-    outer = correctness(outer_scores, gold, settings)
-    others = [[row for row in range(len(plan.rows)) if row not in fold] for fold in plan.folds]
-    inner = [correctness(of_fold, gold[rows], settings) for of_fold, rows in zip(inner_scores, others, strict=True)]
+    started, settings = time.perf_counter(), plan.grid.settings
+    sets = training_sets(plan, engine, store, tell)
+    memories = len(sets) * len(plan.grid.methods)
+    tell(Detail(f"{memories} memories without one or two of {len(plan.folds)} folds, T = {plan.grid.iterations}"))
+    whole, without = _arranged(plan, sets, held_out_scores(engine, plan.rows, sets, plan.grid, tell))
+    outer = correctness(whole, _gold(plan), settings)
+    inner = [
+        correctness(scores, _gold(plan)[rows], settings) for scores, rows in zip(without, _others(plan), strict=True)
+    ]
     nested = choose_nested(outer, inner, plan.folds)
-    comparison = Comparison.of(nested.right.tolist(), outer[0].tolist())
-    right = tuple(int(count) for count in outer.sum(axis=1))
-    report = TuneReport(plan, right, best(outer), nested.chosen, comparison, time.perf_counter() - started)
-    return report if output is None else replace(report, header=_make_memory(engine, report, output, tell))
+    report = TuneReport(
+        plan,
+        tuple(int(count) for count in outer.sum(axis=1)),
+        best(outer),
+        nested.chosen,
+        Comparison.of(nested.right.tolist(), outer[0].tolist()),
+        time.perf_counter() - started,
+    )
+    return report if output is None else replace(report, header=_make_memory(engine, report, store, output, tell))
 
 
 def _gold(plan: TunePlan) -> Any:
@@ -133,33 +144,45 @@ def _gold(plan: TunePlan) -> Any:
     return np.array(plan.rows.gold)
 
 
-def _arranged(plan: TunePlan, scores: Sequence[Floats]) -> tuple[HeldOutScores, list[HeldOutScores]]:
+def _others(plan: TunePlan) -> list[list[int]]:
+    """For each fold, the rows outside it, in order."""
+    return [[row for row in range(len(plan.rows)) if row not in fold] for fold in plan.folds]
+
+
+def _arranged(
+    plan: TunePlan, sets: Sequence[TrainingSet], scores: Sequence[Mapping[str, Floats]]
+) -> tuple[HeldOutScores, list[HeldOutScores]]:
     """Scores (selections, methods, T, N, C) of all rows after memories without their fold; and those for each fold.
 
     Those for fold i are of the rows outside it, in order, after memories without fold i and without their own fold.
     """
     import numpy as np
 
-    methods, iterations, _, width = scores[0].shape
-    shape = (1 + len(plan.folds), 1, methods, iterations, len(plan.rows), width)
-    arranged = np.full(shape, np.nan)  # without one fold; without fold 0 and another; without fold 1 and another; ...
-    for each, of_set in zip(plan.sets, scores, strict=True):
+    methods, iterations, _, width = scores[0][NONE].shape
+    shape = (1 + len(plan.folds), len(plan.grid.selections), methods, iterations, len(plan.rows), width)
+    # Without a row's own fold alone; then without fold 0, too; without fold 1, too; ...
+    arranged = {name: np.full(shape, np.nan) for name in scores[0]}
+    for each, of_set in zip(sets, scores, strict=True):
         for fold in each.held_out:
             (other,) = [1 + number for number in each.held_out if number != fold] or [0]
-            rows = plan.folds[fold]
+            rows = list(plan.folds[fold])
             places = [each.rows.index(row) for row in rows]
-            arranged[other][0][:, :, list(rows)] = of_set[:, :, places]
-    inside = [[row for row in range(len(plan.rows)) if row not in fold] for fold in plan.folds]
-    inner: list[HeldOutScores] = [{NONE: part[..., rows, :]} for part, rows in zip(arranged[1:], inside, strict=True)]
-    return {NONE: arranged[0]}, inner
+            for name, values in of_set.items():
+                arranged[name][other, each.selection][:, :, rows] = values[:, :, places]
+    inner: list[HeldOutScores] = [
+        {name: values[1 + fold][..., rows, :] for name, values in arranged.items()}
+        for fold, rows in enumerate(_others(plan))
+    ]
+    return {name: values[0] for name, values in arranged.items()}, inner
 
 
-def _make_memory(engine: Engine, report: TuneReport, output: str | Path, tell: Tell) -> Header:
+def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output: str | Path, tell: Tell) -> Header:
     """Think about all rows with the setting to use, and write the last memory."""
-    method = report.setting.method
-    for memory in think(engine, report.plan.demonstrations, method):
+    method, tuned = report.setting.method, report.tuned
+    whole = training_set(report.plan, (), report.setting.place[0], engine, store)
+    for memory in think(engine, whole.demonstrations, method):
         tell(Progress("reading", memory.iteration, method.iterations))
         if memory.iteration == method.iterations:
             assert memory.provenance is not None
-            last = replace(memory, provenance=replace(memory.provenance, tuned=report.tuned))
+            last = replace(memory, provenance=replace(memory.provenance, tuned=tuned, selected=whole.selected))
     return save_memory(last, output)

@@ -1,4 +1,4 @@
-"""The plan of `deepthink tune`: its rows, folds, settings and memories, checked before the model is loaded."""
+"""The plan of `deepthink tune`: its rows, folds and settings, checked before the model is loaded."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.calibrating.basis import check_calibrations, check_inputs
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_pool
+from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.rows import name_of
-from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.options import ModelOptions, TuneOptions
+from deepthink_cli.pools.choosing import Request, choose_demonstrations
+from deepthink_cli.pools.rows import PoolRows
 from deepthink_cli.provenance import TokenizedDemonstrations, canonical_json
 from deepthink_cli.scoring import check_length
-from deepthink_cli.tasks.splits import row_digest
-from deepthink_cli.tuning.folds import HeldOut, held_out, split
+from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.tasks.items import example_of
+from deepthink_cli.tuning.folds import split
 from deepthink_cli.tuning.grid import Grid
 from deepthink_cli.tuning.verdict import FEWEST_ROWS
 from deepthink_cli.workflows.events import Note, Tell, silent
@@ -29,23 +32,33 @@ from deepthink_cli.workflows.models import find_model, warn_without_chat
 
 FEWEST_FOLDS = 3  # with two of them held out, one is left to read
 FEWEST_OF_LABEL = 2
+PLAIN_SELECTION = "random"  # how the demonstrations of plain in-context learning are chosen with --shots
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Labelled rows in content order, so that the order of their file changes nothing, and how they become prompts.
+    """Different labelled rows in content order, so that the order of their file changes nothing; they may be turns."""
 
-    `labels` is empty if every row has candidates of its own; `source` names the rows in messages.
-    """
-
-    queries: tuple[Query, ...]
-    template: Template
-    labels: tuple[str, ...]
+    pool: PoolRows
     chat: Chat | None = None
-    source: str = "rows"
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """The rows; identical ones are set aside but for the first."""
+        return tuple(replace(self.pool.queries[place], fields=None) for place in self.pool.free)
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label words; none if every row has candidates of its own."""
+        return self.pool.labels
+
+    @cached_property
+    def name(self) -> str:
+        """The file of the rows, in messages."""
+        return name_of(self.pool.name)
 
     @cached_property
     def texts(self) -> list[str]:
@@ -57,113 +70,91 @@ class LabelledRows:
         """The index of every row's true label among its candidates."""
         return [query.candidates.index(str(query.gold)) for query in self.queries]
 
-    def order(self, seed: int) -> list[int]:
-        """All rows in the order in which they are read, drawn with a seed."""
-        return random.Random(seed).sample(range(len(self)), len(self))
+    def part(self, rows: Sequence[int]) -> PoolRows:
+        """Some of the rows as a pool to choose demonstrations from."""
+        queries = [self.queries[row] for row in rows]
+        return PoolRows.of(self.pool.name, queries, self.pool.template, self.pool.labels)
 
     def demonstrations(self, rows: Sequence[int]) -> DemonstrationSet:
         """Some of the rows, in this order, as demonstrations."""
-        examples = [Example(self.queries[row].text, str(self.queries[row].gold)) for row in rows]
-        return DemonstrationSet(tuple(examples), self.template, self.labels, self.chat)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSet:
-    """Demonstrations of the rows outside one or two folds, and the rows of those folds, which are scored after them."""
-
-    held_out: HeldOut
-    rows: tuple[int, ...]
-    demonstrations: TokenizedDemonstrations
+        examples = tuple(example_of(self.queries[row]) for row in rows)
+        return DemonstrationSet(examples, self.pool.template, self.pool.labels, self.chat)
 
 
 @dataclass(frozen=True)
 class TunePlan:
-    """A checked plan: `sets` are the demonstrations of all memories; `demonstrations` are those of the final memory."""
+    """A checked plan; `order` are all rows in the order in which they are read."""
 
     spec: ModelSpec
     rows: LabelledRows
     options: TuneOptions
     grid: Grid
     folds: tuple[tuple[int, ...], ...]
-    sets: tuple[TrainingSet, ...]
-    demonstrations: TokenizedDemonstrations
-
-
-def labelled_rows(
-    source: str,
-    pattern: str | None = None,
-    label_field: str | None = None,
-    labels: Sequence[str] | None = None,
-    separator: str = SEPARATOR,
-    chat: Chat | None = None,
-) -> LabelledRows:
-    """Read the rows of a file or of standard input (`-`); raises InputError with every mistake, each with file:line."""
-    template, words, queries = read_pool(source, pattern, label_field, labels, separator)
-    queries = [replace(query, fields=None) for query in sorted(queries, key=row_digest)]
-    return LabelledRows(tuple(queries), template, words, chat, name_of(source))
+    order: tuple[int, ...]
 
 
 def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, tell: Tell = silent) -> TunePlan:
-    """Find the model, and check all rows, folds and readings without loading the weights.
+    """Find the model, and check rows, folds, settings and readings without loading the weights.
 
     Raises InputError for rows that are too few for a result beyond noise or for the folds, for a label with fewer than
     two, and if T readings of all rows, or a row after them, do not fit the model.
     """
     _check_rows(rows)
-    folds = split(_strata(rows), rows.texts, _fold_count(rows, options), options.seed)
-    grid = Grid(options.methods, _calibrations(rows, options))
-    if repeated := len(rows) - len(set(rows.texts)):
-        tell(Note(f"{repeated} rows repeat the text of another row; rows with the same text are held out together"))
+    strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
+    folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
+    order = random.Random(options.seed).sample(range(len(rows)), len(rows))
+    default = not rows.labels and "calibrate" not in options.model_fields_set
+    grid = Grid(options.methods, (NONE,) if default else options.calibrate, _selections(rows, options, folds))
+    if rows.pool.reasons:
+        tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
     warn_without_chat(spec, rows.chat, tell)
-    order = rows.order(options.seed)
-    demonstrations = _checked(spec, rows, options, order)
-    sets = []
-    for left_out in held_out(len(folds)):
-        scored = tuple(row for fold in left_out for row in folds[fold])
-        tokenized = tokenize_demonstrations(
-            spec.tokenizer, rows.demonstrations([row for row in order if row not in scored])
-        )
-        sets.append(TrainingSet(left_out, scored, tokenized))
-    return TunePlan(spec, rows, options, grid, tuple(folds), tuple(sets), demonstrations)
+    plan = TunePlan(spec, rows, options, grid, tuple(folds), tuple(order))
+    _check_model(plan)
+    return plan
 
 
-def _checked(
-    spec: ModelSpec, rows: LabelledRows, options: TuneOptions, order: Sequence[int]
-) -> TokenizedDemonstrations:
-    """All rows as demonstrations, which fit the model T times and with every row after them."""
-    demonstrations = rows.demonstrations(order)
-    for positions in options.positions:
-        check_fit(spec.limits, spec.tokenizer, demonstrations, options.iterations, positions, spec.id)
-    tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
-    spec.check_ids(tokenized.token_ids, rows.source)
-    for query in query_tokenizer(spec.tokenizer, tokenized)(rows.queries):
+def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    """Demonstrations as tokens; raises InputError unless T readings of them fit the model."""
+    spec, iterations = plan.spec, plan.options.iterations
+    ids = tokenize_demonstrations(spec.tokenizer, demonstrations)
+    for positions in plan.options.positions:
+        if spec.limits.relative or not spec.limits.holds(len(ids.token_ids), positions, iterations):
+            check_fit(spec.limits, spec.tokenizer, demonstrations, iterations, positions, spec.id)
+    return ids
+
+
+def _check_model(plan: TunePlan) -> None:
+    """Raise InputError unless the demonstrations fit the model T times, with every row and calibration after them."""
+    spec, rows, options = plan.spec, plan.rows, plan.options
+    chosen = rows.demonstrations(plan.order)
+    if options.shots is not None:  # those of plain in-context learning, whose choice needs no model
+        request = Request(PLAIN_SELECTION, options.shots, options.seed)
+        chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
+    demonstrations = tokenized(plan, chosen)
+    spec.check_ids(demonstrations.token_ids, rows.name)
+    for query in query_tokenizer(spec.tokenizer, demonstrations)(rows.queries):
         spec.check_ids(query.ids, query.where)
-        check_length(spec.limits, spec.id, len(tokenized.token_ids), query)
-    return tokenized
+        check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
+    check_calibrations(plan.grid.calibrations, demonstrations, rows.name)
+    check_inputs(plan.grid.calibrations, demonstrations, spec)
 
 
 def _check_rows(rows: LabelledRows) -> None:
-    if rows.labels:
-        counts = Counter(str(query.gold) for query in rows.queries)
-        if len(rows.labels) < 2:
-            raise InputError(f"{rows.source}: one label only, {rows.labels[0]!r}; give rows of another")
-        for label in rows.labels:
-            if counts[label] < FEWEST_OF_LABEL:
-                raise InputError(
-                    f"{rows.source}: label {label!r} has {counts[label]} rows, every label needs {FEWEST_OF_LABEL}: "
-                    "one to read and one to hold out; add rows of it, or omit it"
-                )
+    counts = Counter(str(query.gold) for query in rows.queries)
+    if rows.labels and len(counts) < 2:
+        raise InputError(f"{rows.name}: one label only, {next(iter(counts))!r}; add rows of another")
+    for label in rows.labels:
+        if counts[label] < FEWEST_OF_LABEL:
+            raise InputError(
+                f"{rows.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
+                "to read and one to hold out; add rows of it, or omit the label"
+            )
     if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{rows.source}: {len(rows)} rows; give {FEWEST_ROWS} at least, because with fewer no difference is beyond "
-            "noise"
+            f"{rows.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
+            "beyond noise"
         )
-
-
-def _strata(rows: LabelledRows) -> list[str]:
-    """What is spread evenly over the folds: the label, if the rows share their labels."""
-    return [str(query.gold) if rows.labels else "" for query in rows.queries]
 
 
 def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
@@ -171,21 +162,24 @@ def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
     count = most if options.folds == "loo" else int(options.folds)
     if not FEWEST_FOLDS <= count <= most:
         raise InputError(
-            f"--folds {options.folds}: {rows.source} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
+            f"--folds {options.folds}: {rows.name} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
         )
     return count
 
 
-def _calibrations(rows: LabelledRows, options: TuneOptions) -> tuple[str, ...]:
-    """The calibrations to choose from; without shared labels, none by default."""
-    if rows.labels:
-        return options.calibrate
-    if "calibrate" not in options.model_fields_set:
-        return (NONE,)
-    for name in options.calibrate:
-        if name != NONE and not CALIBRATIONS[name].own_candidates:
-            raise InputError(
-                f"--calibrate {name}: every row of {rows.source} has candidates of its own, and this calibration needs "
-                "labels that all rows share; omit it"
-            )
-    return options.calibrate
+def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:
+    """The methods that choose demonstrations, that of plain in-context learning first; None if all rows are read."""
+    if options.shots is None:
+        if options.demos_by:
+            raise InputError(f"--demos-by {','.join(options.demos_by)}: only with --shots K, the number to choose")
+        return (None,)
+    largest = sorted(map(len, folds))[-2:]
+    if options.shots > len(rows) - sum(largest):
+        raise InputError(
+            f"--shots {options.shots}: with two of {len(folds)} folds held out, {len(rows) - sum(largest)} rows are "
+            "left to choose from; use fewer, or more folds"
+        )
+    for name in options.demos_by:
+        if "queries" in selection_method(name, "--demos-by").reads:
+            raise InputError(f"--demos-by {name}: chooses for given queries, and tune has none; omit it")
+    return tuple(dict.fromkeys((PLAIN_SELECTION, *options.demos_by)))

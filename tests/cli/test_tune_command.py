@@ -1,0 +1,117 @@
+"""`deepthink tune` as its user meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_rows
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.workflows.tune import TuneReport
+
+KINDS = {
+    "positive": ("warm", "wise", "tender", "lively", "kind"),
+    "negative": ("dull", "flat", "cold", "stale", "long"),
+}
+ROWS = [{"review": f"a {word} film", "sentiment": label} for label, words in KINDS.items() for word in words]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", list(ROWS))
+
+
+@pytest.fixture
+def words(models: Callable[[str], Path], rows: Path) -> list[str]:
+    return ["tune", str(rows), "-m", str(models("llama")), "-T", "3", "--folds", "4"]
+
+
+def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--eta", "0.1", "--calibrate", "batch,contextual"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert "10 rows, labels negative, positive" in lines[0]
+    assert lines[3].startswith("plain in-context learning (T = 1)  ")
+    assert len(lines[3 : lines.index("", 3)]) == 2 * 3  # T = 1 and T > 1, each with three calibrations
+    assert lines[-1] == "verdict: no difference beyond noise: plain in-context learning"
+    assert "deepthink predict mem.safetensors INPUTS" in err
+
+
+def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--json", "-q"]) == 0
+    out, err = capsys.readouterr()
+    values: dict[str, Any] = json.loads(out)
+    assert err == ""
+    assert len(values["settings"]) == 2 * (1 + 2 * 2)  # two calibrations; T = 1, and T = 2 and 3 with two etas
+    assert values["settings"][0]["eta"] is None
+    nested = values["nested"]
+    assert nested["difference"] == pytest.approx(nested["accuracy"] - nested["plain"])
+    assert nested["difference_ci95"][0] <= nested["difference"] <= nested["difference_ci95"][1]
+    assert len(nested["chosen"]) == values["folds"] == 4
+    assert values["choice"] == {key: values["settings"][0][key] for key in values["choice"]}
+
+
+def test_the_memory_says_how_it_was_tuned(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mem.safetensors"
+    assert run([*words, "-o", str(path)]) == 0
+    assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
+    run(["inspect", str(path)])
+    assert "chosen from 10 settings by 4-fold cross-validation over 10 rows" in capsys.readouterr().out
+    number = 5
+    monkeypatch.setattr(TuneReport, "kept", property(lambda self: number))
+    assert run([*words, "--calibrate", "prior", "-o", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "is better than plain in-context learning" in out
+    assert f"next: deepthink predict {path} INPUTS --calibrate prior\n" in err
+    assert run(["predict", str(path), str(tmp_path / "rows.jsonl"), "--calibrate", "prior", "-q"]) == 0
+
+
+def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(
+    words: list[str], tmp_path: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deepthink_cli import load_memory
+
+    monkeypatch.setattr(TuneReport, "kept", property(lambda self: len(self.settings) - 1))
+    path, again = tmp_path / "mem.safetensors", tmp_path / "again.safetensors"
+    assert run([*words, "--eta", "0.2", "-q", "--json", "-o", str(path)]) == 0
+    tuned = load_memory(path).provenance
+    assert tuned is not None
+    ordered = [{"review": each.text, "sentiment": each.label} for each in tuned.demonstrations.examples]
+    demos = write_rows(tmp_path / "demos.jsonl", list(ordered))
+    more = ["-T", "3", "--eta", "0.2", "--labels", "negative,positive"]
+    assert run(["think", str(demos), "-m", str(models("llama")), *more, "-q", "-o", str(again)]) == 0
+    tensors = [file.read_bytes()[8 + int.from_bytes(file.read_bytes()[:8], "little") :] for file in (path, again)]
+    assert tensors[0] == tensors[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "rows.jsonl: 4 different rows; give 6 at least"),
+        (["--folds", "x"], "--folds x: a number of folds, 3 or more, or loo for as many as rows"),
+        (["--eta", "2", "-T", "0"], "--eta 2: gates are numbers in (0, 1]"),
+        (["--positions", "both"], "--positions both: use continued or restarted"),
+        (["--calibrate", "batch,more"], "--calibrate more: use none, contextual"),
+        (["--labels", "positive,negative,mixed"], "label 'mixed' has 0 rows, and every label needs 2"),
+        (["--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
+        (["-o", "rows.jsonl"], "-o rows.jsonl: the same file as rows.jsonl, which this command reads"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "rows.jsonl", list(ROWS[3:7]))
+    assert run(["tune", "rows.jsonl", *more]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("deepthink: ") and message in line for line in lines), lines
