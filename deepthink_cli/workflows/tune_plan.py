@@ -12,7 +12,6 @@ from deepthink_cli.calibrating.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
-from deepthink_cli.data.rows import name_of
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
@@ -55,10 +54,10 @@ class LabelledRows:
         """The label words; none if every row has candidates of its own."""
         return self.pool.labels
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The file of the rows, in messages."""
-        return name_of(self.pool.name)
+        return self.pool.name
 
     @cached_property
     def texts(self) -> list[str]:

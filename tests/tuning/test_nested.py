@@ -11,6 +11,7 @@ from deepthink_cli.calibration.mean import log_mean
 from deepthink_cli.method import Method
 from deepthink_cli.tuning.grid import Grid, best_of_families
 from deepthink_cli.tuning.nested import best, choose_nested, correctness
+from deepthink_cli.tuning.verdict import Comparison
 from deepthink_cli.updates.gate import Gate
 
 ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]
@@ -94,3 +95,21 @@ def test_the_table_has_the_best_of_each_family_and_plain_first() -> None:
     settings = Grid((Method(3, Gate(0.1)), Method(3, Gate(0.2)))).settings
     assert [str(setting)[:5] for setting in settings] == ["plain", *["T = 2"] * 2, *["T = 3"] * 2]
     assert best_of_families(settings, [3, 5, 6, 5, 7]) == [0, 4, 1]
+
+
+def test_random_labels_make_a_difference_as_rarely_as_the_level_of_the_test_says() -> None:
+    draw, folds = np.random.default_rng(0), [tuple(range(start, 16, 5)) for start in range(5)]
+    grid = Grid(tuple(Method(15, Gate(eta)) for eta in (0.01, 0.03, 0.1)), ("none", "batch"))
+    differ = 0
+    for _ in range(100):
+        gold = draw.integers(2, size=16)
+        whole = draw.normal(size=(1, 3, 15, 16, 2)) + np.linspace(0, 2, 15)[:, None, None] * draw.normal(size=2)
+        others = [[row for row in range(16) if row not in fold] for fold in folds]
+        parts = [whole[..., rows, :] + 0.5 * draw.normal(size=(1, 3, 15, len(rows), 2)) for rows in others]
+        outer = correctness({"none": whole}, gold, grid.settings)
+        inner = [
+            correctness({"none": part}, gold[rows], grid.settings) for part, rows in zip(parts, others, strict=True)
+        ]
+        nested = choose_nested(outer, inner, folds)
+        differ += Comparison.of(nested.right.tolist(), outer[0].tolist()).beyond_noise
+    assert differ <= 5
