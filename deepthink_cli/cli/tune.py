@@ -125,9 +125,12 @@ def _table(result: TuneReport) -> Any:
     from deepthink_cli.tuning.grid import best_of_families
 
     rows, count = [], len(result.plan.rows)
-    for number in best_of_families(result.settings, result.right)[:MOST_ROWS]:
+    best = best_of_families(result.settings, result.right)
+    for number in best[:MOST_ROWS]:
         accuracy = result.right[number] / count
         rows.append([str(result.settings[number]), f"{accuracy:.1%}", _interval(wilson(accuracy, count))])
+    if len(best) > MOST_ROWS:
+        rows.append([f"... and {len(best) - MOST_ROWS} more; --json has all", "", ""])
     return table("best of each family, by cross-validation", "accuracy", "95 % interval", rows=rows)
 
 
