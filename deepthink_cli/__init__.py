@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.options import ModelOptions, SelectOptions
+    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.pools.options import SelectOptions
     from deepthink_cli.pools.rows import pool_of_file, pool_of_task
     from deepthink_cli.pools.store import Store
     from deepthink_cli.prediction import Prediction, predict
@@ -42,7 +43,7 @@ _HOME = {
     "ModelOptions": "options",
     "Prediction": "prediction",
     "Query": "data.examples",
-    "SelectOptions": "options",
+    "SelectOptions": "pools.options",
     "SelectResult": "workflows.select",
     "Store": "pools.store",
     "Template": "data.template",

@@ -121,25 +121,6 @@ class TaskOptions(Options):
     limit: int | None = Field(None, ge=1)
 
 
-class SelectOptions(Options):
-    """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them."""
-
-    method: str = "random"
-    shots: int = Field(ge=1)
-    seed: int = Field(0, ge=0)
-    balance: bool = False
-    pool_size: int | None = Field(None, ge=1)
-
-    @field_validator("method")
-    @classmethod
-    def _registered(cls, method: str) -> str:
-        try:
-            selection_method(method, "--method")
-        except InputError as error:
-            raise ValueError(error.messages[0].partition(": ")[2]) from error
-        return method
-
-
 class GateOptions(Options):
     """A grid of gates."""
 

@@ -67,8 +67,7 @@ def plot(
     from deepthink_cli.runs.results import FILE
     from deepthink_cli.workflows.outputs import check_apart
 
-    problems = Problems()
-    read = read_by(*(run / FILE for run in runs), config=common.config)
+    problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
             check_suffix(file)

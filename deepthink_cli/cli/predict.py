@@ -23,6 +23,7 @@ from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.prediction import Prediction
+    from deepthink_cli.workflows.inputs import CheckedRows
     from deepthink_cli.workflows.memories import OpenedMemory
 
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
@@ -58,9 +59,6 @@ def predict(
     The model, the template and the labels come from the memory.
     """
     from deepthink_cli.prediction import CHUNK
-    from deepthink_cli.workflows.calibrations import check_supported
-    from deepthink_cli.workflows.ensemble import open_ensemble
-    from deepthink_cli.workflows.inputs import check_rows
     from deepthink_cli.workflows.memories import model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.predict import predict_file
@@ -70,16 +68,11 @@ def predict(
     problems, files = Problems(), ensemble or []
     options = problems.result(model.checked)
     names = problems.result(lambda: calibrations(calibrate)) or ()
-    with problems.collected():
-        if output is not None:
-            read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
-            check_apart(output, read)
+    if output is not None:
+        read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
+        problems.result(lambda: check_apart(output, read))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
-    others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
-    checked = check_rows(opened.provenance.demonstrations, inputs, problems) if opened is not None else None
-    if opened is not None:
-        with problems.collected():
-            check_supported(names, opened, checked)
+    others, checked = _checked(opened, files, iteration, inputs, names, problems)
     problems.raise_any()
     assert opened is not None
     if output is not None:
@@ -101,6 +94,27 @@ def predict(
         count = _write(parts, output, len(opened.iterations), names)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)
+
+
+def _checked(
+    opened: OpenedMemory | None,
+    files: Sequence[Path],
+    iteration: str,
+    inputs: str,
+    calibrate: Sequence[str],
+    problems: Problems,
+) -> tuple[Sequence[OpenedMemory], CheckedRows | None]:
+    """The other memories and the checked rows, if the memory could be opened; mistakes are added to `problems`."""
+    from deepthink_cli.workflows.calibrations import check_supported
+    from deepthink_cli.workflows.ensemble import open_ensemble
+    from deepthink_cli.workflows.inputs import check_rows
+
+    if opened is None:
+        return (), None
+    others = problems.result(lambda: open_ensemble(opened, files, iteration))
+    checked = check_rows(opened.provenance.demonstrations, inputs, problems)
+    problems.result(lambda: check_supported(calibrate, opened, checked))
+    return others, checked
 
 
 def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int, calibrate: Sequence[str]) -> int:

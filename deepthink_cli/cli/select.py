@@ -27,7 +27,7 @@ from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import label_list, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
-from deepthink_cli.options import SelectOptions
+from deepthink_cli.pools.options import SelectOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.pools.rows import PoolRows

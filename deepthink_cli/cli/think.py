@@ -103,16 +103,8 @@ def think(
     with Show(common, bar=not common.json) as tell:
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
-        plan = plan_thinking(
-            demonstrations,
-            model_options,
-            method_options,
-            origin.task,
-            origin.seed,
-            tell,
-            selected=chosen,
-            technique=technique_options,
-        )
+        origin_of = (origin.task, origin.seed, tell, chosen, technique_options)
+        plan = plan_thinking(demonstrations, model_options, method_options, *origin_of)
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return

@@ -14,7 +14,7 @@ from deepthink_cli.runs.results import Setting
 SPLITTING = ("sampling", "pool_size", "balanced", "shots")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
-
+READING = ("positions", "momentum", "eta")  # what T = 1 does not depend on
 READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
 RIVALS = (READ_ONCE, "repeat-", "ensemble-")  # techniques that are compared with plain in-context learning
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.arms import READING, Arm, varying
 from deepthink_cli.report.groups import in_order
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.ranking import Ranking, rank
 from deepthink_cli.report.tables import scores_of
 
 COMPARED = ("sampling", "pool_size", "balanced", "technique", "calibration")  # what makes a method to be ranked
-READING = ("positions", "momentum", "eta")  # what T = 1 does not depend on
 
 
 def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Ranking | str | None:

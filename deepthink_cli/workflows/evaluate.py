@@ -115,12 +115,9 @@ def evaluate(
         engine: the model, if it is already loaded.
         calibrate: calibrations that correct the predictions, as in `("batch", "contextual")`; all rows are in memory
             together for those that are estimated from the rows.
-        observe: called with every prediction: for each row, one per iteration.
-        ensemble: further memories, with the same model, template, labels and iterations; the mean log-probabilities
-            over all of them are evaluated.
+        observe: called with every prediction; each row has one per iteration.
+        ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
         tell: called with every event (`deepthink_cli.workflows.events`).
-
-    The report has `accuracy`, `evaluation` with the metrics of every iteration, and `as_json()`.
 
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do, and for calibrations
     that they do not support.
@@ -140,14 +137,13 @@ def evaluate(
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
-    skipped = Counter(rows.skipped)
-    members = [stored, *members_of(others, engine, tell)]
+    skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
     evaluation = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
     if not calibrate:
         warn_of_one_label(evaluation.confusion, tell)
-    described = (rows.task, rows.split, rows.protocol)
-    return EvaluationReport(evaluation, memory, *described, dict(skipped), seconds, tuple(calibrate), names)
+    described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
+    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names)
 
 
 def _evaluate(

@@ -15,9 +15,10 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions, SelectOptions
+from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.choosing import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.pools.features import Advance
+from deepthink_cli.pools.options import SelectOptions
 from deepthink_cli.pools.rows import TOO_LONG, PoolRows, check_held_out, fits
 from deepthink_cli.pools.store import Store
 from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent

@@ -14,7 +14,8 @@ from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import MethodOptions, ModelOptions, SelectOptions
+from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.pools.options import SelectOptions
 from deepthink_cli.pools.rows import PoolRows, pool_of_file, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import Selected
