@@ -50,7 +50,7 @@ def _check_together(memory: OpenedMemory, other: OpenedMemory) -> None:
     ]
     if different:
         raise InputError(
-            f"--ensemble {other.name}: {' and '.join(different)} differ from those of {memory.name}; use memories of "
+            f"--ensemble {other.name}: differs from {memory.name} in its {' and '.join(different)}; use memories of "
             "one model with the same template and labels"
         )
     if other.iterations != memory.iterations:
