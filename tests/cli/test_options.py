@@ -15,6 +15,7 @@ from conftest import write_rows
 from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
+from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments, SweepArguments
@@ -23,7 +24,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select")
+LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -43,6 +44,16 @@ DIFFERENT = {
     ("run", "momentum"),
     ("run", "task"),
     ("run", "samples"),
+    ("run", "method"),
+    ("run", "calibrate"),
+    ("tune", "iterations"),
+    ("tune", "eta"),
+    ("tune", "momentum"),
+    ("tune", "positions"),
+    ("tune", "calibrate"),
+    ("tune", "demos_by"),
+    ("tune", "shots"),
+    ("tune", "seed"),
     ("report", "iteration"),
 }
 
@@ -65,7 +76,7 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     options = options_of(command)
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
-    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run", "select"))
+    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run", "select", "tune"))
 
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
@@ -84,7 +95,7 @@ def test_the_options_default_to_what_the_python_classes_default_to() -> None:
     assert ModelArguments().checked() == ModelOptions()
     assert MethodArguments().checked() == MethodOptions()
     assert DrawingArguments().checked() == TaskOptions()
-    assert SweepArguments().checked(DrawingArguments(), None) == RunOptions()
+    assert SweepArguments().checked(DrawingArguments(), None, CrossingArguments().values()) == RunOptions()
 
 
 @pytest.mark.parametrize("engine", ["auto", "packed", "padded"])
@@ -121,7 +132,9 @@ def test_a_choice_comes_from_the_environment_and_from_a_file(
 
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
-    options = SweepArguments(eta="0.01,0.1", momentum="0,0.9", seeds="3,5").checked(DrawingArguments(shots="4"), "7")
+    options = SweepArguments(eta="0.01,0.1", momentum="0,0.9", seeds="3,5").checked(
+        DrawingArguments(shots="4"), "7", {}
+    )
     assert (options.etas, options.momentums, options.every_seed) == ((0.01, 0.1), (0, 0.9), (3, 5))
     assert (options.shots, options.limit) == (4, 7)
     with pytest.raises(InputError) as caught:

@@ -25,7 +25,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, scoring_chunks
 from deepthink_cli.prediction import predict
-from deepthink_cli.runs import runner
+from deepthink_cli.runs import scorer
 from deepthink_cli.runs.folder import LOCK, RunFolder, open_run_folder
 from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.runs.results import FILE, read_results
@@ -193,7 +193,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--select", "dev", "-q")
     assert run(words) == 0
     expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
-    asked, whole = [0], runner.predict_plan
+    asked, whole = [0], scorer.predict_plan
 
     def full_once(*given: Any) -> Any:
         asked[0] += 1
@@ -201,7 +201,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
         return whole(*given)
 
-    monkeypatch.setattr(runner, "predict_plan", full_once)
+    monkeypatch.setattr(scorer, "predict_plan", full_once)
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
 
