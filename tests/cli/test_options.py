@@ -138,7 +138,7 @@ def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> No
     assert (options.etas, options.momentums, options.every_seed) == ((0.01, 0.1), (0, 0.9), (3, 5))
     assert (options.shots, options.limit) == (4, 7)
     with pytest.raises(InputError) as caught:
-        SweepArguments(eta="2", iterations="0").checked(DrawingArguments(shots="none"), "few")
+        SweepArguments(eta="2", iterations="0").checked(DrawingArguments(shots="none"), "few", {})
     assert [message.split(":")[0] for message in caught.value.messages] == [
         "--shots none",
         "--limit few",
