@@ -82,9 +82,9 @@ class Observer:
         done = read = 0
         chunks: list[Arrays] = []
         advance(0, len(queries))
-        for tokenized, prepared in ahead(self._prepared(queries)):
+        for tokenized, key, prepared in ahead(self._prepared(queries)):
             if isinstance(prepared, ScoringPlan):
-                chunks.append(self._observed(tokenized, prepared))
+                chunks.append(self._observed(tokenized, key, prepared))
                 read += len(tokenized)
             else:
                 chunks.append(prepared)
@@ -99,21 +99,21 @@ class Observer:
         """A reading of the special tokens; None if there are none."""
         return self.engine.read([Reading(self.special)])[0] if self.special else None
 
-    def _prepared(self, queries: Sequence[Query]) -> Iterator[tuple[list[TokenizedQuery], Arrays | ScoringPlan]]:
-        """Every chunk with its features, if they are stored, or the plan to observe it."""
+    def _prepared(self, queries: Sequence[Query]) -> Iterator[tuple[list[TokenizedQuery], str, Arrays | ScoringPlan]]:
+        """Every chunk with its key and its features, if they are stored, or the plan to observe it."""
         for start in range(0, len(queries), CHUNK):
             tokenized = self.tokenize(queries[start : start + CHUNK])
             for query in tokenized:
                 check_length(self.engine.limits, self.engine.identity.id, len(self.special), query)
-            stored = None if self.store is None else self.store.get(self._key(tokenized))
-            yield tokenized, self.engine.plan([*tokenized, *self.outermost]) if stored is None else stored
+            key = self._key(tokenized)
+            stored = None if self.store is None else self.store.get(key)
+            yield tokenized, key, self.engine.plan([*tokenized, *self.outermost]) if stored is None else stored
 
-    def _observed(self, tokenized: Sequence[TokenizedQuery], plan: ScoringPlan) -> Arrays:
+    def _observed(self, tokenized: Sequence[TokenizedQuery], key: str, plan: ScoringPlan) -> Arrays:
         """The features of a chunk, which are also stored."""
         import numpy as np
 
         observations = self.engine.observe(self.memory, plan, self.every_token)[: len(tokenized)]
-        self._check_finite(tokenized, observations)
         states = [observation.hidden.numpy() for observation in observations]
         arrays = {
             "sums": np.concatenate([np.array(observation.sums) for observation in observations]),
@@ -121,8 +121,10 @@ class Observer:
         }
         if self.every_token:
             arrays |= {"tokens": np.concatenate(states), "lengths": np.array([len(state) for state in states])}
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            self._refuse(tokenized, observations)
         if self.store is not None:
-            self.store.put(self._key(tokenized), arrays)
+            self.store.put(key, arrays)
         return arrays
 
     def _key(self, tokenized: Sequence[TokenizedQuery]) -> str:
@@ -133,7 +135,8 @@ class Observer:
         rows = [[query.prefix, query.answers] for query in tokenized]
         return key_of("features", VERSION, model, adapter, self.special, shared, rows)
 
-    def _check_finite(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
+    def _refuse(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
+        """Raise DeepThinkError for the first query with values that are NaN or infinite."""
         import numpy as np
 
         for query, observation in zip(tokenized, observations, strict=True):
