@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak lint docs docs-check benchmark evidence clean
+.PHONY: demo real test soak lint docs docs-check benchmark evidence table1 clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -54,6 +54,10 @@ benchmark: $(VENV)/.benchmark
 	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
 	$(BIN)/python benchmarks/readings.py $(CHOSEN)
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))
+
+# docs/table1.md and its figures from the result folders of table1/; needs no model.
+table1: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.table1 --from table1 --write docs/table1.md
 
 # docs/evidence.md and its figures from the result folders of evidence/; needs no model.
 evidence: $(VENV)/.installed
