@@ -41,7 +41,7 @@ class Model:
     @cached_property
     def accuracies(self) -> pd.DataFrame:
         """Columns `method`, `task`, `seed` and those of `KINDS`; only what has all four."""
-        scores = scores_of(self.jobs)
+        scores = scores_of(self.jobs, None)
         lines: dict[tuple[str, str, int], dict[str, float]] = {}
         for arm, task, seed, score in scores[["arm", "task", "seed", "score"]].itertuples(index=False):
             line = lines.setdefault((_method(arm.sampling, arm.technique), task, seed.number), {})

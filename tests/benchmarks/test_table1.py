@@ -1,0 +1,80 @@
+"""The page of Table 1: its cells are means of the rows, and its sentences follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic import curve, write
+
+from benchmarks.table1.page import page, read_models
+from benchmarks.table1.runs import STAGES, all_jobs
+from deepthink_cli.cli.main import app
+from deepthink_cli.selection.registry import METHODS
+
+BASE = {"random": 50, "herding": 60, "lens": 70}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three methods on two tasks with three seeds; thinking adds 2 points to raw scores, and batch calibration 5."""
+    rows = [
+        row
+        for task in ("sst2", "trec")
+        for seed in range(3)
+        for sampling, right in BASE.items()
+        for calibration, plain, thinking in ((None, right, right + 2), ("batch", right + 5, right + 5))
+        for part in ("test", "dev")
+        for row in curve(
+            [plain + seed, thinking + seed],
+            {"drift": None},
+            task=task,
+            seed=seed,
+            sampling=sampling,
+            calibration=calibration,
+            part=part,
+            pool_size=1000,
+            balanced=False,
+            split="train" if part == "dev" else "validation",
+            demonstrations_sha256=f"{sampling}{seed}",
+        )
+    ]
+    write(tmp_path / "model" / "features-sst2", rows)
+    (tmp_path / "model" / "costs.jsonl").write_text(
+        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "seconds": 12.3}\n'
+    )
+    return tmp_path
+
+
+def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_path: Path) -> None:
+    text = page(read_models(folder), tmp_path)
+    assert "| herding | 3 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 |" in text
+    assert "| herding | 1,000 | 0 | 0 | 12 |" in text
+    assert (tmp_path / "model.png").stat().st_size > 10_000
+
+
+def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_path: Path) -> None:
+    text = page(read_models(folder), tmp_path)
+    assert "the best of 2 other methods is lens, with +20.0 points [+20.0, +20.0] against random" in text
+    assert "Thinking with T by dev rows changes raw scores by +2.0 points [+2.0, +2.0]" in text
+    assert "corrected ones by +0.0 points [+0.0, +0.0]. Batch calibration of T = 1 changes it by +5.0" in text
+
+
+def test_without_results_the_page_says_so(tmp_path: Path) -> None:
+    assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
+
+
+def test_every_method_of_the_table_is_run_once_for_each_task() -> None:
+    named = [name for methods in STAGES.values() for name in methods]
+    assert len(named) == len(set(named))
+    assert set(named) == set(METHODS) - {"stratified", "first"}
+    folders = [job.folder for job in all_jobs()]
+    assert len(folders) == len(set(folders)) == 5 * (len(STAGES) + 2)
+
+
+def test_the_commands_are_commands_of_the_program() -> None:
+    import typer
+
+    run = typer.main.get_command(app).commands["run"]
+    for job in all_jobs():
+        run.make_context("run", list(job.arguments))
