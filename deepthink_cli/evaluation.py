@@ -117,12 +117,11 @@ def evaluated(
     chunks of queries are in memory.
     """
     members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
-    provenance = longest([member[0] for member in members]).provenance
-    assert provenance is not None
-    calibrator = Calibrator(
-        engine, members[0], provenance.demonstrations, calibrate, partial(predict_mean, engine, members)
-    )
-    for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
+    first, most = memories[0].provenance, longest([member[0] for member in members]).provenance
+    assert first is not None
+    assert most is not None
+    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, partial(predict_mean, engine, members))
+    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped)):
         by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)
         yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
 

@@ -92,13 +92,13 @@ def predict_chunks(
     """
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     members = [[engine.place(each) for each in member] for member in (memories, *ensemble)]
-    provenance = longest([member[0] for member in members]).provenance
-    if provenance is None:
+    provenance, most = memories[0].provenance, longest([member[0] for member in members]).provenance
+    if provenance is None or most is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")
     check_fit(provenance, engine.identity, "this memory")
-    demonstrations = provenance.demonstrations
-    queries = (each if isinstance(each, Query) else Query(each, demonstrations.labels) for each in inputs)
-    for part, plan in ahead(_planned(engine, demonstrations, queries, chunk)):
+    labels = provenance.demonstrations.labels
+    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
+    for part, plan in ahead(_planned(engine, most.demonstrations, queries, chunk)):
         by_memory = predict_mean(engine, members, part, plan)
         yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
 
