@@ -118,10 +118,12 @@ def evaluated(
     """
     members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
     provenance = longest([member[0] for member in members]).provenance
+    first = memories[0].provenance
     assert provenance is not None
-    calibrator = Calibrator(
-        engine, members[0], provenance.demonstrations, calibrate, partial(predict_mean, engine, members)
-    )
+    assert first is not None
+    # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
+    predict = partial(predict_mean, engine, members)
+    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, predict)
     for chunk in ahead(scoring_chunks(engine, provenance.demonstrations, queries, skipped)):
         by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)
         yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
