@@ -120,6 +120,7 @@ def evaluated(
     first, most = memories[0].provenance, longest([member[0] for member in members]).provenance
     assert first is not None
     assert most is not None
+    # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
     calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, partial(predict_mean, engine, members))
     for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped)):
         by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)

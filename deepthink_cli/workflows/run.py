@@ -150,7 +150,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
     _tell_of_fewer(jobs, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
-    _check_folder(out, run.settings(), tell)
+    _check_folder(run, tell)
     return run
 
 
@@ -206,16 +206,16 @@ def _chosen(prepared: PreparedRun, engine: Engine, store: Store | None, tell: Te
     return jobs
 
 
-def _check_folder(out: Path, work: Work, tell: Tell) -> None:
+def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
     """Raise InputError if the folder's rows come from other data; warns if that cannot be checked."""
-    rows = found_in(out)
+    rows = found_in(prepared.out)
     if not rows:
         return
-    planned = [setting for _, settings in work for setting in settings]
+    planned = [setting for _, settings in prepared.settings() for setting in settings]
     check_continues(rows, planned)
     if count := unchecked(rows, planned):
         text = (
-            f"{out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
+            f"{prepared.out}: {count} rows were written by an older version, without a digest of the evaluated rows; "
             "whether the evaluated rows have changed since could not be checked"
         )
         tell(Warn(text))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import REVIEWS, write_reviews, write_rows
 
 from deepthink_cli import evaluate
 from deepthink_cli.calibration.registry import CALIBRATIONS
@@ -236,6 +236,28 @@ def test_eval_corrects_rows_with_their_own_candidates(
     for result in report["results"]:
         assert list(result["calibrated"]) == ["pmi", "contextual"]
         assert result["calibrated"]["pmi"]["accuracy"] != result["accuracy"]
+
+
+def test_an_ensemble_is_corrected_after_it_is_averaged(
+    memory: Path,
+    models: Callable[[str], Path],
+    labelled: Path,
+    predicted: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    longer, other, samples = tmp_path / "longer.jsonl", tmp_path / "other.safetensors", tmp_path / "samples.jsonl"
+    rows = [{"review": f"{text} and far too many more words", "sentiment": label} for text, label in REVIEWS]
+    write_rows(longer, [dict(row) for row in rows])
+    assert (
+        run(["think", str(longer), "-m", str(models("qwen3")), "-T", "2", "--keep", "all", "-q", "-o", str(other)]) == 0
+    )
+    options = ["--calibrate", "domain,batch", "--ensemble", str(other)]
+    assert run(["eval", str(memory), str(labelled), "-q", "--samples", str(samples), *options]) == 0
+    evaluated = [json.loads(line) for line in samples.read_text().splitlines()]
+    last = [row for row in evaluated if row["iteration"] == 2]
+    for row, other_row in zip(predicted(*options, source=labelled), last, strict=True):
+        assert row["calibrated"]["domain"]["bias"] == pytest.approx(other_row["calibrated"]["domain"]["bias"], abs=1e-5)
+        assert row["calibrated"]["batch"]["bias"] == pytest.approx(other_row["calibrated"]["batch"]["bias"], abs=1e-5)
 
 
 def one_sided(rows: list[dict[str, Any]], folder: Path, gold: str | None = None) -> Path:
