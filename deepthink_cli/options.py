@@ -176,7 +176,7 @@ class TuneOptions(GateOptions):
         return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
 
 
-class RunOptions(TaskOptions, GateOptions):
+class RunOptions(GateOptions, TaskOptions):
     """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
 
     iterations: int = Field(5, ge=1)

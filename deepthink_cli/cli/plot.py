@@ -102,8 +102,6 @@ def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
 
     ranking = ranking_of(jobs)
     if ranking is None or isinstance(ranking, str):
-        reason = (
-            ranking or "the runs have one method, which is not ranked; see run --demos-by, --method and --calibrate"
-        )
+        reason = ranking or "there is one method only; compare several with run --demos-by, --method or --calibrate"
         raise InputError(f"RUN {', '.join(map(str, runs))}: {reason}")
     return ranking

@@ -142,8 +142,8 @@ def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> No
     assert [message.split(":")[0] for message in caught.value.messages] == [
         "--shots none",
         "--limit few",
-        "--iterations 0",
         "--eta 2",
+        "--iterations 0",
     ]
 
 

@@ -67,7 +67,7 @@ def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, mon
         find_task(str(path))
     with pytest.raises(InputError, match=r"--sampling last: .*'random', 'stratified'"):
         TaskOptions.checked(sampling="last")
-    with pytest.raises(InputError, match=r"--sampling last: use random, stratified, first"):
+    with pytest.raises(InputError, match=r"--sampling last: use random, stratified or first"):
         selection_method("last")
     monkeypatch.setitem(METHODS, "last", SelectionMethod(last, "the last rows", "this test"))
     assert TaskOptions.checked(sampling="last").sampling == "last"
