@@ -14,7 +14,7 @@ from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.published import published as published_figures
-from deepthink_cli.report.ranked import ranking_of
+from deepthink_cli.report.ranked import COMPARED, ranking_of
 from deepthink_cli.report.ranking import Ranking
 from deepthink_cli.report.tables import TableRow, summarize
 
@@ -63,15 +63,7 @@ def report_of(
         lines = _with_paper(rows)
         notes += _about_paper(lines)
     arms = list(dict.fromkeys(row.arm for row in rows))
-    cells = [texts(line) for line in lines]
-    columns = [name for name in cells[0] if any(row[name] for row in cells)]
-    sections = [
-        (
-            arm.label(varying(arms)),
-            [[row[name] for name in columns] for line, row in zip(lines, cells, strict=True) if line.row.arm == arm],
-        )
-        for arm in arms
-    ]
+    columns, sections = _by_task(lines) if set(varying(arms)) & set(COMPARED) else _by_arm(lines)
     return Report(
         source=source,
         title=arms[0].label(shared(arms)),
@@ -83,6 +75,34 @@ def report_of(
         ranking=ranking if isinstance(ranking, Ranking) else None,
         appendix=_ranked(source, ranking) if isinstance(ranking, Ranking) else None,
     )
+
+
+Sections = list[tuple[str, list[list[str]]]]
+
+
+def _by_arm(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
+    """The columns, and a table for each arm with a row for each task."""
+    arms = list(dict.fromkeys(line.row.arm for line in lines))
+    cells = [texts(line) for line in lines]
+    columns = [name for name in cells[0] if any(row[name] for row in cells)]
+    return columns, [
+        (
+            arm.label(varying(arms)),
+            [[row[name] for name in columns] for line, row in zip(lines, cells, strict=True) if line.row.arm == arm],
+        )
+        for arm in arms
+    ]
+
+
+def _by_task(lines: Sequence[ReportLine]) -> tuple[list[str], Sections]:
+    """The columns, and a table for each task or mean with a row for each arm, named by what distinguishes it."""
+    varied = varying(list(dict.fromkeys(line.row.arm for line in lines)))
+    cells = [{"method": line.row.arm.label(varied, short=True), **texts(line)} for line in lines]
+    columns = [name for name in cells[0] if name != "task" and any(row[name] for row in cells)]
+    tasks = dict.fromkeys(row["task"] for row in cells)
+    return columns, [
+        (task, [[row[name] for name in columns] for row in cells if row["task"] == task]) for task in tasks
+    ]
 
 
 def _ranked(source: str, ranking: Ranking) -> Page:
@@ -157,7 +177,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
     legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):
         legend.append(
-            "Tables of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
+            "Rows of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
             "Deep-Thinking, and that of plain in-context learning with the same demonstrations in the column ICL."
         )
     if any(row.is_mean for row in rows):
