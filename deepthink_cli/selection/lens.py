@@ -60,10 +60,10 @@ class Candidates:
 def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose a set, in its order, by both stages of LENS.
 
-    As in the paper, lambda = 1, B = 8, I = 10, and |V| = 100 rows of the pool that are not candidates; if the pool is
-    too small for that, any rows, but for those in the set that is tried. The number of candidates is 500 or a tenth of
-    the pool, and at least 4 for each of the `shots`. The score of a row is its mean contribution, in the last stage that
-    it reached, to the rows of the score set other than itself.
+    As in the paper, lambda = 1, B = 8, I = 10, and |V| = 100 rows of the pool that are not candidates; if the pool
+    is too small for that, any rows, but for those in the set that is tried. The number of candidates is 500 or a
+    tenth of the pool, and at least 4 for each of the `shots`. The score of a row is its mean contribution, in the
+    last stage that it reached, to the rows of the score set other than itself.
     """
     order = dev_rows(pool, shots, draw, most=len(pool))
     candidates = filtered(pool, shots, draw)
