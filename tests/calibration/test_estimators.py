@@ -29,6 +29,8 @@ def test_a_mean_bias_divides_by_the_mean_probability_of_each_label(name: str) ->
     ((left, right),) = corrected(name, [[0.6, 0.4]], THREE)
     assert (left, right) == pytest.approx((first / (first + second), second / (first + second)))
     assert right > left
+    bias = CALIBRATIONS[name].bias(normalised(np.log(THREE)))
+    assert bias == pytest.approx([math.log(0.7), math.log(0.3)])
 
 
 def test_the_mean_is_of_normalised_probabilities() -> None:
