@@ -61,7 +61,9 @@ class EngineTrials:
         progress: Progress | None = None,
     ) -> None:
         self.sets_read = self.inputs_scored = 0
-        self._engine, self._store, self._progress = engine, store, progress
+        # Without a digest of the weights, models cannot be told apart.
+        self._store = store if engine.identity.weights_sha256 else None
+        self._engine, self._progress = engine, progress
         self._queries = [Query(row.text, tuple(labels), where=row.where) for row in rows]
         self._examples = [Example(row.text, str(row.gold)) for row in rows]
         self._empty = DemonstrationSet((), template, tuple(labels), chat)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deepthink_cli.selection.base import Choice, Pool
-from deepthink_cli.selection.sets import accuracies, dev_rows, random_sets, trials_of
+from deepthink_cli.selection.sets import DEV, accuracies, dev_rows, trials_of
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats, Ints
@@ -60,12 +60,16 @@ class Candidates:
 def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Choose a set, in its order, by both stages of LENS.
 
-    As in the paper, lambda = 1, B = 8, I = 10 and |V| = 100 rows of the pool, except those in the set that is tried.
-    The number of candidates is 500 or a tenth of the pool, and at least 4 for each of the `shots`. The score of a row
-    is its mean contribution, in the last stage that it reached, to the rows of the score set other than itself.
+    As in the paper, lambda = 1, B = 8, I = 10, and |V| = 100 rows of the pool that are not candidates; if the pool is
+    too small for that, any rows, but for those in the set that is tried. The number of candidates is 500 or a tenth of
+    the pool, and at least 4 for each of the `shots`. The score of a row is its mean contribution, in the last stage that
+    it reached, to the rows of the score set other than itself.
     """
-    dev = dev_rows(pool, shots, draw)
-    return search(pool, filtered(pool, shots, draw), shots, dev, draw)
+    order = dev_rows(pool, shots, draw, most=len(pool))
+    candidates = filtered(pool, shots, draw)
+    kept, most = set(candidates.rows.tolist()), max(DEV, 2 * shots)
+    outside = [row for row in order if row not in kept]
+    return search(pool, candidates, shots, (outside if len(outside) >= 2 * shots else order)[:most], draw)
 
 
 def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
@@ -108,21 +112,53 @@ def _best(pool: Pool, rows: Ints, scores: Floats, count: int, shots: int) -> lis
 
 
 def search(pool: Pool, candidates: Candidates, shots: int, dev: list[int], draw: random.Random) -> Choice:
-    """Diversity-guided search (algorithm 2): in every round, the B sets with the highest accuracy on the dev rows.
+    """Diversity-guided search (algorithm 2): in every round, the B variants with the highest accuracy on the dev rows.
 
-    The first are random. Of the B variants of each set, half have a row substituted, and the others are reordered.
+    It begins with B orders of the first set. Of the B variants of each set, half have a row substituted, and the others
+    are reordered (the paper leaves B' open).
     """
     rows = Pool([pool.rows[row] for row in candidates.rows], balanced=pool.balanced)
-    beam: list[Set] = list(map(tuple, islice(random_sets(rows, shots, draw), BEAM)))
+    first = first_set(rows, candidates, shots)
+    beam: list[Set] = [tuple(draw.sample(first, shots)) for _ in range(BEAM)]
     accuracy: dict[Set, float] = {}
-    for number in range(ROUNDS + 1):
-        if number:
-            beam += [variant for each in beam for variant in _variants(rows, candidates, each, draw)]
-        new = list(dict.fromkeys(each for each in beam if each not in accuracy))
+    for _ in range(ROUNDS):
+        variants = dict.fromkeys(variant for each in beam for variant in _variants(rows, candidates, each, draw))
+        new = [each for each in variants if each not in accuracy]
         tried = accuracies(pool, [candidates.rows[list(each)].tolist() for each in new], dev) if new else ()
         accuracy |= zip(new, map(float, tried), strict=True)
-        beam = sorted(dict.fromkeys(beam), key=accuracy.__getitem__, reverse=True)[:BEAM]  # the first one wins a tie
+        beam = sorted(variants, key=accuracy.__getitem__, reverse=True)[:BEAM]  # the first one wins a tie
     return Choice(candidates.rows[list(beam[0])].tolist(), candidates.scores, ordered=True)
+
+
+def first_set(pool: Pool, candidates: Candidates, shots: int) -> list[int]:
+    """Candidates that maximise the sum over E of s(e, E - e), by greedy choice and exchange (the paper uses CPLEX).
+
+    Each exchange of one row for the best other one must raise the sum, so that this ends.
+    """
+    chosen: list[int] = []
+    left = dict(pool.shares(shots)) if pool.balanced else {}
+    for _ in range(shots):
+        gains = candidates.informativeness - 2 * DIVERSITY * candidates.similarities[:, chosen].sum(axis=1)
+        gains[
+            [*chosen, *(row for label, rows in pool.by_label.items() if left.get(label) == 0 for row in rows)]
+        ] = -np.inf
+        best = int(gains.argmax())
+        chosen.append(best)
+        if pool.balanced:
+            left[str(pool.rows[best].gold)] -= 1
+    while True:
+        sets = [substitute(pool, candidates, tuple(chosen), place, 2 * DIVERSITY) for place in range(shots)]
+        best_set = max(sets, key=lambda rows: objective(candidates, rows))
+        if objective(candidates, best_set) <= objective(candidates, chosen) + 1e-12:
+            return chosen
+        chosen = list(best_set)
+
+
+def objective(candidates: Candidates, rows: Sequence[int]) -> float:
+    """The sum over e in E of s(e, E - e)."""
+    chosen = list(rows)
+    similar = candidates.similarities[np.ix_(chosen, chosen)]
+    return float(candidates.informativeness[chosen].sum() - DIVERSITY * (similar.sum() - np.trace(similar)))
 
 
 def _variants(pool: Pool, candidates: Candidates, chosen: Set, draw: random.Random) -> list[Set]:
@@ -131,14 +167,14 @@ def _variants(pool: Pool, candidates: Candidates, chosen: Set, draw: random.Rand
     return [*substituted, *(tuple(draw.sample(chosen, len(chosen))) for _ in range(BEAM - len(places)))]
 
 
-def substitute(pool: Pool, candidates: Candidates, chosen: Set, place: int) -> Set:
+def substitute(pool: Pool, candidates: Candidates, chosen: Set, place: int, diversity: float = DIVERSITY) -> Set:
     """The set with another candidate e at a place: the one with the highest s(e, E') (Eq. 5), E' the rows that stay.
 
     s(e, E') = I(e, S) - lambda sum_(e' in E') sim(f(e), f(e')); of the same label if the pool of candidates is
     balanced. The set itself if there is no other candidate.
     """
     staying = [*chosen[:place], *chosen[place + 1 :]]
-    scores = candidates.informativeness - DIVERSITY * candidates.similarities[:, staying].sum(axis=1)
+    scores = candidates.informativeness - diversity * candidates.similarities[:, staying].sum(axis=1)
     scores[list(chosen)] = -np.inf
     if pool.balanced:
         scores[[query.gold != pool.rows[chosen[place]].gold for query in pool.rows]] = -np.inf

@@ -115,7 +115,7 @@ METHODS: dict[str, SelectionMethod] = {
         "rows that help others most, then a search for a set of them, in an order, that is accurate and diverse",
         "Li and Qiu 2023, arXiv 2302.13539",
         ("trials",),
-        "about 24 n inputs after 1 row, 100 after each of up to 648 sets",
+        "about 24 n inputs after 1 row, 100 after each of up to 640 sets",
         balances=True,
     ),
     "global-entropy": SelectionMethod(
