@@ -183,8 +183,9 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
     first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
     words = {1: "are followed", -1: "are not followed, the true words win", 0: "are neither followed nor rejected"}
     moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
+    again = "" if later.sign == first.sign else f" {words[later.sign]}"
     return (
-        f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
-        f"demonstrations, after batch calibration) and {words[later.sign]} over T > 1 ({percent(0.5 + later.mean)}); "
+        f"Exchanged label words {words[first.sign]}, at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
+        f"demonstrations, after batch calibration) and{again} over T > 1 ({percent(0.5 + later.mean)}); "
         f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
     )
