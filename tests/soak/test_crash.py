@@ -162,7 +162,9 @@ def commands(written: Written, folder: Path) -> dict[str, list[str]]:
     """Words of commands that write a file, whose name comes last."""
     rows = [{"review": f"a {GOOD[n % 8]} film", "note": "x" * 4000} for n in range(64)]
     inputs = write_rows(folder / "inputs.jsonl", rows)
-    return {"think": written.words, "predict": ["predict", str(written.path), str(inputs), "-q", "-o"]}
+    # A calibration, even none, spares the advice to use one.
+    predict = ["predict", str(written.path), str(inputs), "-q", "--calibrate", "none", "-o"]
+    return {"think": written.words, "predict": predict}
 
 
 @pytest.mark.parametrize("command", ["think", "predict"])
