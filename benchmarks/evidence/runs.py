@@ -8,17 +8,14 @@ Every command can be interrupted and repeated: `deepthink run` skips the rows th
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
-from .workers import Workplace, execute
+from .workers import Workplace, finish
 
 CLASSIC = ("sst2", "sst5", "mr", "agnews", "trec")
 SETTINGS = {
@@ -170,12 +167,7 @@ def main() -> None:
             return
         if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
             write_demonstrations(args.out, args.data_dir)
-        os.nice(10)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), args.workers)
-    for job in failed:
-        print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
-    sys.exit(bool(failed))
+        finish(place, jobs, args.workers)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +25,16 @@ class InFolder(Protocol):
         """The folder's name."""
 
 
+class Command(InFolder, Protocol):
+    """A job that is a `deepthink run` command with these further arguments."""
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The words after those of the workplace."""
+
+
 AnyJob = TypeVar("AnyJob", bound=InFolder)
+AnyCommand = TypeVar("AnyCommand", bound=Command)
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,16 @@ def execute(
         for _, process, _ in running:
             process.wait()
     return failed
+
+
+def finish(place: Workplace, jobs: Sequence[AnyCommand], workers: int) -> None:
+    """Execute all jobs at low priority, name the commands that failed, and end this process with 1 if any did."""
+    os.nice(10)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), workers)
+    for job in failed:
+        print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
+    sys.exit(bool(failed))
 
 
 def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,16 +9,13 @@ is cached.
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.evidence.workers import Workplace, execute
+from benchmarks.evidence.workers import Workplace, finish
 
 TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
 SEEDS = range(3)
@@ -84,12 +81,7 @@ def main() -> None:
             for job in jobs:
                 print(shlex.join(place.command(job.folder, job.arguments)))
             return
-        os.nice(10)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        failed = execute(jobs, lambda job: place.start(job.folder, job.arguments), args.workers)
-    for job in failed:
-        print(f"failed: {shlex.join(place.command(job.folder, job.arguments))}", file=sys.stderr)
-    sys.exit(bool(failed))
+        finish(place, jobs, args.workers)
 
 
 if __name__ == "__main__":
