@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks.evidence.statistics import cluster_interval
 from deepthink_cli.report.diagram import draw_ranking
 from deepthink_cli.report.job_results import JobResults, read_jobs
-from deepthink_cli.report.ranking import Ranking, rank
+from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, rank
 from deepthink_cli.report.tables import scores_of
 from deepthink_cli.runs.results import FILE
 
@@ -120,8 +120,11 @@ def _sentences(model: Model) -> list[str]:
     """What the table says: of selection, of thinking and of the correction."""
     table = model.accuracies
     complete = [name for name, rows in table.groupby("method") if len(rows) == len(table[table["method"] == "random"])]
-    if "random" not in complete or len(complete) < 2:
-        return [NOTHING]
+    pairs = len(table[table["method"] == "random"])
+    if pairs < FEWEST_BLOCKS or len(complete) < 2:
+        return [
+            f"Random demonstrations have {pairs} pairs of a task and a seed so far: too few to say what the table says."
+        ]
     others = [name for name in complete if name != "random" and table[table["method"] == name]["plain"].notna().all()]
     gains = {name: model.differences(("random", "plain"), (name, "plain")) for name in others}
     best = max(others, key=lambda name: float(gains[name].mean()))
