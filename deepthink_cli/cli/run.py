@@ -79,16 +79,9 @@ def run(
     problems.result(lambda: _check_chosen_once(crossing, drawing, demos))
     as_chat = problems.result(chat.checked)
     source = problems.result(lambda: source_of(data_dir, model.offline))
-    with problems.collected():
-        read = read_by(
-            demos,
-            model=model.model,
-            adapter=model.adapter,
-            task=task,
-            data_dir=data_dir,
-            config=common.config,
-        )
-        check_run_apart(out, read)
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
+    paths |= {"task": task, "data_dir": data_dir, "config": common.config}
+    problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
     tasks = problems.result(lambda: _tasks(task))
     problems.raise_any()
     with Show(common) as tell:

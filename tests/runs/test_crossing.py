@@ -13,6 +13,7 @@ from scipy.special import log_softmax, logsumexp
 from tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.runs import runner
 from deepthink_cli.runs.results import Result, read_results
 
 Models = Callable[[str], Path]
@@ -102,6 +103,20 @@ def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[...
     tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
     assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "batch")]
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
+
+
+def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
+    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = words("--method", "deep-thinking,ct-kv", "--steps", "1")
+    assert run(command) == 0
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"technique"' in line]
+    assert 0 < len(kept) < len(lines)
+    (tmp_path / "out" / "results.jsonl").write_text("".join(kept))
+    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    assert run(command) == 0
+    assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
 
 
 def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
