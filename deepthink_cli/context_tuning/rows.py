@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_queries
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -35,6 +36,16 @@ class Rows:
         """The training rows, from which the tokens `dropped_RL` are hidden as well as their own."""
         hidden_RL = self.own_RL | dropped_RL
         return [TrainingRow(*row) for row in zip(self.ids, self.answers, hidden_RL, strict=True)]
+
+
+def check_trainable(spec: ModelSpec, demonstrations: TokenizedDemonstrations) -> None:
+    """Raise InputError if the model or the demonstrations cannot be trained on; needs no weights."""
+    if spec.options.quantize is not None:
+        raise InputError(
+            f"--quantize {spec.options.quantize}: --method ct-kv needs gradients, which quantized weights do not give "
+            "exactly; use --dtype bfloat16, or another method"
+        )
+    own_tokens(spec.tokenizer, demonstrations)
 
 
 def training_rows(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> Rows:

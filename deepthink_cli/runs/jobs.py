@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from deepthink_cli.context_tuning.rows import check_trainable
 from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.engine.base import Engine
@@ -164,6 +165,8 @@ def _with_techniques(
     for name in plan.techniques:
         members = _members(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations, name)
         tuning = plan.tuning if name == CT_KV else None
+        if tuning:
+            check_trainable(spec, members[0])
         technique = str(tuning.technique) if tuning else None if name == DEEP_THINKING else name
         yield RunJob(
             task=evaluated.task,

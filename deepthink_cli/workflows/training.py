@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 from deepthink_cli.context_tuning.partial import Partial
-from deepthink_cli.context_tuning.rows import FEWEST, own_tokens
+from deepthink_cli.context_tuning.rows import FEWEST, check_trainable
 from deepthink_cli.context_tuning.training import ContextTuning, Training
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import TechniqueOptions
@@ -21,12 +20,7 @@ def plan_training(
     spec: ModelSpec, demonstrations: TokenizedDemonstrations, options: TechniqueOptions, seed: int | None, tell: Tell
 ) -> ContextTuning:
     """The parameters of the training; raises InputError if the model or the demonstrations cannot be trained on."""
-    if spec.options.quantize is not None:
-        raise InputError(
-            f"--quantize {spec.options.quantize}: --method ct-kv needs gradients, which quantized weights do not give "
-            "exactly; use --dtype bfloat16, or another method"
-        )
-    own_tokens(spec.tokenizer, demonstrations)
+    check_trainable(spec, demonstrations)
     if len(demonstrations.examples) < FEWEST:
         tell(Note(f"fewer than {FEWEST} demonstrations: each is trained with its own tokens in sight"))
     chosen = {name: value for name in ("steps", "lr") if (value := getattr(options, name)) is not None}

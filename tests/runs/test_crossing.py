@@ -13,7 +13,8 @@ from scipy.special import log_softmax, logsumexp
 from tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.runs import runner
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs import jobs, runner
 from deepthink_cli.runs.results import Result, read_results
 
 Models = Callable[[str], Path]
@@ -103,6 +104,18 @@ def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[...
     tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
     assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "batch")]
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
+
+
+def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
+    words: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("these demonstrations cannot be trained on")
+
+    monkeypatch.setattr(jobs, "check_trainable", refuse)
+    assert run(words("--method", "deep-thinking,ct-kv", "--dry-run")) == 2
+    assert capsys.readouterr().err == "deepthink: these demonstrations cannot be trained on\n"
+    assert run(words("--dry-run")) == 0
 
 
 def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
