@@ -229,7 +229,7 @@ def test_the_module_is_the_same_program_and_reads_a_pipe(memory: Path) -> None:
 def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path, forks: Forks) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(3000)])
     reading, outward = os.pipe()
-    # A calibration, even none, spares the advice to use one.
+    # With --calibrate, even none, predict does not advise a calibration on stderr.
     child = forks.start(["predict", str(memory), str(inputs), "--calibrate", "none"], stdout=outward)
     os.close(outward)
     with os.fdopen(reading) as output:

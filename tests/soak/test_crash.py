@@ -162,7 +162,7 @@ def commands(written: Written, folder: Path) -> dict[str, list[str]]:
     """Words of commands that write a file, whose name comes last."""
     rows = [{"review": f"a {GOOD[n % 8]} film", "note": "x" * 4000} for n in range(64)]
     inputs = write_rows(folder / "inputs.jsonl", rows)
-    # A calibration, even none, spares the advice to use one.
+    # With --calibrate, even none, predict does not advise a calibration on stderr.
     predict = ["predict", str(written.path), str(inputs), "-q", "--calibrate", "none", "-o"]
     return {"think": written.words, "predict": predict}
 
