@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import note, report, size, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
+from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.method_options import TuneArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Rows = Annotated[
     str,
     typer.Argument(
         metavar="ROWS",
-        help="Labelled rows: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin.",
+        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin.",
     ),
 ]
 Output = Annotated[
@@ -46,6 +47,7 @@ def tune(
     *,
     model: ModelArguments,
     tuning: TuneArguments,
+    row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     cache: Cache = None,
@@ -71,7 +73,7 @@ def tune(
         problems.result(lambda: check_apart(output, read_by(rows, **read)))
     model_options = problems.result(model.checked)
     options = problems.result(tuning.checked)
-    labelled = problems.result(lambda: _labelled(rows, prompt, chat))
+    labelled = problems.result(lambda: _labelled(RowSource(rows, row_format), prompt, chat))
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
         plan = plan_tuning(labelled, model_options, options, tell)
@@ -79,7 +81,7 @@ def tune(
     show(result, common)
 
 
-def _labelled(rows: str, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
+def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
     from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.pools.rows import pool_of_file
     from deepthink_cli.workflows.tune_plan import LabelledRows
