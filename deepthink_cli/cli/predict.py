@@ -7,20 +7,20 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.data_options import RowFormat
+from deepthink_cli.cli.data_options import RowFormat, TaskName
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def predict(
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    task: TaskName = None,
     row_format: RowFormat = None,
     *,
     model: ModelArguments,
@@ -68,13 +69,15 @@ def predict(
 
     if output is not None and str(output) == "-":
         output = None
-    problems, files, source = Problems(), ensemble or [], RowSource(inputs, row_format)
+    problems, files = Problems(), ensemble or []
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     options = problems.result(model.checked)
     names = problems.result(lambda: calibrations(calibrate)) or ()
     if output is not None:
-        read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
+        read = read_by(memory, inputs, *files, **paths)
         problems.result(lambda: check_apart(output, read))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems)
     others, checked = _checked(opened, files, iteration, source, names, problems)
     problems.raise_any()
     assert opened is not None
@@ -97,6 +100,20 @@ def predict(
         count = _write(parts, output, len(opened.iterations), names)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)
+
+
+def rows_in_columns(opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems) -> RowSource:
+    """The rows, also in the columns of the memory's task or of `task`; raises all problems if that is wrong."""
+    from deepthink_cli.workflows.task_rows import in_columns
+
+    if opened is None:
+        return source
+    try:
+        return in_columns(opened, source, task)
+    except InputError as error:
+        problems.messages.extend(error.messages)
+        problems.raise_any()
+        raise
 
 
 def _checked(

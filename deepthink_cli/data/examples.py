@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
@@ -85,8 +85,7 @@ def read_demonstrations(
     unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
-    refuse_texts(RowSource.of(source))
-    rows = list(read_rows(source, problems))
+    rows = _labelled_rows(RowSource.of(source), problems)
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
@@ -121,8 +120,7 @@ def read_pool(
     every mistake found, each with file:line.
     """
     problems = Problems()
-    refuse_texts(RowSource.of(source))
-    rows = list(read_rows(source, problems))
+    rows = _labelled_rows(RowSource.of(source), problems)
     if not rows:
         problems.raise_any()
     template, words = _template(rows[0], pattern, label_field, separator), set[str]()
@@ -156,11 +154,22 @@ def read_queries(
         refuse_texts(source)
     for row in read_rows(source, problems, field_of_texts(source, template)):
         try:
-            yield _query(row, template, tuple(labels), labelled)
+            query = _query(source.converted(row, labelled), template, tuple(labels), labelled)
+            yield replace(query, fields=row.fields)
         except InputError as error:
             if problems is None:
                 raise
             problems.messages.extend(error.messages)
+
+
+def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
+    """All rows of a source that have labels, with the template's fields; mistakes are added to `problems`."""
+    refuse_texts(source)
+    rows = []
+    for row in read_rows(source, problems):
+        with problems.collected():
+            rows.append(source.converted(row))
+    return rows
 
 
 def text_value(value: Any, where: str, field: str) -> str:

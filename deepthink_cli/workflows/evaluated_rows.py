@@ -18,7 +18,7 @@ from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows
 from deepthink_cli.workflows.memories import OpenedMemory, opened
-from deepthink_cli.workflows.task_rows import announce, check_memory, tell_of_leaks
+from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns, tell_of_leaks
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,10 @@ def rows_of_file(
     memory: str | Path | OpenedMemory | Memory, path: str | Path | RowSource, limit: int | None = None
 ) -> EvaluatedRows:
     """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
-    source = RowSource.of(path)
+    memory, problems = opened(memory), Problems()
+    source = in_columns(memory, path)
     check_rereadable(source)
-    demonstrations, problems = opened(memory).provenance.demonstrations, Problems()
+    demonstrations = memory.provenance.demonstrations
     checked = check_rows(demonstrations, source, problems, labelled=True)
     problems.raise_any()
     assert checked is not None

@@ -47,7 +47,7 @@ def check_rows(
         for query in read_queries(source, template, labels, labelled, problems):
             checked.count += 1
             checked.longest = max(checked.longest, _bytes(demonstrations, query))
-            checked.own_candidates = checked.own_candidates or _brings_candidates(query)
+            checked.own_candidates = checked.own_candidates or _brings_candidates(demonstrations, query)
             if checked.other_labels is None and set(query.candidates) != set(labels):
                 checked.other_labels = query.where
     return checked
@@ -69,7 +69,7 @@ def check_tokens(
     if checked is None or (checked.longest <= room and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
-        if _bytes(demonstrations, query) <= room and not _brings_candidates(query):
+        if _bytes(demonstrations, query) <= room and not _brings_candidates(demonstrations, query):
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])
@@ -111,8 +111,8 @@ def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
     return len((demonstrations.template.query(query.text) + max(query.candidates, key=len)).encode())
 
 
-def _brings_candidates(query: Query) -> bool:
-    return CANDIDATES in (query.fields or {})
+def _brings_candidates(demonstrations: TokenizedDemonstrations, query: Query) -> bool:
+    return CANDIDATES in (query.fields or {}) or query.candidates != demonstrations.labels
 
 
 def jsonable(value: Any) -> Any:

@@ -18,6 +18,7 @@ from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
+from deepthink_cli.workflows.task_rows import in_columns
 
 
 def predict_file(
@@ -42,7 +43,7 @@ def predict_file(
     """
     memory = opened(memory, iteration)
     others = open_ensemble(memory, ensemble, iteration)
-    demonstrations = memory.provenance.demonstrations
+    demonstrations, inputs = memory.provenance.demonstrations, in_columns(memory, inputs)
     if checked is None:
         problems = Problems()
         checked = check_rows(demonstrations, inputs, problems)
