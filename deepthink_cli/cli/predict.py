@@ -87,16 +87,8 @@ def predict(
     # Lines typed at a terminal are scored one by one; other inputs in batches.
     chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
     with Show(common, bar=not sys.stdout.isatty()) as tell:
-        parts = predict_file(
-            opened,
-            source,
-            options=options,
-            checked=checked,
-            chunk=chunk,
-            calibrate=names,
-            ensemble=others,
-            tell=tell,
-        )
+        how: dict[str, Any] = {"options": options, "checked": checked, "chunk": chunk, "tell": tell}
+        parts = predict_file(opened, source, calibrate=names, ensemble=others, **how)
         count = _write(parts, output, len(opened.iterations), names)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)
