@@ -20,13 +20,15 @@ def read_by(
 ) -> list[str | Path]:
     """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
 
-    Raises InputError for an unknown task if rows come from `data_dir`.
+    Raises InputError for a wrong task file, and for an unknown task if rows come from `data_dir`.
     """
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.tasks.sources import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
     files = [*rows, template if template is not None and "{" not in template else None, config]
-    files += [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    files += [*own, *(file for item in find_tasks(own) for file in files_of(item))]
     folders: list[str | Path] = [PACKAGE]
     folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]
     if data_dir is not None:

@@ -190,7 +190,7 @@ def _pool(
 
     if name is not None:
         task = find_task(name)
-        announce(source, 1, tell)
+        announce(source, [task], tell)
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")

@@ -46,7 +46,7 @@ def tasks(
     """List the built-in tasks, show one, count its rows (--data-dir) or validate a file."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
     from deepthink_cli.tasks.files import validated
-    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.tasks.sources import files_of, source_of
 
     source = source_of(data_dir, offline)
     if name == VALIDATE:
@@ -61,7 +61,8 @@ def tasks(
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
     chosen = list(built_in().values()) if name is None else find_tasks([name])
-    counted = _counted_all(chosen, source) if data_dir is not None else {}
+    countable = data_dir is not None or (len(chosen) == 1 and files_of(chosen[0]))
+    counted = _counted_all(chosen, source) if countable else {}
     if yaml and len(chosen) > 1:
         raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {chosen[0].name}")
     if yaml:
@@ -138,6 +139,8 @@ def _print_yaml(tasks: list[Task]) -> None:
 
 
 def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
+    from deepthink_cli.tasks.sources import files_of
+
     demonstration, query = _prompt(task)
     candidates = ", ".join(task.labels) if task.labels else "every row's own"
     number = task.candidates.number if task.candidates else None
@@ -149,15 +152,24 @@ def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
     for name, protocol in task.protocols.items():
         rows = f", {protocol.rows:,} rows" if protocol.rows else ""
         yield f"{name:<16}split {protocol.split}{rows}{', a fixed sample' if protocol.sample else ''}"
-    yield f"hub             {_hub(task)}"
-    yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
+    files = files_of(task)
+    if files:
+        yield f"rows            {', '.join(files)}"
+    else:
+        yield f"hub             {_hub(task)}"
+        yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
     yield f"source          {task.source}"
     yield f"licence         {task.licence}"
     if task.groups:
         yield f"groups          {', '.join(task.groups)}"
     if task.note:
         yield f"note            {task.note}"
-    yield from ["", "A demonstration, from a made-up row:", "", *_indented(demonstration.rstrip("\n"), "  ")]
+    yield from [
+        "",
+        f"A demonstration, from {'a made-up' if task.example else 'the first'} row:",
+        "",
+        *_indented(demonstration.rstrip("\n"), "  "),
+    ]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
     for name, counts in (counted or {}).get("counted", {}).items():
         yield from _counted(name, counts)

@@ -85,7 +85,7 @@ def rows_of_task(
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
     check_memory(memory, task, tell)
-    announce(source, 1, tell)
+    announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
     tell_of_leaks(memory, rows, tell)
     demonstrations = memory.provenance.demonstrations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,16 +20,17 @@ from deepthink_cli.workflows.events import Note, Tell, Warn, silent
 from deepthink_cli.workflows.memories import OpenedMemory
 
 
-def announce(source: Source, tasks: int, tell: Tell) -> None:
+def announce(source: Source, tasks: Sequence[Task], tell: Tell) -> None:
     """Report that rows may be downloaded, before that happens."""
-    if needs_hub(source):
-        rows = "its rows" if tasks == 1 else f"the rows of {tasks} tasks"
+    remote = sum(needs_hub(task, source) for task in tasks)
+    if remote:
+        rows = "its rows" if remote == 1 else f"the rows of {remote} tasks"
         tell(Note(f"reading {rows} from the hub, or from its cache"))
 
 
 def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:
     """Draw the task's demonstrations; reports the rows that were omitted."""
-    announce(source, 1, tell)
+    announce(source, [task], tell)
     evaluated = evaluation_set(task, protocol, source)
     drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
     for reason, count in drawn.left_out.items():
