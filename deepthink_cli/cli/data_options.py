@@ -61,6 +61,15 @@ RowFormat = Annotated[
         help="Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
     ),
 ]
+LabelField = Annotated[
+    str | None,
+    option(
+        "--label-field",
+        panel=DATA,
+        metavar="NAME",
+        help="Name of the label field. Default: the last field; tasks new guesses it.",
+    ),
+]
 Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
 
 
@@ -134,10 +143,7 @@ class PromptArguments:
             "Default: the rows' field names.",
         ),
     ] = None
-    label_field: Annotated[
-        str | None,
-        option("--label-field", panel=DATA, metavar="NAME", help="Name of the label field. Default: the last field."),
-    ] = None
+    label_field: LabelField = None
     labels: Annotated[
         str | None,
         option(

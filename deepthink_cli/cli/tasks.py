@@ -1,4 +1,4 @@
-"""`deepthink tasks`: list the built-in tasks, show one, validate a task file."""
+"""`deepthink tasks`: list the built-in tasks, show one, validate a task file, start a new one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir
+from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, Offline
+from deepthink_cli.cli.new_task import EXAMPLE, NEW, write_task
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, Offline
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 
@@ -24,12 +25,29 @@ if TYPE_CHECKING:
 VALIDATE = "validate"
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Task, group or task file to show; or: validate FILE.")
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Task, group or task file to show; or: validate FILE; or: new NAME."),
 ]
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate, or name of the new task.")]
 Yaml = Annotated[
     bool,
     typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, as a start for your own."),
+]
+
+FromFile = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="FILE", rich_help_panel=DATA, help="Labelled rows for the new task: its columns are guessed."
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="File of the new task. Default: NAME.yaml."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace the file of the new task if it exists.")
 ]
 
 
@@ -40,23 +58,25 @@ def tasks(
     data_dir: DataDir = None,
     offline: Offline = False,
     yaml: Yaml = False,
+    rows: FromFile = None,
+    label_field: LabelField = None,
+    row_format: RowFormat = None,
+    output: Output = None,
+    force: Force = False,
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file."""
+    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
-    from deepthink_cli.tasks.files import validated
     from deepthink_cli.tasks.sources import files_of, source_of
 
+    if name == NEW:
+        write_task(file, rows, output, label_field, row_format, force, common.json)
+        return
+    _check_unused(rows=rows, output=output, force=force or None)
     source = source_of(data_dir, offline)
     if name == VALIDATE:
-        if file is None:
-            raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
-        valid = validated(file)
-        for task in valid:
-            note(f"{file}: {task.name} is a task", common.json)
-        if common.json:
-            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
+        _validate(file, common.json)
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
@@ -74,6 +94,26 @@ def tasks(
         report(*_one(chosen[0], counted.get(chosen[0].name)))
     else:
         _many(chosen, counted, whole=name is None)
+
+
+def _check_unused(**values: object) -> None:
+    """Raise InputError for options that only `new` has."""
+    for name, value in values.items():
+        if value is not None:
+            option = "from" if name == "rows" else name
+            raise InputError(f"--{option}: only for a new task, as in: {EXAMPLE}")
+
+
+def _validate(file: Path | None, json: bool) -> None:
+    from deepthink_cli.tasks.files import validated
+
+    if file is None:
+        raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
+    valid = validated(file)
+    for task in valid:
+        note(f"{file}: {task.name} is a task", json)
+    if json:
+        write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
 
 
 def _described(task: Task) -> dict[str, Any]:
