@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.options import DATA, option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.rows import FormatName, RowSource
@@ -26,7 +27,11 @@ def _sampling(name: str) -> str:
 TaskName = Annotated[
     str | None,
     option(
-        "--task", panel=DATA, metavar="NAME|FILE", help="Built-in task (deepthink tasks lists them), or a task file."
+        "--task",
+        panel=DATA,
+        metavar="NAME|FILE",
+        autocompletion=completion.task_names,
+        help="Built-in task (deepthink tasks lists them), or a task file.",
     ),
 ]
 TaskNames = Annotated[
@@ -35,6 +40,7 @@ TaskNames = Annotated[
         "--task",
         panel=DATA,
         metavar="NAME|GROUP|FILE",
+        autocompletion=completion.task_names,
         help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
     ),
 ]
@@ -119,6 +125,7 @@ class DrawingArguments:
             "--sampling",
             panel=DATA,
             parser=_sampling,
+            autocompletion=completion.sampling,
             metavar=f"[{'|'.join(without_model())}]",
             help="How a task's demonstrations are drawn. Default: the task's own, random.",
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import (
     Cache,
@@ -61,7 +62,11 @@ Output = Annotated[
 MethodName = Annotated[
     str | None,
     typer.Option(
-        "--method", metavar="NAME", rich_help_panel=DATA, help="How rows are chosen; --list shows the methods."
+        "--method",
+        metavar="NAME",
+        autocompletion=completion.methods,
+        rich_help_panel=DATA,
+        help="How rows are chosen; --list shows the methods.",
     ),
 ]
 Queries = Annotated[

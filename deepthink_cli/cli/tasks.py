@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
@@ -26,7 +27,11 @@ VALIDATE = "validate"
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Task, group or task file to show; or: validate FILE; or: new NAME."),
+    typer.Argument(
+        metavar="[NAME]",
+        autocompletion=completion.tasks_words,
+        help="Task, group or task file to show; or: validate FILE; or: new NAME.",
+    ),
 ]
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate, or name of the new task.")]
 Yaml = Annotated[

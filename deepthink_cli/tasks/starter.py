@@ -69,7 +69,7 @@ def _candidates(guess: Guess) -> Iterator[str]:
 
 def _field(column: str) -> str:
     """A name for a template's field."""
-    name = re.sub(r"[{}\[\]!:.]+\s*", "_", column).strip("_")
+    name = re.sub(r"\s*[{}\[\]!:.][{}\[\]!:.\s]*", "_", column).strip("_")
     return f"column_{name}" if name.isdigit() or not name else name
 
 
