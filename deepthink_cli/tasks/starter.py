@@ -34,8 +34,10 @@ def _lines(name: str, guess: Guess, file: str, row_format: FormatName | None) ->
     yield "# For files of their own, write instead:  train: FILE  and  test: FILE"
     yield f"rows: {quoted(file)}" if row_format is None else f"rows: {{file: {quoted(file)}, format: {row_format}}}"
     yield ""
-    shots = max(1, min(max(_SHOTS, 2 * len(guess.labels) if guess.candidates is None else 0), guess.rows // 4))
-    balanced = guess.candidates is None and shots >= len(guess.labels)
+    labels = 0 if guess.candidates is not None else len(guess.labels)
+    few = max(1, guess.rows // 4, min(labels, guess.rows // 2))  # of the half that demonstrations come from
+    shots = min(max(_SHOTS, 2 * labels), few)
+    balanced = 0 < labels <= shots
     yield "# How many demonstrations, and how they are drawn: random, stratified (every label as often) or first."
     yield f"shots: {shots}"
     yield f"sampling: {'stratified' if balanced else 'random'}"
