@@ -28,6 +28,7 @@ def curves(answers: Mapping[float, Answers]) -> Table:
     return table("T", *columns, rows=rows)
 
 
+_NOTABLE = 0.01  # nats; a smaller loss of log p is not called over-thinking
 _COLUMNS = ("log p", "accuracy", "changed")
 
 
@@ -44,8 +45,8 @@ def story(eta: float, answers: Answers) -> str:
         trend = f"log p is highest at T = {last}, the last one: {means[1]:.3f} to {means[last]:.3f}"
     else:
         trend = (
-            f"log p rises from {means[1]:.3f} to {means[best]:.3f} at T = {best} and is lower again at T = {last} "
-            f"({means[last]:.3f}): more readings over-think"
+            f"log p rises from {means[1]:.3f} to {means[best]:.3f} at T = {best}, and is {means[last]:.3f} "
+            f"at T = {last}{': more readings over-think' if means[best] - means[last] > _NOTABLE else ''}"
         )
     return f"eta = {eta:g}: {trend}. {outcome(answers, last)}"
 

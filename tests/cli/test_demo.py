@@ -89,7 +89,9 @@ def test_the_story_is_what_the_log_probabilities_say() -> None:
     assert "log p is highest at T = 2, the last one: -2.000 to -1.000" in story(0.1, rise)
     assert "no T has a higher log p than T = 1" in story(0.1, fall)
     both = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.5)})
-    assert "rises from -2.000 to -1.000 at T = 2 and is lower again at T = 3 (-1.500): more readings over-think" in both
+    assert "rises from -2.000 to -1.000 at T = 2, and is -1.500 at T = 3: more readings over-think" in both
+    slight = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.005)})
+    assert "over-think" not in slight
 
 
 def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
