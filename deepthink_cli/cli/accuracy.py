@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deepthink_cli.evaluation import Evaluation
     from deepthink_cli.provenance import Provenance, Technique
     from deepthink_cli.workflows.evaluate import EvaluationReport
+    from deepthink_cli.workflows.overlap import Overlap
 
 
 AXIS = 22  # columns of the axis of accuracies, so that the table has 80
@@ -34,6 +35,7 @@ def show(result: EvaluationReport, json: bool) -> None:
         curve(evaluation),
         "",
         *_baselines(evaluation, provenance.technique),
+        *_apart(result.overlap, evaluation.n),
         "",
         *probabilities(evaluation),
     )
@@ -50,6 +52,14 @@ def _described(result: EvaluationReport) -> str:
     if result.task is None:
         return result.split
     return f"{result.task}, split {result.split} ({result.protocol} protocol)"
+
+
+def _apart(overlap: Overlap | None, n: int) -> list[Any]:
+    """The accuracy on rows that are not demonstrations, if some are."""
+    if overlap is None or overlap.rest is None:
+        return []
+    title = f"{overlap.rows} of the {n} rows are demonstrations of the memory; on the other {overlap.rest.n}:"
+    return ["", title, curve(overlap.rest)]
 
 
 def curve(evaluation: Evaluation) -> Any:
