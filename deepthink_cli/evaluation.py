@@ -11,6 +11,7 @@ from typing import Any
 
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.changes import Answer, Changes, ChangeTally
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
 from deepthink_cli.errors import InputError
@@ -19,6 +20,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.prediction import Prediction, longest, predict_mean
+from deepthink_cli.probabilities import Probabilities, ProbabilityTally, log_share
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 
@@ -40,7 +42,8 @@ class ScoringChunk:
 class Evaluation:
     """The metrics of every iteration, and the confusion table of the last one.
 
-    `calibrated` holds the same of the corrected predictions, for every calibration.
+    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. `calibrated`
+    holds the same of the corrected predictions, for every calibration.
     """
 
     n: int
@@ -48,6 +51,8 @@ class Evaluation:
     majority: tuple[str, float] | None
     chance: float
     confusion: dict[str, dict[str, int]]
+    probabilities: dict[int, Probabilities]
+    changes: dict[int, Changes]
     calibrated: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
@@ -55,51 +60,83 @@ class Evaluation:
         """The metrics of the last iteration."""
         return self.results[max(self.results)]
 
+    @property
+    def true_labels(self) -> dict[str, int]:
+        """How many rows have each true label; empty if every row has its own candidates."""
+        return {label: sum(row.values()) for label, row in self.confusion.items()}
+
     def as_json(self) -> dict[str, Any]:
         """The part of `eval --json` that depends on the predictions."""
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
         return {
             "n": self.n,
-            "results": [
-                {"iteration": t, **asdict(metrics), **self._calibrated(t)} for t, metrics in self.results.items()
-            ],
+            "results": [{"iteration": t, **self._metrics(t), **self._calibrated(t)} for t in self.results],
             "majority": majority,
             "chance": self.chance,
             "confusion": self.confusion,
+            "true_labels": self.true_labels,
+        }
+
+    def _metrics(self, iteration: int) -> dict[str, Any]:
+        changes = self.changes.get(iteration)
+        return {
+            **asdict(self.results[iteration]),
+            **asdict(self.probabilities[iteration]),
+            "changes": None if changes is None else asdict(changes),
         }
 
     def _calibrated(self, iteration: int) -> dict[str, Any]:
         if not self.calibrated:
             return {}
-        return {"calibrated": {name: asdict(each.results[iteration]) for name, each in self.calibrated.items()}}
+        return {"calibrated": {name: each._metrics(iteration) for name, each in self.calibrated.items()}}
 
 
 class Evaluator:
-    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory."""
+    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory.
+
+    The predictions of one query by all iterations follow each other, in any order.
+    """
 
     def __init__(self, iterations: Sequence[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
-        self.tallies = {iteration: Tally(labels) for iteration in sorted(iterations)}
+        ordered = sorted(iterations)
+        self.tallies = {iteration: Tally(labels) for iteration in ordered}
+        self.probabilities = {iteration: ProbabilityTally() for iteration in ordered}
+        self.changes = {iteration: ChangeTally() for iteration in ordered if ordered[0] == 1 < iteration}
         self.calibrated = {name: Evaluator(iterations, labels) for name in calibrate if name != NONE}
         self.chance = 0.0
+        self.memories = len(iterations)
+        self.answers: list[tuple[int, Answer]] = []  # to the current query, each with its iteration
 
     def add(self, prediction: Prediction) -> None:
         """Count one prediction, whose query must have a true label."""
-        gold = prediction.query.gold
+        gold, iteration = prediction.query.gold, prediction.iteration
         assert gold is not None
-        tally = self.tallies[prediction.iteration]
-        tally.add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
+        self.tallies[iteration].add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
         self.chance += 1 / len(prediction.scores)
+        log_probability = log_share(prediction.scores[gold], prediction.scores.values())
+        self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
+        self.answers.append((iteration, Answer(prediction.label, log_probability)))
+        if len(self.answers) == self.memories:
+            answers = dict(self.answers)
+            for later, changes in self.changes.items():
+                changes.add(gold, answers[1], answers[later])
+            self.answers.clear()
         for name, evaluator in self.calibrated.items():
             evaluator.add(prediction.calibrated[name].prediction)
 
     def result(self) -> Evaluation:
         """The metrics of all predictions counted so far."""
         last = self.tallies[max(self.tallies)]
-        results = {iteration: tally.metrics() for iteration, tally in self.tallies.items()}
-        chance = self.chance / sum(tally.n for tally in self.tallies.values())
-        calibrated = {name: evaluator.result() for name, evaluator in self.calibrated.items()}
-        table = last.table() if last.labels else {}
-        return Evaluation(last.n, results, last.majority(), chance, table, calibrated)
+        return Evaluation(
+            n=last.n,
+            results={iteration: tally.metrics() for iteration, tally in self.tallies.items()},
+            majority=last.majority(),
+            chance=self.chance / sum(tally.n for tally in self.tallies.values()),
+            confusion=last.table() if last.labels else {},
+            probabilities={iteration: tally.result() for iteration, tally in self.probabilities.items()},
+            changes={iteration: tally.result() for iteration, tally in self.changes.items()},
+            calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
+        )
 
 
 def evaluated(

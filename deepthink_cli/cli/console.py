@@ -99,6 +99,14 @@ def bar(share: float, low: float, high: float, width: int = 20) -> str:
     return "█" * filled + "·" * (width - filled)
 
 
+def interval_bar(low: float, value: float, high: float, start: float, end: float, width: int) -> str:
+    """A value and its interval, drawn on an axis from `start` to `end`, as in `  ├──●──┤   `."""
+    left, place, right = (round((width - 1) * (each - start) / (end - start)) for each in (low, value, high))
+    cells = [" "] * left + ["─"] * (right - left + 1) + [" "] * (width - 1 - right)
+    cells[left], cells[right], cells[place] = "├", "┤", "●"
+    return "".join(cells)
+
+
 def size(count: int) -> str:
     """A human-readable number of bytes."""
     if count < 1024:

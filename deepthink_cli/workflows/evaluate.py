@@ -30,6 +30,7 @@ from deepthink_cli.workflows.memories import (
     load_both,
     opened,
 )
+from deepthink_cli.workflows.overlap import Overlap, OverlapEvaluator, warn_of_overlap
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
     `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
-    names the memories whose log-probabilities were averaged with the memory's.
+    names the memories whose log-probabilities were averaged with the memory's. `overlap` is set if rows are among the
+    demonstrations.
     """
 
     evaluation: Evaluation
@@ -49,6 +51,7 @@ class EvaluationReport:
     seconds: float
     calibrate: tuple[str, ...] = ()
     ensemble: tuple[str, ...] = ()
+    overlap: Overlap | None = None
 
     @property
     def inputs_per_second(self) -> float:
@@ -85,6 +88,7 @@ class EvaluationReport:
             "protocol": self.protocol,
             "skipped": self.skipped,
             **self.evaluation.as_json(),
+            **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,
             **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
@@ -138,12 +142,11 @@ def evaluate(
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
     skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
-    evaluation = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
+    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
-    if not calibrate:
-        warn_of_one_label(evaluation.confusion, tell)
+    _warn(evaluation, overlap, memory, calibrate, tell)
     described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names)
+    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, overlap)
 
 
 def _evaluate(
@@ -154,14 +157,18 @@ def _evaluate(
     calibrate: Sequence[str],
     observe: Callable[[Prediction], None] | None,
     tell: Tell,
-) -> Evaluation:
+) -> tuple[Evaluation, Overlap | None]:
     memories, *others = [with_first_reading(engine, member) for member in members]
-    provenance = memories[0].provenance
-    assert provenance is not None
-    evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels, calibrate)
+    known = [member[0].provenance.demonstrations for member in (memories, *others) if member[0].provenance]
+    iterations = [memory.iteration for memory in memories]
+    evaluator, overlap = (
+        Evaluator(iterations, known[0].labels, calibrate),
+        OverlapEvaluator(known, iterations, calibrate),
+    )
 
     def count(prediction: Prediction) -> None:
         evaluator.add(prediction)
+        overlap.add(prediction)
         if observe is not None:
             observe(prediction)
 
@@ -175,6 +182,15 @@ def _evaluate(
             count(prediction)
         if number % len(memories) == 0:
             tell(Progress("evaluating", number // len(memories), rows.count))
-    for prediction in Calibrator(engine, memories, provenance.demonstrations, by_rows)(waiting):
+    for prediction in Calibrator(engine, memories, known[0], by_rows)(waiting):
         count(prediction)
-    return evaluator.result()
+    return evaluator.result(), overlap.result()
+
+
+def _warn(
+    evaluation: Evaluation, overlap: Overlap | None, memory: OpenedMemory, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
+    if not calibrate:
+        warn_of_one_label(evaluation.confusion, tell)
+    warn_of_overlap(overlap, evaluation.n, memory.name, tell)

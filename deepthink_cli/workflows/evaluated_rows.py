@@ -18,7 +18,7 @@ from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows
 from deepthink_cli.workflows.memories import OpenedMemory, opened
-from deepthink_cli.workflows.task_rows import announce, check_memory, tell_of_leaks
+from deepthink_cli.workflows.task_rows import announce, check_memory
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def rows_of_task(
     limit: int | None = None,
     tell: Tell = silent,
 ) -> EvaluatedRows:
-    """The rows that a task's protocol evaluates, with a warning if the memory's demonstrations are among them.
+    """The rows that a task's protocol evaluates.
 
     Raises InputError for a memory that was made for other labels or fields.
     """
@@ -83,7 +83,6 @@ def rows_of_task(
     check_memory(memory, task, tell)
     announce(source, 1, tell)
     rows = evaluation_set(task, protocol, source, limit)
-    tell_of_leaks(memory, rows, tell)
     demonstrations = memory.provenance.demonstrations
     return EvaluatedRows(rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped)
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deepthink_cli.cli.console import bar, note, report, size, table, write_json
+from deepthink_cli.cli.console import bar, interval_bar, note, report, size, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments
@@ -214,6 +214,14 @@ def test_a_report_neither_wraps_nor_interprets_its_lines(capsys: pytest.CaptureF
 )
 def test_a_bar_is_filled_in_proportion_to_its_scale(share: float, drawn: str) -> None:
     assert bar(share, 0.5, 1.0) == drawn
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "drawn"),
+    [(0.5, 0.75, 1.0, "├────●────┤"), (0.6, 0.7, 0.8, "  ├─●─┤    "), (0.95, 1.0, 1.0, "         ├●")],
+)
+def test_an_interval_is_drawn_in_its_place_on_the_axis(low: float, value: float, high: float, drawn: str) -> None:
+    assert interval_bar(low, value, high, 0.5, 1.0, 11) == drawn
 
 
 @pytest.mark.parametrize(
