@@ -97,11 +97,3 @@ def bar(share: float, low: float, high: float, width: int = 20) -> str:
     """A bar for `share` on a scale from `low` to `high`."""
     filled = round(width * (share - low) / (high - low)) if high > low else width
     return "█" * filled + "·" * (width - filled)
-
-
-def size(count: int) -> str:
-    """A human-readable number of bytes."""
-    if count < 1024:
-        return f"{count} B"
-    power = min(4, (count.bit_length() - 1) // 10)
-    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
