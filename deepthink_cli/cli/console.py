@@ -105,11 +105,3 @@ def interval_bar(low: float, value: float, high: float, start: float, end: float
     cells = [" "] * left + ["─"] * (right - left + 1) + [" "] * (width - 1 - right)
     cells[left], cells[right], cells[place] = "├", "┤", "●"
     return "".join(cells)
-
-
-def size(count: int) -> str:
-    """A human-readable number of bytes."""
-    if count < 1024:
-        return f"{count} B"
-    power = min(4, (count.bit_length() - 1) // 10)
-    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"

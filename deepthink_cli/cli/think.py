@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, size, write_json
+from deepthink_cli.cli.console import note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
@@ -25,6 +25,7 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import label_list, only_with_task, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, size, table, write_json
+from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.method_options import TuneArguments
@@ -16,6 +16,7 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import label_list, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.verdict import Comparison

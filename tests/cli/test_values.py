@@ -11,13 +11,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deepthink_cli.cli.console import bar, interval_bar, note, report, size, table, write_json
+from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments
 from deepthink_cli.cli.options import CommonArguments, ModelArguments, Offline
 from deepthink_cli.cli.values import label_list, pattern, unescaped
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import size
 
 app = typer.Typer()
 

@@ -1,0 +1,18 @@
+"""Tables for notebooks."""
+
+from __future__ import annotations
+
+from deepthink_cli.io.html import facts_table
+
+
+def test_everything_in_a_table_is_escaped() -> None:
+    text = facts_table("<b>", {"a&b": "<script>alert(1)</script>", "turned": "a\u202eb\n"})
+    assert "<b>" not in text
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "a&amp;b" in text
+    assert "a\\u202eb\\n" in text
+
+
+def test_a_long_value_is_shortened() -> None:
+    assert len(facts_table("title", {"template": "x" * 10_000})) < 1_000
