@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,6 +15,7 @@ from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE, Result, bits, read_results
+from deepthink_cli.runs.samples import find_samples, samples_path
 
 Models = Callable[[str], Path]
 
@@ -106,9 +108,29 @@ def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path)
 def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
-    kept = pyarrow.parquet.read_table(tmp_path / "out" / "samples" / f"{row.key}.parquet").to_pylist()
+    kept = pyarrow.parquet.read_table(samples_path(tmp_path / "out", row)).to_pylist()
     assert [one["label"] == one["gold"] for one in kept] == row.was_right()
     assert all(max(one["scores"]) == one["scores"][one["candidates"].index(one["label"])] for one in kept)
+
+
+def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples", "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[-1]
+    path = find_samples(tmp_path / "out", row)
+    assert path is not None
+    assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
+    of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
+    assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
+
+
+def test_samples_of_an_older_version_are_found_by_their_key(command: list[str], tmp_path: Path) -> None:
+    run([*command, "--seeds", "1"])
+    row = read_results(tmp_path / "out")[-1]
+    assert find_samples(tmp_path / "out", row) is None
+    (tmp_path / "out" / "samples").mkdir()
+    older = tmp_path / "out" / "samples" / f"{row.key}.parquet"
+    older.touch()
+    assert find_samples(tmp_path / "out", row) == older
 
 
 def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
