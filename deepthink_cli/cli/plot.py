@@ -13,7 +13,7 @@ from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.report import Runs, Tasks
+from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ Ranks = Annotated[
 def plot(
     runs: Runs,
     tasks: Tasks = False,
+    where: Where = None,
     ranks: Ranks = False,
     output: Outputs = None,
     *,
@@ -73,7 +74,7 @@ def plot(
             check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
-        jobs = read_jobs(runs)
+        jobs = read_jobs(runs, where or ())
     problems.raise_any()
     files = output or [runs[0] / name for name in (RANK_FILES if ranks else FILES)]
     for file in files:

@@ -51,6 +51,17 @@ Iteration = Annotated[
 Tasks = Annotated[
     bool, typer.Option("--tasks", rich_help_panel=DATA, help="Show every task of a group that has more than ten.")
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="FIELD=VALUE",
+        rich_help_panel=DATA,
+        show_default=False,
+        help="Only rows whose setting has this value, as in eta=0.1; give it several times for several fields, or for "
+        "several values of one.",
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
@@ -65,6 +76,7 @@ def report(
     iteration: Iteration = None,
     published: Published = False,
     tasks: Tasks = False,
+    where: Where = None,
     format: Format = None,
     output: Output = None,
     *,
@@ -85,7 +97,7 @@ def report(
         if output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
     with problems.collected():
-        jobs = read_jobs(runs)
+        jobs = read_jobs(runs, where or ())
     problems.raise_any()
     page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
     if output is None:

@@ -31,14 +31,21 @@ class Report(Page):
         return [values(line) for line in self.rows]
 
 
-def report(runs: Sequence[Path], iteration: int | None = None, published: bool = False, tasks: bool = False) -> Report:
+def report(
+    runs: Sequence[Path],
+    iteration: int | None = None,
+    published: bool = False,
+    tasks: bool = False,
+    where: Sequence[str] = (),
+) -> Report:
     """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
 
     `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last);
-    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten.
-    Raises InputError for a folder that is not a run, an iteration that no run has, and runs without a row to report.
+    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten; `where` chooses
+    rows by fields of their settings, as in `eta=0.1`. Raises InputError for a folder that is not a run, an iteration
+    that no run has, a condition that no row fulfils, and runs without a row to report.
     """
-    return report_of(", ".join(map(str, runs)), read_jobs(runs), iteration, published, tasks)
+    return report_of(", ".join(map(str, runs)), read_jobs(runs, where), iteration, published, tasks)
 
 
 def report_of(

@@ -20,6 +20,8 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
     """
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
         return None
+    if "limit" in varying([job.arm for job in jobs]):
+        return "there are several samples of the test rows; choose one with --where limit=N"
     scores = scores_of(jobs, iteration)
     arms = in_order(dict.fromkeys(scores["arm"]), jobs)
     names = varying(arms)

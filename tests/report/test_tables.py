@@ -174,8 +174,8 @@ def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() ->
 
 
 def test_rows_that_may_not_be_averaged_are_refused() -> None:
-    with pytest.raises(InputError, match=r"differ in limit \(None, 50\) and cannot be averaged"):
-        jobs_of([*curve([50]), *curve([50], seed=1, limit=50)])
+    with pytest.raises(InputError, match=r"differ in split \(validation, test\) and cannot be averaged; choose"):
+        jobs_of([*curve([50]), *curve([50], seed=1, split="test")])
     with pytest.raises(InputError, match="two different results for one setting"):
         jobs_of([row(50), row(51)])
     assert len(jobs_of([row(50), row(50)])) == 1

@@ -249,13 +249,16 @@ def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
 
 
-def test_samples_of_different_size_are_not_averaged(
+def test_samples_of_different_size_are_reported_apart(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for limit in ("5", "9"):
         assert run([*command, "--limit", limit]) == 0
-    assert run(["report", str(tmp_path / "out")]) == 2
-    assert "tiny: its rows differ (limit 5 and 9) and cannot be averaged" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
+    assert run(["report", str(tmp_path / "out"), "--where", "limit=9"]) == 0
+    assert "at most 5" not in capsys.readouterr().out
 
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
