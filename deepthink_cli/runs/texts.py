@@ -42,7 +42,8 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
 def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
     """The text of every known input by its place, as in `data/sst2/validation.jsonl:7`.
 
-    It is empty if there is no file, and for results of older versions, which have no digest of their rows. Raises InputError for a damaged file.
+    It is empty if there is no file, and for results of older versions, which have no digest of their rows. Raises
+    InputError for a damaged file.
     """
     import pyarrow
     import pyarrow.parquet

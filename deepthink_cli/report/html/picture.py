@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 
 from deepthink_cli.report.figures import COLOURS, GREY, MARKERS, METADATA, STYLE
 from deepthink_cli.report.html.page import Chart
@@ -26,14 +27,13 @@ def picture_of(chart: Chart) -> str:
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         for series in chart.series:
-            look = {"color": COLOURS[series.colour % len(COLOURS)], "linestyle": "--" if series.is_dashed else "-"}
+            colour, label = COLOURS[series.colour % len(COLOURS)], _plain(series.label)
             marker = "" if series.is_dashed else MARKERS[series.colour % len(MARKERS)]
-            numbers = [float("nan") if value is None else value for value in series.values]
-            axes.plot(chart.iterations, numbers, label=_plain(series.label), marker=marker, **look)
+            style = "--" if series.is_dashed else "-"
+            axes.plot(chart.iterations, _numbers(series.values), color=colour, marker=marker, ls=style, label=label)
             if series.low:
-                low = [float("nan") if value is None else value for value in series.low]
-                high = [float("nan") if value is None else value for value in series.high]
-                axes.fill_between(chart.iterations, low, high, color=look["color"], alpha=0.15, linewidth=0)
+                low, high = _numbers(series.low), _numbers(series.high)
+                axes.fill_between(chart.iterations, low, high, color=colour, alpha=0.15, linewidth=0)
         if chart.level is not None:
             axes.axhline(chart.level, color=GREY, linewidth=0.7, linestyle="-.", label=_plain(chart.level_name))
         axes.set_xlabel("iterations T")
@@ -42,6 +42,10 @@ def picture_of(chart: Chart) -> str:
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
         figure.savefig(file, format="svg", metadata=METADATA[".svg"])
     return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
 
 
 def _plain(text: str) -> str:

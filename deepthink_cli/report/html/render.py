@@ -28,7 +28,8 @@ def render(page: WebPage) -> str:
     """
     library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
     styles = [_asset("uPlot.min.css"), _template(STYLE)]
-    return _environment().get_template("page.html").render(
+    template = _environment().get_template("page.html")
+    return template.render(
         page=page,
         charts=[(chart, picture_of(chart)) for chart in page.charts],
         data={"colours": COLOURS, "charts": [chart_json(chart) for chart in page.charts]},
@@ -43,7 +44,7 @@ def render(page: WebPage) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader(ROOM),
         autoescape=True,
         undefined=StrictUndefined,
@@ -51,7 +52,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    return environment
 
 
 def _shown(value: Any) -> Any:

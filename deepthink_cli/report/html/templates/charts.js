@@ -71,7 +71,8 @@ function drawChart(holder, chart, colours, height) {
     scales: {x: {time: false, range: edgesOf(chart.iterations)}, y: {range: () => rangeOf(chart)}},
     axes: [{...axisOf("iterations T", 34), values: wholes, size: 28}, {...axisOf(chart.unit, 26), size: 44}],
     series: [{label: "T", value: (_, value) => value ?? ""}, ...chart.series.map((line) => seriesOf(line, colours))],
-    legend: {live: true},
+    padding: [8, 14, 0, 0],
+    legend: {live: true, markers: {width: 2, dash: (_, n) => (chart.series[n - 1]?.dashed ? "dashed" : "solid")}},
     cursor: {drag: {x: false, y: false}, points: {size: 8}},
     hooks: {ready: [showLast], drawAxes: [(plot) => { drawLevel(plot, chart.level); drawBands(plot, chart.series, colours); }]},
   }, [chart.iterations, ...chart.series.map((line) => line.values)], holder);
