@@ -15,8 +15,10 @@ from deepthink_cli.changes import Answer, Changes, ChangeTally
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.html_table import html_table
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
+from deepthink_cli.metric_tables import Table, table_by_iteration
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.prediction import Prediction, longest, predict_mean
@@ -64,6 +66,15 @@ class Evaluation:
     def true_labels(self) -> dict[str, int]:
         """How many rows have each true label; empty if every row has its own candidates."""
         return {label: sum(row.values()) for label, row in self.confusion.items()}
+
+    def table(self) -> Table:
+        """The columns and rows of a table with a row for each iteration."""
+        return table_by_iteration(self.results, self.probabilities, self.changes)
+
+    def _repr_html_(self) -> str:
+        """A table for each way of scoring, for notebooks."""
+        tables = {"": self, **{f", {name} calibration": each for name, each in self.calibrated.items()}}
+        return "\n".join(html_table(*each.table(), f"{self.n:,} rows{by}") for by, each in tables.items())
 
     def as_json(self) -> dict[str, Any]:
         """The part of `eval --json` that depends on the predictions."""

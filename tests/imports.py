@@ -10,7 +10,8 @@ LAYERS = (
     ("errors", "io"),
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
-        *("description", "metrics", "probabilities", "changes", "tuning", "artifact.metadata", "artifact.format"),
+        *("description", "metrics", "probabilities", "changes", "metric_tables", "tuning"),
+        *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
     ("prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),

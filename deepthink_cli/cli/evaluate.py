@@ -15,6 +15,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.html_option import Html, command_line, write_page
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
@@ -64,6 +65,7 @@ def evaluate(
     memory: MemoryFile,
     labelled: Labelled = None,
     samples: Samples = None,
+    html: Html = None,
     fail_under: FailUnder = None,
     iteration: IterationChoice = "all",
     calibrate: Calibrate = None,
@@ -85,7 +87,8 @@ def evaluate(
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_samples(samples, memory, labelled, *files, **paths))
+    problems.result(lambda: _check_output("--samples", samples, memory, labelled, *files, **paths))
+    problems.result(lambda: _check_output("--html", html, memory, labelled, *files, **paths))
     names = problems.result(lambda: calibrations(calibrate)) or ()
     threshold = problems.result(lambda: _share(fail_under))
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
@@ -98,10 +101,23 @@ def evaluate(
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
     chosen = _TaskRows(task, protocol, source) if task else str(labelled)
-    result = _evaluate(opened, others, chosen, row_limit, options, samples, names, common)
+    result = _evaluate(opened, others, chosen, row_limit, options, _Outputs(samples, html), names, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """The files to write besides the result."""
+
+    samples: Path | None
+    html: Path | None
+
+    @property
+    def paths(self) -> dict[str, Path | None]:
+        """Every file by its option."""
+        return {"--samples": self.samples, "--html": self.html}
 
 
 @dataclass(frozen=True)
@@ -119,26 +135,44 @@ def _evaluate(
     chosen: _TaskRows | str,
     limit: int | None,
     options: ModelOptions,
-    samples: Path | None,
+    outputs: _Outputs,
     calibrate: tuple[str, ...],
     common: CommonArguments,
 ) -> EvaluationReport:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
+    from deepthink_cli.workflows.evaluation_page import Observed, page_of_evaluation
     from deepthink_cli.workflows.memories import model_options
 
     used = model_options(memory, options)
-    _check_samples(samples, model=used.model, adapter=used.adapter)
+    for option, path in outputs.paths.items():
+        _check_output(option, path, model=used.model, adapter=used.adapter)
     iterations = len({1, *memory.iterations})
-    with Show(common, bar=not common.json) as tell, _samples_file(samples, iterations, calibrate) as observe:
+    observed = Observed(iterations, calibrate) if outputs.html else None
+    with Show(common, bar=not common.json) as tell, _samples_file(outputs.samples, iterations, calibrate) as write:
         if isinstance(chosen, str):
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
-        return evaluation_of(
+        observe = _each([write, None if observed is None else observed.add])
+        result = evaluation_of(
             memory, rows, options=options, calibrate=calibrate, observe=observe, ensemble=ensemble, tell=tell
         )
+    if outputs.html is not None and observed is not None:
+        write_page(page_of_evaluation(result, observed, command_line()), outputs.html, common.quiet)
+    return result
+
+
+def _each(observers: Sequence[Callable[[Prediction], None] | None]) -> Callable[[Prediction], None]:
+    """One observer that calls all of those that are not None."""
+    present = [observer for observer in observers if observer is not None]
+
+    def observe(prediction: Prediction) -> None:
+        for observer in present:
+            observer(prediction)
+
+    return observe
 
 
 def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:
@@ -148,12 +182,12 @@ def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> 
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
 
 
-def _check_samples(samples: Path | None, *rows: str | Path | None, **paths: Any) -> None:
-    """Raise InputError if the samples would overwrite a file that is read, as `read_by` names them."""
+def _check_output(option: str, path: Path | None, *rows: str | Path | None, **paths: Any) -> None:
+    """Raise InputError if an output would overwrite a file that is read, as `read_by` names them."""
     from deepthink_cli.workflows.outputs import check_apart
 
-    if samples is not None:
-        check_apart(samples, read_by(*rows, **paths), "--samples")
+    if path is not None:
+        check_apart(path, read_by(*rows, **paths), option)
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:

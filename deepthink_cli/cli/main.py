@@ -18,6 +18,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
@@ -93,6 +94,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
+    ARGUMENTS.set(tuple(arguments))
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt

@@ -13,6 +13,7 @@ import typer
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.html_option import Html, command_line, write_page
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -20,19 +21,20 @@ from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
+    from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.page import Report
 
 TEXT_WIDTH = 100
 
 
-FormatName = Literal["terminal", "markdown", "csv", "latex", "json"]
+FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html"]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
 Format = Annotated[
     FormatName | None,
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, or raw numbers as csv and json. Default: terminal.",
+        help="Formatted tables, raw numbers as csv and json, or a page for a browser as html. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -67,7 +69,7 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
 ]
 
-SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json", ".html": "html"}
 
 
 @grouped
@@ -79,11 +81,13 @@ def report(
     where: Where = None,
     format: Format = None,
     output: Output = None,
+    html: Html = None,
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
+    from deepthink_cli.report.html.of_runs import page_of_runs
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
     from deepthink_cli.workflows.outputs import check_apart
@@ -97,15 +101,21 @@ def report(
         if output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
     with problems.collected():
+        if html is not None:
+            check_apart(html, read_by(config=common.config), "--html", runs=runs)
+    with problems.collected():
         jobs = read_jobs(runs, where or ())
     problems.raise_any()
     page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
+    web_page = page_of_runs(page, jobs, command_line(), tasks) if html is not None or chosen == "html" else None
     if output is None:
-        _write(page, chosen, sys.stdout)
+        _write(page, web_page, chosen, sys.stdout)
     else:
         with writing(output) as file:
-            _write(page, chosen, file)
+            _write(page, web_page, chosen, file)
         note(f"wrote {output}", common.quiet)
+    if html is not None and web_page is not None:
+        write_page(web_page, html, common.quiet)
     if chosen == "csv":
         for line in page.footnotes:
             note(line, common.quiet)
@@ -129,10 +139,14 @@ def _number(iteration: str | None) -> int | None:
     return int(iteration)
 
 
-def _write(page: Report, format: FormatName, file: TextIO) -> None:
+def _write(page: Report, web_page: WebPage | None, format: FormatName, file: TextIO) -> None:
     from deepthink_cli.report.formats import comma_separated, latex, markdown
+    from deepthink_cli.report.html.render import render
 
     match format:
+        case "html":
+            assert web_page is not None
+            file.write(render(web_page))
         case "terminal":
             print_report(*_parts(page), file=file)
         case "markdown":

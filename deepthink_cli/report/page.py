@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.html_table import html_paragraphs, html_table
 from deepthink_cli.report.arms import shared, varying
 from deepthink_cli.report.cells import ReportLine, texts, values
 from deepthink_cli.report.footnotes import footnotes
@@ -29,6 +30,11 @@ class Report(Page):
     def records(self) -> list[dict[str, Any]]:
         """The numbers of every row, not rounded; accuracies are in [0, 1]."""
         return [values(line) for line in self.rows]
+
+    def _repr_html_(self) -> str:
+        """The tables with their legend and footnotes, for notebooks."""
+        tables = [html_table(self.columns, rows, heading or self.title) for heading, rows in self.sections]
+        return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
 
 
 def report(

@@ -15,6 +15,7 @@ from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
+from deepthink_cli.io.html_table import html_paragraphs
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
@@ -67,6 +68,16 @@ class EvaluationReport:
     def accuracy(self) -> float:
         """The accuracy of the last iteration, by the first calibration."""
         return self.judged.last.accuracy
+
+    def _repr_html_(self) -> str:
+        """The memory, the rows and the tables of the evaluation, for notebooks."""
+        made = self.memory.provenance
+        lines = [
+            f"{self.memory.name}: {len(made.demonstrations.examples)} demonstrations, {made.model.id}",
+            f"{self.task or made.task or 'rows'}, {self.split}",
+            *(f"skipped {count}: {reason}" for reason, count in self.skipped.items()),
+        ]
+        return html_paragraphs(lines) + "\n" + self.evaluation._repr_html_()
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""

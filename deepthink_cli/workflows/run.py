@@ -24,6 +24,7 @@ from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.samples import write_samples
+from deepthink_cli.runs.texts import write_texts
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.registry import DEEP_THINKING
@@ -247,6 +248,7 @@ def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples
                 if step.row is not None:
                     if samples:
                         write_samples(folder.folder, step.row, step.predictions)
+                        write_texts(folder.folder, str(step.row.setting.rows_sha256), step.predictions)
                     folder.append(step.row)
                     observer.row(step.job, step.row)
             observer.finish(unfinished)
