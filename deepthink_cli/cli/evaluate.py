@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
@@ -26,7 +26,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.options import ModelOptions, ScoreName
     from deepthink_cli.prediction import Prediction
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.evaluate import EvaluationReport
@@ -68,6 +68,7 @@ def evaluate(
     iteration: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    score: Score = "sum",
     *,
     model: ModelArguments,
     task: TaskName = None,
@@ -98,7 +99,7 @@ def evaluate(
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
     chosen = _TaskRows(task, protocol, source) if task else str(labelled)
-    result = _evaluate(opened, others, chosen, row_limit, options, samples, names, common)
+    result = _evaluate(opened, others, chosen, row_limit, options, samples, names, score, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
@@ -121,6 +122,7 @@ def _evaluate(
     options: ModelOptions,
     samples: Path | None,
     calibrate: tuple[str, ...],
+    score: ScoreName,
     common: CommonArguments,
 ) -> EvaluationReport:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
@@ -131,13 +133,20 @@ def _evaluate(
     used = model_options(memory, options)
     _check_samples(samples, model=used.model, adapter=used.adapter)
     iterations = len({1, *memory.iterations})
-    with Show(common, bar=not common.json) as tell, _samples_file(samples, iterations, calibrate) as observe:
+    with Show(common, bar=not common.json) as tell, _samples_file(samples, iterations, calibrate, score) as observe:
         if isinstance(chosen, str):
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
         return evaluation_of(
-            memory, rows, options=options, calibrate=calibrate, observe=observe, ensemble=ensemble, tell=tell
+            memory,
+            rows,
+            options=options,
+            calibrate=calibrate,
+            ensemble=ensemble,
+            score=score,
+            observe=observe,
+            tell=tell,
         )
 
 
@@ -189,7 +198,7 @@ def _share(text: str | None) -> float | None:
 
 @contextmanager
 def _samples_file(
-    samples: Path | None, iterations: int, calibrate: tuple[str, ...]
+    samples: Path | None, iterations: int, calibrate: tuple[str, ...], score: ScoreName
 ) -> Iterator[Callable[[Prediction], None] | None]:
     """A function that writes one JSON line for each prediction; None if no samples are wanted."""
     from deepthink_cli.io.atomic import writing
@@ -202,7 +211,7 @@ def _samples_file(
     with writing(samples, "--samples") as out:
 
         def write(prediction: Prediction) -> None:
-            row = output_row(next(numbers) // iterations, prediction, True, calibrate)
+            row = output_row(next(numbers) // iterations, prediction, True, calibrate, score)
             out.write(json_line({**row, "gold": prediction.query.gold}))
 
         yield write

@@ -25,7 +25,7 @@ class Arm:
 
     `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
     them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
-    alone, `calibration` for raw scores.
+    alone, `calibration` for raw scores, `score` for sums of log-probabilities.
     """
 
     model: str
@@ -42,6 +42,7 @@ class Arm:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    score: str | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
@@ -79,12 +80,13 @@ class Arm:
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
-            *(self.technique or "", self.calibration or "", self.momentum, self.eta or 0.0),
+            *(self.technique or "", self.calibration or "", self.score or "", self.momentum, self.eta or 0.0),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV; the chat as text."""
-        return {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        """Every field by name, for JSON and CSV; the chat as text, and no score if it is the sum."""
+        values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        return values if self.score else {name: value for name, value in values.items() if name != "score"}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -103,6 +105,7 @@ class Arm:
             "balanced": "balanced" if self.balanced else "",
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
+            "score": f"score {self.score or 'sum'}",
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 
