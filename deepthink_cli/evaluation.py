@@ -21,6 +21,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.metric_tables import Table, table_by_iteration
 from deepthink_cli.metrics import Metrics, Tally
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction, longest, predict_mean
 from deepthink_cli.probabilities import Probabilities, ProbabilityTally, log_share
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -157,6 +158,7 @@ def evaluated(
     skipped: Counter[str],
     calibrate: Iterable[str] = (),
     ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
@@ -169,9 +171,10 @@ def evaluated(
     assert first is not None
     assert most is not None
     # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
-    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, partial(predict_mean, engine, members))
-    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped)):
-        by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)
+    predict = partial(predict_mean, engine, members, score=score)
+    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, predict, score)
+    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped, score)):
+        by_memory = predict(chunk.queries, chunk.plan)
         yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
 
 
@@ -186,14 +189,18 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
 
 def scoring_chunks(
-    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterable[Query], skipped: Counter[str]
+    engine: Engine,
+    demonstrations: TokenizedDemonstrations,
+    queries: Iterable[Query],
+    skipped: Counter[str],
+    score: ScoreName = "sum",
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
     The others are counted in `skipped` by reason: too long for the model, or with candidates that
     have the same tokens.
     """
-    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations), iter(queries)
+    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations, score), iter(queries)
     while part := list(islice(remaining, CHUNK)):
         pairs = [pair for pair in _tokenized(tokenize, part, skipped) if _fits(engine, demonstrations, pair, skipped)]
         if pairs:

@@ -21,6 +21,7 @@ POCKET = "pocket"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
 
 
 class Options(BaseModel):
@@ -192,6 +193,7 @@ class RunOptions(GateOptions, TaskOptions):
     steps: int = Field(200, ge=1)
     lr: float = Field(1e-3, gt=0)
     calibrations: tuple[str, ...] = (NONE,)
+    score: ScoreName = "sum"
 
     @field_validator("demos_by", "methods", "calibrations", mode="before")
     @classmethod

@@ -16,6 +16,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import Scores, check_length, score_each
 
@@ -26,8 +27,9 @@ CHUNK = 256  # inputs tokenised, sorted by length and scored together
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are log-probabilities in nats, `means` the same per token; `probability` is the label's share among the
-    candidates; `label_mean_per_token` is the best by `means`; `tied` is set if several candidates have the best score.
+    `scores` are what is compared, in nats: sums of log-probabilities, or their means for the score `mean`; `means` are
+    always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
+    best by `means`; `tied` is set if several candidates have the best score.
     `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
@@ -66,15 +68,17 @@ def predict(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
+    score: ScoreName = "sum",
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. A thread tokenises `chunk` inputs at a time while the previous ones are scored; at most three
-    chunks are in memory. Raises InputError for an input that does not
+    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
+    token, or their sum with that of the label's end. A thread tokenises `chunk` inputs at a time while the previous
+    ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context.
     """
-    for part in predict_chunks(engine, memory, inputs, chunk):
+    for part in predict_chunks(engine, memory, inputs, chunk, score=score):
         yield from part
 
 
@@ -84,6 +88,7 @@ def predict_chunks(
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
     ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
 ) -> Iterator[list[Prediction]]:
     """Like `predict`, but yields one list for every chunk of inputs.
 
@@ -98,27 +103,37 @@ def predict_chunks(
     check_fit(provenance, engine.identity, "this memory")
     labels = provenance.demonstrations.labels
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part, plan in ahead(_planned(engine, most.demonstrations, queries, chunk)):
-        by_memory = predict_mean(engine, members, part, plan)
+    for part, plan in ahead(_planned(engine, most.demonstrations, queries, chunk, score)):
+        by_memory = predict_mean(engine, members, part, plan, score)
         yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
 
 
 def predict_plan(
-    engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
+    engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan, score: ScoreName = "sum"
 ) -> list[list[Prediction]]:
-    """For each memory, a list with one prediction per query, in order; `plan` is the plan of these queries."""
+    """For each memory, a list with one prediction per query, in order.
+
+    `plan` is the plan of these queries, tokenised for `score`.
+    """
     return [
-        [prediction_of(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+        [
+            prediction_of(query, memory.iteration, scores.compared(score))
+            for query, scores in zip(queries, scored, strict=True)
+        ]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
 
 
 def predict_mean(
-    engine: Engine, members: Sequence[Sequence[Memory]], queries: Sequence[Query], plan: ScoringPlan
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    queries: Sequence[Query],
+    plan: ScoringPlan,
+    score: ScoreName = "sum",
 ) -> list[list[Prediction]]:
     """For each memory of a member, as `predict_plan`; with several members, the mean of their predictions."""
     count = len(members[0])
-    by_memory = predict_plan(engine, [memory for member in members for memory in member], queries, plan)
+    by_memory = predict_plan(engine, [memory for member in members for memory in member], queries, plan, score)
     if len(members) == 1:
         return by_memory
     return [[mean_predictions(same) for same in zip(*by_memory[place::count], strict=True)] for place in range(count)]
@@ -130,9 +145,9 @@ def longest(memories: Sequence[Memory]) -> Memory:
 
 
 def _planned(
-    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
+    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int, score: ScoreName
 ) -> Iterator[tuple[list[Query], ScoringPlan]]:
-    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations), len(demonstrations.token_ids)
+    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
     while part := list(islice(queries, chunk)):
         tokenized = tokenize(part)
         for query in tokenized:

@@ -11,6 +11,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import ScoreName
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Scores:
 
     sums: tuple[float, ...]
     means: tuple[float, ...]
+
+    def compared(self, score: ScoreName) -> Scores:
+        """The same with the means as sums for the score `mean`; for `end`, the tokens already hold the end."""
+        return Scores(self.means, self.means) if score == "mean" else self
 
 
 def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:

@@ -17,6 +17,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Correction, Prediction, predict_plan
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -56,7 +57,8 @@ class Calibrator:
 
     A bias from texts is the same for all rows with the same candidates. A bias from rows is that of all rows up to the
     end of a call, so that a stream is corrected as it comes, and rows in a single call by their own bias.
-    `predict` scores texts as the predictions were scored; by default with `memories`, one list for each.
+    `predict` scores texts as the predictions were scored, by the same `score`; by default with `memories`, one list for
+    each.
     """
 
     def __init__(
@@ -66,14 +68,15 @@ class Calibrator:
         demonstrations: TokenizedDemonstrations,
         names: Iterable[str],
         predict: PredictPlan | None = None,
+        score: ScoreName = "sum",
     ) -> None:
-        predict = predict or partial(predict_plan, engine, memories)
+        predict = predict or partial(predict_plan, engine, memories, score=score)
         self._correct: dict[str, _FromRows | _FromTexts] = {}
         for name in names:
             if name != NONE and calibration(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
-                self._correct[name] = _FromTexts(name, engine, demonstrations, predict)
+                self._correct[name] = _FromTexts(name, engine, demonstrations, predict, score)
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """The predictions with their corrections; raises InputError for a row whose candidates do not allow one."""
@@ -132,10 +135,15 @@ class _FromTexts:
     """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
 
     def __init__(
-        self, name: str, engine: Engine, demonstrations: TokenizedDemonstrations, predict: PredictPlan
+        self,
+        name: str,
+        engine: Engine,
+        demonstrations: TokenizedDemonstrations,
+        predict: PredictPlan,
+        score: ScoreName,
     ) -> None:
         self.method, self.engine, self.predict = calibration(name), engine, predict
-        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations)
+        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, score)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
 

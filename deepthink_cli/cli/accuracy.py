@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 AXIS = 22  # columns of the axis of accuracies, so that the table has 80
 
+COMPARED = {
+    "mean": "the mean log-probability per token",
+    "end": "the sum of log-probabilities with the end of the label",
+}
+
 
 def show(result: EvaluationReport, json: bool) -> None:
     """Print the result on stdout, as text or as one JSON object."""
@@ -29,6 +34,7 @@ def show(result: EvaluationReport, json: bool) -> None:
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
+        *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
         f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s with loading",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",

@@ -16,7 +16,7 @@ from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.html_option import Html, command_line, write_page
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
@@ -27,7 +27,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.options import ModelOptions, ScoreName
     from deepthink_cli.prediction import Prediction
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.evaluate import EvaluationReport
@@ -70,6 +70,7 @@ def evaluate(
     iteration: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    score: Score = "sum",
     *,
     model: ModelArguments,
     task: TaskName = None,
@@ -101,7 +102,7 @@ def evaluate(
         _raise_all(problems, opened, None if task else labelled)
     assert opened is not None
     chosen = _TaskRows(task, protocol, source) if task else str(labelled)
-    result = _evaluate(opened, others, chosen, row_limit, options, _Outputs(samples, html), names, common)
+    result = _evaluate(opened, others, chosen, row_limit, options, _Outputs(samples, html), names, score, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
@@ -137,6 +138,7 @@ def _evaluate(
     options: ModelOptions,
     outputs: _Outputs,
     calibrate: tuple[str, ...],
+    score: ScoreName,
     common: CommonArguments,
 ) -> EvaluationReport:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
@@ -150,14 +152,22 @@ def _evaluate(
         _check_output(option, path, model=used.model, adapter=used.adapter)
     iterations = len({1, *memory.iterations})
     observed = Observed(iterations, calibrate) if outputs.html else None
-    with Show(common, bar=not common.json) as tell, _samples_file(outputs.samples, iterations, calibrate) as write:
+    samples = _samples_file(outputs.samples, iterations, calibrate, score)
+    with Show(common, bar=not common.json) as tell, samples as write:
         if isinstance(chosen, str):
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
         observe = _each([write, None if observed is None else observed.add])
         result = evaluation_of(
-            memory, rows, options=options, calibrate=calibrate, observe=observe, ensemble=ensemble, tell=tell
+            memory,
+            rows,
+            options=options,
+            calibrate=calibrate,
+            ensemble=ensemble,
+            score=score,
+            observe=observe,
+            tell=tell,
         )
     if outputs.html is not None and observed is not None:
         write_page(page_of_evaluation(result, observed, command_line()), outputs.html, common.quiet)
@@ -223,7 +233,7 @@ def _share(text: str | None) -> float | None:
 
 @contextmanager
 def _samples_file(
-    samples: Path | None, iterations: int, calibrate: tuple[str, ...]
+    samples: Path | None, iterations: int, calibrate: tuple[str, ...], score: ScoreName
 ) -> Iterator[Callable[[Prediction], None] | None]:
     """A function that writes one JSON line for each prediction; None if no samples are wanted."""
     from deepthink_cli.io.atomic import writing
@@ -236,7 +246,7 @@ def _samples_file(
     with writing(samples, "--samples") as out:
 
         def write(prediction: Prediction) -> None:
-            row = output_row(next(numbers) // iterations, prediction, True, calibrate)
+            row = output_row(next(numbers) // iterations, prediction, True, calibrate, score)
             out.write(json_line({**row, "gold": prediction.query.gold}))
 
         yield write

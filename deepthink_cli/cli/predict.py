@@ -14,7 +14,7 @@ import typer
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -22,6 +22,7 @@ from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
+    from deepthink_cli.options import ScoreName
     from deepthink_cli.prediction import Prediction
     from deepthink_cli.workflows.inputs import CheckedRows
     from deepthink_cli.workflows.memories import OpenedMemory
@@ -50,6 +51,7 @@ def predict(
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    score: Score = "sum",
     *,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
@@ -89,9 +91,10 @@ def predict(
             chunk=chunk,
             calibrate=names,
             ensemble=others,
+            score=score,
             tell=tell,
         )
-        count = _write(parts, output, len(opened.iterations), names)
+        count = _write(parts, output, len(opened.iterations), names, score)
     if output is not None:
         note(f"wrote {output} ({count} rows)", common.quiet)
 
@@ -117,13 +120,19 @@ def _checked(
     return others, checked
 
 
-def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int, calibrate: Sequence[str]) -> int:
+def _write(
+    parts: Iterable[list[Prediction]],
+    output: Path | None,
+    iterations: int,
+    calibrate: Sequence[str],
+    score: ScoreName,
+) -> int:
     """Write predictions as they come, to a file or to stdout; returns the number of rows."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.io.prefetch import behind
 
     with nullcontext(sys.stdout) if output is None else writing(output) as out:
-        rows = _Rows(out, iterations, calibrate)
+        rows = _Rows(out, iterations, calibrate, score)
         with behind(rows.write) as write:
             for part in parts:
                 write(part)
@@ -133,15 +142,16 @@ def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: i
 class _Rows:
     """Writes predictions as JSON lines, in blocks that a pipe writes atomically: an interrupt never splits a line."""
 
-    def __init__(self, out: TextIO, iterations: int, calibrate: Sequence[str]) -> None:
-        self.out, self.iterations, self.calibrate, self.count = out, iterations, calibrate, 0
+    def __init__(self, out: TextIO, iterations: int, calibrate: Sequence[str], score: ScoreName) -> None:
+        self.out, self.iterations, self.calibrate, self.score, self.count = out, iterations, calibrate, score, 0
 
     def write(self, predictions: list[Prediction]) -> None:
         from deepthink_cli.workflows.inputs import output_row
 
         block, size = "", 0
         for prediction in predictions:
-            row = output_row(self.count // self.iterations, prediction, self.iterations > 1, self.calibrate)
+            index, several = self.count // self.iterations, self.iterations > 1
+            row = output_row(index, prediction, several, self.calibrate, self.score)
             line = json_line(row)
             length = len(line.encode(errors="backslashreplace"))
             if size + length > PIPE_BUF:

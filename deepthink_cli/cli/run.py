@@ -139,6 +139,7 @@ def _show_plan(prepared: PreparedRun, json: bool) -> None:
         f"seeds    {', '.join(map(str, values['seeds']))}",
         f"gates    {prepared.gates}; T = {_iterations(prepared.plan)}",
         *(f"{shown:8} {', '.join(values[name])}" for name, shown in CROSSED.items() if name in values),
+        *([f"score    {values['score']}"] if "score" in values else []),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
         f"folder   {values['out']} (not written: this is a dry run)",
     )

@@ -25,7 +25,8 @@ class Arm:
 
     `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
     them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
-    alone, `calibration` for raw scores. `limit` is the number of test rows asked for, or `all`.
+    alone, `calibration` for raw scores, `score` for sums of log-probabilities. `limit` is the number of test rows
+    asked for, or `all`.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Arm:
     technique: str | None = None
     calibration: str | None = None
     limit: int | Literal["all"] | None = None
+    score: str | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
@@ -81,13 +83,14 @@ class Arm:
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
-            *(self.technique or "", self.calibration or "", self.momentum, self.eta or 0.0),
+            *(self.technique or "", self.calibration or "", self.score or "", self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV; the chat as text."""
-        return {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        """Every field by name, for JSON and CSV; the chat as text, and no score if it is the sum."""
+        values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        return values if self.score else {name: value for name, value in values.items() if name != "score"}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -107,6 +110,7 @@ class Arm:
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
             "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
+            "score": f"score {self.score or 'sum'}",
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 

@@ -10,7 +10,14 @@ from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.ranking import Ranking, rank
 from deepthink_cli.report.tables import scores_of
 
-COMPARED = ("sampling", "pool_size", "balanced", "technique", "calibration")  # what makes a method to be ranked
+COMPARED = (
+    "sampling",
+    "pool_size",
+    "balanced",
+    "technique",
+    "calibration",
+    "score",
+)  # what makes a method to be ranked
 
 
 def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Ranking | str | None:

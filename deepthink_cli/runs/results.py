@@ -22,7 +22,7 @@ from deepthink_cli.provenance import canonical_json
 from deepthink_cli.updates.gate import Gate
 
 FILE = "results.jsonl"
-OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration")  # absent in rows that do not use them
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score")  # absent in rows that do not use them
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -39,7 +39,8 @@ class Setting:
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
     `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
-    (`run --method`), with its parameters; `calibration` is the correction of the scores.
+    (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
+    of log-probabilities other than their sum (`run --score`).
     """
 
     model: str
@@ -68,6 +69,7 @@ class Setting:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    score: Literal["mean", "end"] | None = None
 
     @property
     def gate(self) -> Gate:

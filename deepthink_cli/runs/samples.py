@@ -14,7 +14,7 @@ from deepthink_cli.runs.scorer import corrections_of
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
-_WORDS = ["gold", "label", "candidates.list.element"]
+_WORDS = ["gold", "label", "candidates.list.element", "score"]
 
 
 def samples_path(folder: Path, row: Result) -> Path:
@@ -35,7 +35,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
     and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
-    corrected ones and what was taken off. Raises DeepThinkError if the write fails.
+    corrected ones and what was taken off. If it has a score, `score` is its name. Raises DeepThinkError if the write
+    fails.
     """
     import pyarrow
     import pyarrow.parquet
@@ -53,6 +54,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     if corrections is not None:
         columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
         columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    if row.setting.score is not None:
+        columns["score"] = [row.setting.score] * len(predictions)
     table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
     path = samples_path(folder, row)
     try:

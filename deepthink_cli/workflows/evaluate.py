@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibrating.basis import check_inputs
 from deepthink_cli.calibrating.calibrator import Calibrator
@@ -17,13 +19,14 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
 from deepthink_cli.io.html_table import html_paragraphs
 from deepthink_cli.memory import Memory
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.workflows.calibrations import check_supported, warn_of_one_label
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
-from deepthink_cli.workflows.inputs import check_tokens
+from deepthink_cli.workflows.extended_labels import check_labels
+from deepthink_cli.workflows.inputs import check_tokens, scored_by
 from deepthink_cli.workflows.memories import (
     OpenedMemory,
     check_memories,
@@ -39,8 +42,8 @@ class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
     `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
-    names the memories whose log-probabilities were averaged with the memory's. `overlap` is set if rows are among the
-    demonstrations.
+    names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared of them.
+    `overlap` is set if rows are among the demonstrations.
     """
 
     evaluation: Evaluation
@@ -52,6 +55,7 @@ class EvaluationReport:
     seconds: float
     calibrate: tuple[str, ...] = ()
     ensemble: tuple[str, ...] = ()
+    score: ScoreName = "sum"
     overlap: Overlap | None = None
 
     @property
@@ -98,6 +102,7 @@ class EvaluationReport:
             "split": self.split,
             "protocol": self.protocol,
             "skipped": self.skipped,
+            **scored_by(self.score),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,
@@ -117,6 +122,7 @@ def evaluate(
     calibrate: Sequence[str] = (),
     observe: Callable[[Prediction], None] | None = None,
     ensemble: Sequence[str | Path | OpenedMemory] = (),
+    score: ScoreName = "sum",
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
@@ -132,6 +138,8 @@ def evaluate(
             together for those that are estimated from the rows.
         observe: called with every prediction; each row has one per iteration.
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
+        score: what is compared of a candidate's log-probabilities: their `sum`, their `mean` per token, or their sum
+            with that of the label's `end`; a warning names labels that it never chooses.
         tell: called with every event (`deepthink_cli.workflows.events`).
 
     Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do, and for calibrations
@@ -144,20 +152,32 @@ def evaluate(
     check_supported(calibrate, memory, rows.checked)
     if engine is None:
         spec = find_its_model(memory, options, tell)
-        check_inputs(calibrate, memory.provenance.demonstrations, spec)
+        check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
         for each in (memory, *others):
-            check_tokens(each.provenance.demonstrations, spec, rows.split, rows.checked)
+            check_tokens(each.provenance.demonstrations, spec, rows.split, rows.checked, score)
+        _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
+        _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
-    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
+    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
     _warn(evaluation, overlap, memory, calibrate, tell)
     described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, overlap)
+    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
+
+
+def _warn_of_extended(
+    tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of labels and candidates that the score never chooses, unless a calibration changes what is compared."""
+    with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
+    extended = check_labels(tokenizer, rows.demonstrations, score, silent if calibrate else tell)
+    if extended and with_candidates and not calibrate:
+        extended.check_rows(rows.queries, rows.demonstrations.labels)
 
 
 def _evaluate(
@@ -167,6 +187,7 @@ def _evaluate(
     skipped: Counter[str],
     calibrate: Sequence[str],
     observe: Callable[[Prediction], None] | None,
+    score: ScoreName,
     tell: Tell,
 ) -> tuple[Evaluation, Overlap | None]:
     memories, *others = [with_first_reading(engine, member) for member in members]
@@ -186,7 +207,8 @@ def _evaluate(
     by_rows = from_rows(calibrate)
     by_texts = [name for name in calibrate if name not in by_rows]
     waiting: list[Prediction] = []  # until the bias of all rows is known
-    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, by_texts, others), start=1):
+    predictions = evaluated(engine, memories, rows.queries, skipped, by_texts, others, score)
+    for number, prediction in enumerate(predictions, start=1):
         if by_rows:
             waiting.append(prediction)
         else:

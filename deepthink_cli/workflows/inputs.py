@@ -12,6 +12,7 @@ from deepthink_cli.data.rows import STDIN
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Correction, Prediction
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
@@ -54,7 +55,11 @@ def check_rows(
 
 
 def check_tokens(
-    demonstrations: TokenizedDemonstrations, spec: ModelSpec, source: str, checked: CheckedRows | None
+    demonstrations: TokenizedDemonstrations,
+    spec: ModelSpec,
+    source: str,
+    checked: CheckedRows | None,
+    score: ScoreName = "sum",
 ) -> None:
     """Tokenise the rows of a file that may be too long or have candidates, before the weights are loaded.
 
@@ -62,10 +67,10 @@ def check_tokens(
     the tokenizer's chat template no longer writes as it did.
     """
     problems, length = Problems(), len(demonstrations.token_ids)
-    tokenize = query_tokenizer(spec.tokenizer, demonstrations)
+    tokenize = query_tokenizer(spec.tokenizer, demonstrations, score)
     most = spec.limits.most_tokens(length)
-    # No text has more tokens than bytes, so most files need no tokenisation here.
-    room = math.inf if most is None else most - length - tokenize.added
+    # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
+    room = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
     if checked is None or (checked.longest <= room and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
@@ -77,10 +82,13 @@ def check_tokens(
     problems.raise_any()
 
 
-def output_row(index: int, prediction: Prediction, several: bool, calibrate: Sequence[str] = ()) -> dict[str, Any]:
+def output_row(
+    index: int, prediction: Prediction, several: bool, calibrate: Sequence[str] = (), score: ScoreName = "sum"
+) -> dict[str, Any]:
     """One row of output, as `deepthink predict` writes it; with `several`, including the iteration.
 
-    Label and probability are those of the first calibration in `calibrate`, scores are the model's.
+    Label and probability are those of the first calibration in `calibrate`, scores are the model's; `score` says which,
+    unless they are sums.
     """
     row: dict[str, Any] = {"index": index}
     if several:
@@ -88,13 +96,18 @@ def output_row(index: int, prediction: Prediction, several: bool, calibrate: Seq
     calibrated = {name: prediction.calibrated[name] for name in calibrate if name in prediction.calibrated}
     first = calibrated.get("".join(calibrate[:1]))
     answer = prediction if first is None else first.prediction
-    row |= {"label": answer.label, "probability": answer.probability, "scores": prediction.scores}
+    row |= {"label": answer.label, "probability": answer.probability, **scored_by(score), "scores": prediction.scores}
     if calibrated:
         row["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
     return {
         **row,
         "input": {name: jsonable(value) for name, value in (prediction.query.fields or {}).items()},
     }
+
+
+def scored_by(score: ScoreName) -> dict[str, str]:
+    """What outputs say of the score: nothing for the default."""
+    return {} if score == "sum" else {"score": score}
 
 
 def _correction(correction: Correction) -> dict[str, Any]:

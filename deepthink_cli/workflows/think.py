@@ -13,17 +13,18 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.context_tuning.partial import Partial
 from deepthink_cli.context_tuning.training import ContextTuning
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
+from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
 from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
 from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
 from deepthink_cli.workflows.training import plan_training, train
 
@@ -102,9 +103,9 @@ def plan_thinking(
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     if demonstrations.labels:
-        query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
-        (labelled,) = tokenize_queries(spec.tokenizer, tokenized, [query])
-        spec.check_ids(labelled.ids, query.where)
+        extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
+        labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
+        spec.check_ids(labelled.ids, labelled.where)
     tuning = plan_training(spec, tokenized, technique, seed, tell) if technique.trains else None
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
 
