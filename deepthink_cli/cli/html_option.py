@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.console import note, size
+from deepthink_cli.cli.console import note
 from deepthink_cli.cli.options import OUTPUT
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.report.html.page import WebPage
