@@ -27,7 +27,6 @@ INPUTS = 4  # labelled by the predict step
 ROWS, DEV_ROWS = 200, 64  # of each task, with --data-dir
 ETAS, AT = (0.01, 0.1), (1, 2, 4, 8, 12)
 TASKS = {"sst2": "sst2", "agnews": "ag_news"}  # and their folders
-_NEWS = "Another task, where thinking changes more labels"
 _LEGEND = (
     "log p: mean log-probability of the true label, in nats, higher is better; changed: labels that differ from those "
     "of T = 1, plain in-context learning; eta = 0.01 is the paper's."
@@ -92,7 +91,7 @@ def _measure(options: ModelOptions, data: Path, tasks: list[str], data_dir: Path
         exhibits = [exhibit_of_task(task, source, ROWS, DEV_ROWS, tell) for task in tasks]
     else:
         reviews = exhibit_of_files("Film reviews", data / "reviews", "sentences.jsonl", "labelled.jsonl")
-        exhibits = [reviews, exhibit_of_files(_NEWS, data / "news", "articles.jsonl")]
+        exhibits = [reviews, exhibit_of_files("News articles", data / "news", "articles.jsonl")]
     engine = load(find_model(options, silent), silent)
     report("", f"What thinking changes, with {engine.identity.id}. {_LEGEND}")
     for exhibit in exhibits:

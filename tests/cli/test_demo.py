@@ -24,7 +24,7 @@ def test_the_demo_tells_the_whole_story(capsys: Captured, tmp_path: Path) -> Non
     labelled = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert [set(row["scores"]) for row in labelled] == [{"negative", "positive"}] * 4
     assert "Film reviews: 16 demonstrations, 200 rows of sentences.jsonl." in out
-    assert "changes more labels: 8 demonstrations, 100 rows of articles.jsonl." in out
+    assert "News articles: 8 demonstrations, 100 rows of articles.jsonl." in out
     assert "Chosen on 64 other rows (labelled.jsonl) by log p: " in out
     assert re.search(r"times as long, for the same scores \(largest difference \de-0[4-9] nats\)", out)
     for step in STEPS:
