@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import tempfile
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
+from deepthink_cli.options import POCKET
 
 INPUTS = 4  # labelled by the predict step
 ROWS = 200  # of SST-2, with --data-dir
@@ -40,7 +41,7 @@ def demo(
     """
     model.checked()
     data = _examples()
-    words, quiet = _words(model), ["-q"] if common.quiet else []
+    words, quiet = _words(replace(model, model=model.model or POCKET)), ["-q"] if common.quiet else []
     source = [] if data_dir is None else [*_TASK, "--data-dir", str(data_dir)]
     read = source or [str(data / "demos.jsonl")]
     with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
