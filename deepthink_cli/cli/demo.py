@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import tempfile
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
+from deepthink_cli.options import POCKET
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
@@ -49,6 +50,7 @@ def demo(
     The default is the built-in model on example files. With --data-dir the rows are those of SST-2 and AG News in
     that directory.
     """
+    model = replace(model, model=model.model or POCKET)
     options = model.checked()
     data, words, quiet = _examples(), _words(model), ["-q"] if common.quiet else []
     tasks = [] if data_dir is None else _tasks(data_dir)

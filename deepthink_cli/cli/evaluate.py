@@ -17,7 +17,7 @@ from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskNam
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.html_option import Html, command_line, write_page
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -62,6 +62,7 @@ FailUnder = Annotated[
 
 @grouped
 def evaluate(
+    context: typer.Context,
     memory: MemoryFile,
     labelled: Labelled = None,
     samples: Samples = None,
@@ -84,7 +85,7 @@ def evaluate(
     from deepthink_cli.workflows.ensemble import open_ensemble
     from deepthink_cli.workflows.memories import open_memory
 
-    problems, files = Problems(), ensemble or []
+    model, problems, files = for_memory(context, model), Problems(), ensemble or []
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}

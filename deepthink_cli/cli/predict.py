@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
@@ -45,6 +45,7 @@ Output = Annotated[
 
 @grouped
 def predict(
+    context: typer.Context,
     memory: MemoryFile,
     inputs: Inputs,
     output: Output = None,
@@ -67,7 +68,7 @@ def predict(
 
     if output is not None and str(output) == "-":
         output = None
-    problems, files = Problems(), ensemble or []
+    model, problems, files = for_memory(context, model), Problems(), ensemble or []
     options = problems.result(model.checked)
     names = problems.result(lambda: calibrations(calibrate)) or ()
     if output is not None:

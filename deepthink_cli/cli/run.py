@@ -13,7 +13,7 @@ from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
-from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
@@ -85,6 +85,7 @@ def run(
     tasks = problems.result(lambda: _tasks(task))
     problems.raise_any()
     with Show(common) as tell:
+        tell_of_toy(model, tell)
         spec = find_model(model_options, tell)
         plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos), as_chat)
         prepared = prepare_run(plan, spec, out, tell)

@@ -20,9 +20,10 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.think_summary import as_json, done, planned
 from deepthink_cli.cli.values import label_list, only_with_task, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
@@ -79,6 +80,7 @@ def think(
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.events import Note
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.selected import read_selected
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
@@ -102,6 +104,8 @@ def think(
         problems.raise_any()
         demonstrations, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
+        tell_of_toy(model, tell)
+        warnings = _warnings(demonstrations, prompt, tell) if task is None else []
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
         origin_of = (origin.task, origin.seed, tell, chosen, technique_options)
@@ -109,8 +113,10 @@ def think(
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
+        for line in planned(plan, task is None and prompt.template is None and prompt.label_field is None):
+            tell(Note(line))
         result = think_and_save(plan, output, tell)
-    _report(plan, result, origin, output, common)
+    _report(plan, result, origin, output, common, warnings)
 
 
 def _from_rows(demos: str | None, prompt: PromptArguments) -> DemonstrationSet:
@@ -172,29 +178,25 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     )
 
 
-def _report(plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments) -> None:
+def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
+    """Warn of demonstrations that may not be what was meant; returns the warnings."""
+    from deepthink_cli.data.doubts import doubts
+    from deepthink_cli.workflows.events import Warn
+
+    messages = doubts(demonstrations, prompt.labels is not None)
+    for message in messages:
+        tell(Warn(message))
+    return messages
+
+
+def _report(
+    plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments, warnings: list[str]
+) -> None:
     from deepthink_cli.artifact.format import summary
 
     if common.json:
-        write_json({**summary(result.header), "seconds": result.seconds})
+        write_json({**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)})
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"
-    lines = (
-        _done(plan, result.seconds),
-        f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
-        f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}",
-    )
-    for line in lines:
+    following = f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}"
+    for line in (*done(plan, result, output), following):
         note(line, common.quiet)
-
-
-def _done(plan: ThinkPlan, seconds: float) -> str:
-    """What was done with the demonstrations, in how many seconds."""
-    count, length, readings = (
-        len(plan.demonstrations.examples),
-        len(plan.demonstrations.token_ids),
-        plan.options.iterations,
-    )
-    if plan.tuning is not None:
-        return f"trained on {count} demonstrations ({length} tokens) in {plan.tuning.steps} steps, {seconds:.1f} s"
-    speed = f"{readings * length / seconds:,.0f} tokens/s"
-    return f"read {count} demonstrations ({length} tokens) {readings} times in {seconds:.1f} s, {speed}"

@@ -11,7 +11,7 @@ from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.method_options import TuneArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import label_list, pattern, unescaped
@@ -75,6 +75,7 @@ def tune(
     labelled = problems.result(lambda: _labelled(rows, prompt, chat))
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
+        tell_of_toy(model, tell)
         plan = plan_tuning(labelled, model_options, options, tell)
         result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
     show(result, common)
