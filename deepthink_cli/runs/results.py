@@ -160,8 +160,8 @@ ADAPTER = TypeAdapter(Result)
 def bits(right: Sequence[bool]) -> str:
     """Booleans packed eight a byte, the first in the lowest bit, in base64."""
     packed = bytearray((len(right) + 7) // 8)
-    for place, value in enumerate(right):
-        packed[place // 8] |= value << (place % 8)
+    for number, value in enumerate(right):
+        packed[number // 8] |= value << (number % 8)
     return base64.b64encode(packed).decode()
 
 
