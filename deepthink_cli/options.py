@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from deepthink_cli.calibration.registry import NONE, calibration, calibrations
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import reason
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.ensemble import check_run_technique
@@ -258,6 +259,7 @@ _WAYS_OUT = {
     "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
     "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
+    "select": "use dev",
     "dev_size": "a number of rows, 1 or more",
     "steps": "a number of steps, 1 or more",
     "lr": "a learning rate above 0, as in 0.001",
@@ -284,7 +286,7 @@ _WAYS_OUT = {
 
 def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
-    reason = _WAYS_OUT.get(name) or error["msg"].removeprefix("Value error, ")
+    way_out = _WAYS_OUT.get(name) or reason(error)
     options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
     given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
-    return f"--{options.get(name, name.replace('_', '-'))} {given}: {reason}"
+    return f"--{options.get(name, name.replace('_', '-'))} {given}: {way_out}"

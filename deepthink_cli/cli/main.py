@@ -9,7 +9,7 @@ import sys
 import traceback
 from importlib.metadata import version
 from logging import ERROR, getLogger
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
@@ -26,6 +26,7 @@ from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
+from deepthink_cli.cli.sources import Command, unread_variables, usage_message
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
@@ -35,7 +36,16 @@ from deepthink_cli.io.text import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-app = typer.Typer(
+
+class Program(typer.Typer):
+    """An application whose commands name the sources of option values in their errors."""
+
+    def command(self, *arguments: Any, **options: Any) -> Any:
+        """Register a command, as `typer.Typer.command`."""
+        return super().command(*arguments, cls=Command, **options)
+
+
+app = Program(
     name="deepthink",
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
     "stores its memory of them in a file, and labels any number of inputs with it.",
@@ -95,6 +105,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
     ARGUMENTS.set(tuple(arguments))
+    for line in unread_variables(lambda: typer.main.get_command(app)):
+        note(f"warning: {line}")
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
@@ -106,7 +118,7 @@ def run(arguments: list[str]) -> int:
     except Exit as stop:
         return stop.exit_code
     except TyperException as error:
-        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # prefix added by pydantic
+        message = usage_message(error)
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
         return _interrupted()

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.provenance import canonical_json
 from deepthink_cli.updates.gate import Gate
 
@@ -161,8 +162,8 @@ ADAPTER = TypeAdapter(Result)
 def bits(right: Sequence[bool]) -> str:
     """Booleans packed eight a byte, the first in the lowest bit, in base64."""
     packed = bytearray((len(right) + 7) // 8)
-    for place, value in enumerate(right):
-        packed[place // 8] |= value << (place % 8)
+    for number, value in enumerate(right):
+        packed[number // 8] |= value << (number % 8)
     return base64.b64encode(packed).decode()
 
 
@@ -190,8 +191,8 @@ def _row(line: bytes, where: str) -> Result:
         row: Any = ADAPTER.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "row"
-        raise InputError(f"{where}: not a row of a run: {place}: {first['msg']}; remove the line") from error
+        path = place(first) or "row"
+        raise InputError(f"{where}: not a row of a run: {path}: {reason(first)}; remove the line") from error
     if row.key != row.setting.key:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
     if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):

@@ -10,6 +10,7 @@ from typing import Any
 
 from deepthink_cli.data.rows import Row, read_rows
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.tasks.format import Split, Task
 
@@ -43,7 +44,7 @@ def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
 
 def needs_hub(source: Source) -> bool:
     """Whether rows may be downloaded."""
-    return source.data_dir is None and not source.offline
+    return source.data_dir is None and not forbidden_by(source.offline)
 
 
 def _file(task: Task, split: str, data_dir: Path) -> Path:
@@ -68,11 +69,12 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         with quiet_libraries(source.offline):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
+        way_out = f"give --data-dir DIR with DIR/{task.folder}/{split}.jsonl"
+        if is_unreachable(error):
+            raise DeepThinkError(unreachable(f"task {task.name}: {origin}", source.offline, way_out)) from error
         reason = " ".join(str(error).split())[:200]
-        way = "connect once without --offline" if source.offline else "check the connection"
         raise DeepThinkError(
-            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way}, or give --data-dir DIR "
-            f"with DIR/{task.folder}/{split}.jsonl"
+            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way_out}"
         ) from error
     for number, fields in enumerate(rows, start=1):
         yield Row(fields, f"{origin}:{number}")

@@ -169,7 +169,7 @@ def test_a_data_directory_in_the_environment_is_no_mistake(
 
 def test_offline_never_asks_the_hub(capsys: Captured) -> None:
     error = output(capsys, "think", "--task", "snli", "--offline", code=1)
-    assert "connect once without --offline, or give --data-dir DIR" in error
+    assert "not in the cache, and --offline forbids downloads; omit --offline, or give --data-dir DIR" in error
 
 
 def test_tasks_whose_rows_are_not_there_are_listed_and_named(tmp_path: Path, capsys: Captured) -> None:
