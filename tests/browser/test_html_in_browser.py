@@ -212,7 +212,8 @@ def test_a_narrow_page_does_not_scroll_sideways(opened: Opened) -> None:
 
 
 LIGHTNESS = """(name) => {
-  const parts = getComputedStyle(document.documentElement)[name].match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+  const colour = getComputedStyle(document.documentElement)[name];
+  const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
   const linear = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }"""
