@@ -4,7 +4,8 @@ const MOST_OPTIONS = 300;
 class Browser {
   constructor(samples, colours) {
     this.samples = samples;
-    this.fields = Object.fromEntries([...document.querySelectorAll("#filters [id]")].map((field) => [field.id.slice(7), field]));
+    const fields = [...document.querySelectorAll("#filters [id]")];
+    this.fields = Object.fromEntries(fields.map((field) => [field.id.slice("filter-".length), field]));
     this.fillFilters();
     this.detail = new Detail(document.getElementById("detail"), samples, colours, () => this.grid.box.focus());
     const form = document.getElementById("filters");
@@ -58,16 +59,16 @@ class Browser {
     this.to = filter.to;
     this.grid.setColumns(this.columns());
     this.grid.setRows(rows);
-    if (!this.detail.panel.hidden) this.detail.close();
+    this.detail.hide();
     this.showCounts(rows.length, counts, filter);
   }
 
   showCounts(number, counts, {from, to}) {
     const share = (right) => (number ? `${(100 * right / number).toFixed(1)} %` : "none");
-    const text = `${number.toLocaleString("en")} of ${this.samples.count.toLocaleString("en")} rows. From T = ${from} to `
-      + `T = ${to}: ${counts.fixed} fixed, ${counts.broken} broken; right ${share(counts.right + counts.broken)}, then `
-      + `${share(counts.right + counts.fixed)}.`;
-    document.getElementById("counts").textContent = text;
+    const text = (count) => count.toLocaleString("en");
+    document.getElementById("counts").textContent = `${text(number)} of ${text(this.samples.count)} rows. `
+      + `From T = ${from} to T = ${to}: ${text(counts.fixed)} fixed, ${text(counts.broken)} broken; `
+      + `right ${share(counts.right + counts.broken)}, then ${share(counts.right + counts.fixed)}.`;
   }
 
   columns() {
@@ -84,7 +85,7 @@ class Browser {
       mark: (row) => (samples.labelAt(row, t) === samples.gold[row] ? "right" : "wrong"),
     });
     const share = (t) => ({
-      title: `P(true), T = ${t}`, width: 7.5, grow: 0, mark: () => "number",
+      title: `P(true), T = ${t}`, width: 8.5, grow: 0, mark: () => "number",
       text: (row) => percent(samples.trueShareAt(row, t)), value: (row) => samples.trueShareAt(row, t),
     });
     const shown = (row) => samples.textOf(row) || samples.placeOf(row);

@@ -59,11 +59,16 @@ function rangeOf(chart) {
 
 function axisOf(label, space) {
   const ink = () => colourOf("--soft"), grid = {stroke: () => colourOf("--line"), width: 1};
-  return {label, labelSize: 18, labelFont: "12px system-ui", font: "11px system-ui", stroke: ink, grid, ticks: grid, space};
+  const fonts = {labelFont: "12px system-ui", font: "11px system-ui"};
+  return {label, labelSize: 18, ...fonts, stroke: ink, grid, ticks: grid, space};
 }
 
 /* Draw a chart into an element; returns the plot. */
 function drawChart(holder, chart, colours, height) {
+  const drawBehind = (plot) => {
+    drawLevel(plot, chart.level);
+    drawBands(plot, chart.series, colours);
+  };
   const wholes = (plot, splits) => splits.map((value) => (Number.isInteger(value) ? value : null));
   const plot = new uPlot({
     width: Math.max(240, holder.clientWidth),
@@ -74,7 +79,7 @@ function drawChart(holder, chart, colours, height) {
     padding: [8, 14, 0, 0],
     legend: {live: true, markers: {width: 2, dash: (_, n) => (chart.series[n - 1]?.dashed ? "dashed" : "solid")}},
     cursor: {drag: {x: false, y: false}, points: {size: 8}},
-    hooks: {ready: [showLast], drawAxes: [(plot) => { drawLevel(plot, chart.level); drawBands(plot, chart.series, colours); }]},
+    hooks: {ready: [showLast], drawAxes: [drawBehind]},
   }, [chart.iterations, ...chart.series.map((line) => line.values)], holder);
   plots.add(plot);
   moveByKeys(holder, plot, chart);

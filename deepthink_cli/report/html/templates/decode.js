@@ -23,13 +23,20 @@ async function readColumns() {
   return columns;
 }
 
+/* Control characters and changes of writing direction; line breaks and tabs are kept. */
+const STEERING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+function printable(text) {
+  return text.replace(STEERING, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /* An element with attributes and children; texts become text nodes, never markup. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== null) element.setAttribute(name, value);
   }
-  element.append(...children);
+  element.append(...children.map((child) => (typeof child === "string" ? printable(child) : child)));
   return element;
 }
 

@@ -5,9 +5,13 @@ class Detail {
     panel.addEventListener("keydown", (event) => { if (event.key === "Escape") this.close(); });
   }
 
-  close() {
+  hide() {
     this.clear();
     this.panel.hidden = true;
+  }
+
+  close() {
+    this.hide();
     this.onClose();
   }
 
@@ -26,7 +30,8 @@ class Detail {
     this.panel.hidden = false;
     const close = make("button", {type: "button", class: "close"}, "Close");
     close.addEventListener("click", () => this.close());
-    const facts = [group.task, `seed ${group.seed}`, group.method, group.part === "dev" ? "dev row" : "", samples.placeOf(row)];
+    const part = group.part === "dev" ? "dev row" : "";
+    const facts = [group.task, group.seed && `seed ${group.seed}`, group.method, part, samples.placeOf(row)];
     const holder = make("div", {class: "plot"});
     this.panel.append(
       close,
@@ -35,11 +40,12 @@ class Detail {
       make("p", {class: "text"}, samples.textOf(row) || "(the text was not kept)"),
       holder,
       this.table(row),
-      make("p", {class: "note"}, "Scores are log-probabilities in nats; shares are each candidate's part of their sum."),
+      make("p", {class: "note"}, "Scores in nats, and each candidate's share of the probability."),
     );
     const chart = this.chart(row);
     if (chart.iterations.length > 1) this.plot = drawChart(holder, chart, this.colours, 190);
     else holder.remove();
+    this.panel.scrollIntoView({block: "nearest"});
   }
 
   names(row) {
@@ -66,7 +72,8 @@ class Detail {
     const scores = iterations.map((t, place) => samples.scoresAt(row, place));
     const shares = iterations.map((t, place) => samples.sharesAt(row, place));
     const chosen = iterations.map((t) => samples.labels[samples.labelAt(row, t)]);
-    const head = make("tr", {}, make("th", {scope: "col"}, "candidate"), ...iterations.map((t) => make("th", {scope: "col"}, `T = ${t}`)));
+    const titles = ["candidate", ...iterations.map((t) => `T = ${t}`)];
+    const head = make("tr", {}, ...titles.map((title) => make("th", {scope: "col"}, title)));
     const body = this.names(row).map((name, number) => make("tr", {},
       make("th", {scope: "row"}, name === gold ? `${name} (true)` : name),
       ...iterations.map((t, place) => make("td", {class: chosen[place] === name ? "chosen" : null},

@@ -35,7 +35,6 @@ class Grid {
 
   setRows(rows) {
     this.original = rows;
-    this.rows = rows.slice();
     this.active = 0;
     this.box.setAttribute("aria-rowcount", rows.length + 1);
     this.space.style.height = `${rows.length * ROW_HEIGHT}px`;
@@ -56,11 +55,12 @@ class Grid {
   }
 
   applySort() {
-    this.rows = this.original.slice();
+    this.rows = this.original;
     if (!this.sorted) return;
-    const {number, falling} = this.sorted, values = new Map(), side = falling ? -1 : 1;
-    for (const row of this.rows) values.set(row, this.columns[number].value(row));
-    this.rows.sort((a, b) => side * compared(values.get(a), values.get(b)) || a - b);
+    const {number, falling} = this.sorted, {value} = this.columns[number];
+    const keys = Array.from(this.rows, value), order = Uint32Array.from(keys, (_, place) => place);
+    order.sort((a, b) => compared(keys[a], keys[b], falling) || a - b);
+    this.rows = Uint32Array.from(order, (place) => this.original[place]);
   }
 
   draw() {
@@ -119,9 +119,9 @@ class Grid {
   }
 }
 
-/* Numbers by size with NaN at the end, texts by the alphabet. */
-function compared(a, b) {
-  if (typeof a === "string") return a < b ? -1 : a > b ? 1 : 0;
+/* Numbers by size, texts by the alphabet; NaN is last, also if the order falls. */
+function compared(a, b, falling) {
   if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
-  return a - b;
+  const order = typeof a === "string" ? (a > b) - (a < b) : a - b;
+  return falling ? -order : order;
 }

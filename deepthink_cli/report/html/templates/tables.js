@@ -1,4 +1,5 @@
-/* Tables of the document sort by a click on a heading: numbers by size, other texts by the alphabet. */
+/* Tables of the document sort by a click on a heading: by numbers if all cells of the column begin with one,
+   otherwise by the alphabet. A third click restores the order. */
 function makeSortable(table) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0], original = [...body.rows];
   heads.forEach((head, column) => {
@@ -16,16 +17,9 @@ function makeSortable(table) {
 }
 
 function sortedRows(rows, column, falling) {
-  const keys = new Map(rows.map((row) => [row, sortKey(row.cells[column].textContent)]));
-  return [...rows].sort((a, b) => (falling ? -1 : 1) * comparedKeys(keys.get(a), keys.get(b)));
-}
-
-function sortKey(text) {
-  const number = parseFloat(text.replace(/^[<>=\s]+/, ""));
-  return {number, text: text.toLowerCase()};
-}
-
-function comparedKeys(a, b) {
-  const both = !Number.isNaN(a.number) && !Number.isNaN(b.number);
-  return both ? a.number - b.number : Number.isNaN(a.number) - Number.isNaN(b.number) || compared(a.text, b.text);
+  const texts = new Map(rows.map((row) => [row, row.cells[column].textContent.trim()]));
+  const numbers = new Map(rows.map((row) => [row, parseFloat(texts.get(row).replace(/^[<>=\s]+/, ""))]));
+  const isNumeric = rows.every((row) => !texts.get(row) || !Number.isNaN(numbers.get(row)));
+  const keys = isNumeric ? numbers : texts;
+  return [...rows].sort((a, b) => compared(keys.get(a), keys.get(b), falling));
 }
