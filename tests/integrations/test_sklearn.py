@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +34,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.integrations import sklearn
 from deepthink_cli.integrations.sklearn import DeepThinkingClassifier, shared_cache
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.workflows import thinking_cache
@@ -154,17 +154,14 @@ def test_a_clone_has_the_parameters_and_no_memory(fitted: DeepThinkingClassifier
         other.predict(QUERIES)
 
 
-def test_a_pickle_holds_the_memory_and_not_the_weights(fitted: DeepThinkingClassifier, tmp_path: Path) -> None:
+def test_a_pickle_holds_the_memory_and_not_the_weights(
+    fitted: DeepThinkingClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = pickle.dumps(fitted)
     assert len(stored) < 1.1 * sum(memory.nbytes for memory in fitted.memories_) + 20_000
-    (tmp_path / "fitted.pickle").write_bytes(stored)
-    program = (
-        "import pickle, pathlib\nfitted = pickle.loads(pathlib.Path('fitted.pickle').read_bytes())\n"
-        f"print(fitted.predict_proba({QUERIES!r}).tolist())"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(fitted.predict_proba(QUERIES).tolist())
+    elsewhere = thinking_cache.ThinkingCache()  # as in another process
+    monkeypatch.setattr(sklearn, "shared_cache", lambda: elsewhere)
+    assert (pickle.loads(stored).predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
 
 
 def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readings: list[str]) -> None:
