@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from deepthink_cli.cli.main import run
@@ -55,7 +55,9 @@ def _answer(link: socket.socket) -> None:
     """Run one command line here, with the streams of the program that asks."""
     link.settimeout(None)
     message, streams, _, _ = socket.recv_fds(link, 2**16, 2)
-    out, err = (open(stream, "w", encoding="utf-8") for stream in streams)
-    with out, err, redirect_stdout(out), redirect_stderr(err):
+    with ExitStack() as stack:
+        out, err = (stack.enter_context(open(stream, "w", encoding="utf-8")) for stream in streams)
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
         code = run(json.loads(message))
     link.send(str(code).encode())

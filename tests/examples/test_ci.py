@@ -149,7 +149,12 @@ def test_the_workflow_labels_evaluates_and_keeps_the_results(shell: Shell, tmp_p
     for name in ("Think", "Label", "Evaluate"):
         assert shell(commands[name], job["env"]) == 0
     results = tmp_path / job["env"]["RESULTS"]
-    assert {path.name for path in results.iterdir()} >= {"memory.safetensors", "labels.jsonl", "eval.json"}
+    assert {path.name for path in results.iterdir()} >= {
+        "memory.safetensors",
+        "labels.jsonl",
+        "eval.json",
+        "report.html",
+    }
     assert json.loads((results / "eval.json").read_text())["n"] == 64
     assert shell(commands["Evaluate"], {**job["env"], "FAIL_UNDER": "1"}) == 3
     last = job["steps"][-1]

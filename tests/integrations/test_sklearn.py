@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,17 @@ def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
     assert len(generator.memory_.provenance.demonstrations.examples) == 4
 
 
+def test_a_label_that_can_never_win_is_warned_of() -> None:
+    words = {"positive": "good", "negative": "good film"}
+    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use candidate_score=\"end\""):
+        classifier(label_words=words).fit(TEXTS, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_end = classifier(label_words=words, candidate_score="end").fit(TEXTS, LABELS)
+        by_mean = classifier(label_words=words, candidate_score="mean").fit(TEXTS, LABELS)
+    assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
+
+
 def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier) -> None:
     corrected = classifier(calibrate="batch").fit(TEXTS, LABELS).predict_log_proba(QUERIES)
     raw = fitted.predict_log_proba(QUERIES)
@@ -234,6 +246,7 @@ def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier
         ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: the update rule .* omit one of the two"),
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
+        ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"demos_by": "luck"}, "^demos_by luck: use"),
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
