@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from deepthink_cli.description import provenance_lines, stored_text
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.html import facts_table
+from deepthink_cli.io.html_table import facts_table
 from deepthink_cli.io.text import size
 from deepthink_cli.provenance import Drift, Provenance
 from deepthink_cli.updates.base import Place, UpdateRule

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from warnings import warn
 
 import numpy as np
@@ -20,7 +20,7 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.method import Method
-from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
@@ -30,9 +30,7 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
-    raise ImportError(
-        "deepthink_cli.integrations.sklearn needs scikit-learn; pip install 'deepthink-cli[sklearn]'"
-    ) from error
+    raise ImportError("scikit-learn is not installed; pip install 'deepthink-cli[sklearn]'") from error
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -76,15 +74,17 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
         demos_by: how they are chosen, a name of `deepthink select --list`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
+        candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
+            the sum with that of the label's end.
         calibrate: the name of a calibration that corrects the scores, as in `--calibrate`.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
         model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
 
     Attributes:
         classes_: the labels, sorted, (C,).
+        n_features_in_: the number of text fields of the template.
         memory_: the memory after the last stored iteration, for `save_memory`.
         memories_: the memories of all stored iterations.
-        n_features_in_: the number of text fields of the template.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shots: int | None = None,
         demos_by: str = "stratified",
         random_state: Any = None,
+        candidate_score: ScoreName = "sum",
         calibrate: str | None = None,
         keep: str = "last",
         model_options: Mapping[str, Any] | None = None,
@@ -116,6 +117,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.shots = shots
         self.demos_by = demos_by
         self.random_state = random_state
+        self.candidate_score = candidate_score
         self.calibrate = calibrate
         self.keep = keep
         self.model_options = model_options
@@ -142,10 +144,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             words = words_of(classes, self.label_words)
             examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
             given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
-            options = self._model_options()
-            demonstrations = _tokenized(self._engine(), given, method)
+            demonstrations = self._tokenized(given, method)
             check_calibrations(self._calibrations(), demonstrations, "the template")
-            memories = shared_cache().memories(options, demonstrations, method, _warn)
+            memories = shared_cache().memories(self._model_options(), demonstrations, method, _warn)
         self.classes_ = classes
         self.n_features_in_ = len(template.text_fields)
         self.memories_ = tuple(_selected_by(selected, memories[iteration - 1]) for iteration in kept)
@@ -218,6 +219,30 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         chosen = choose_demonstrations(engine if reads else None, pool, request)
         return replace(chosen.demonstrations, chat=self.chat), chosen.selected
 
+    def _tokenized(self, given: DemonstrationSet, method: Method) -> TokenizedDemonstrations:
+        """The demonstrations as tokens; raises InputError unless T readings of them, and the labels, fit the model.
+
+        Warns of labels that can never be predicted.
+        """
+        from deepthink_cli.model.fitting import check_fit
+        from deepthink_cli.model.tokens import tokenize_demonstrations
+        from deepthink_cli.workflows.events import silent
+        from deepthink_cli.workflows.extended_labels import ExtendedLabels
+
+        engine, score = self._engine(), self._score()
+        check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
+        demonstrations = tokenize_demonstrations(engine.tokenizer, given)
+        engine.check_ids(demonstrations.token_ids, "X")
+        tell = silent if score == "mean" or self._calibrations() else _warn
+        extended = ExtendedLabels(engine.tokenizer, demonstrations, score, tell, options='candidate_score="end"')
+        engine.check_ids(extended.check_labels(given.examples[0].text, given.labels).ids, "label_words")
+        return demonstrations
+
+    def _score(self) -> ScoreName:
+        if self.candidate_score not in get_args(ScoreName):
+            raise InputError(f"candidate_score {self.candidate_score!r}: use sum, mean or end")
+        return self.candidate_score
+
     def _calibrations(self) -> list[str]:
         """The name of the calibration, if there is one."""
         if self.calibrate is None or self.calibrate == NONE:
@@ -238,8 +263,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             engine, names = self._engine(), self._calibrations()
             check_memories(memory, memories, engine, _warn)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
-            predictions = list(predict(engine, memories, queries))
-            corrected = Calibrator(engine, memories, demonstrations, names)(predictions)
+            predictions = list(predict(engine, memories, queries, score=self._score()))
+            corrected = Calibrator(engine, memories, demonstrations, names, score=self._score())(predictions)
         scores = normalised([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
 
@@ -259,20 +284,6 @@ def _warn(event: Event) -> None:
 
     if isinstance(event, Warn):
         warn(event.text, UserWarning, stacklevel=2)
-
-
-def _tokenized(engine: Engine, given: DemonstrationSet, method: Method) -> TokenizedDemonstrations:
-    """The demonstrations as tokens; raises InputError unless T readings of them, and the labels, fit the model."""
-    from deepthink_cli.model.fitting import check_fit
-    from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-
-    check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
-    demonstrations = tokenize_demonstrations(engine.tokenizer, given)
-    engine.check_ids(demonstrations.token_ids, "X")
-    query = Query(given.examples[0].text, given.labels, where="label_words")
-    for labelled in tokenize_queries(engine.tokenizer, demonstrations, [query]):
-        engine.check_ids(labelled.ids, query.where)
-    return demonstrations
 
 
 def _selected_by(selected: Selected | None, memory: Memory) -> Memory:

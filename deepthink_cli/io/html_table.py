@@ -1,11 +1,13 @@
-"""A table as plain HTML without scripts, for notebooks."""
+"""Tables as plain HTML without scripts, for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
-from deepthink_cli.io.text import printable
+from deepthink_cli.io.text import LONGEST, printable
+
+MOST = 500  # characters of a named value
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
@@ -22,6 +24,15 @@ def html_paragraphs(lines: Sequence[str]) -> str:
     return "\n".join(f"<p>{_text(line)}</p>" for line in lines)
 
 
+def facts_table(title: str, facts: Mapping[str, str]) -> str:
+    """A `<table>` of named values with every text escaped; the middle of a long value is omitted."""
+    left = 'style="text-align: left"'
+    rows = (
+        f"<tr><th {left}>{_text(name)}</th><td {left}>{_text(value, MOST)}</td></tr>" for name, value in facts.items()
+    )
+    return f"<table><caption>{_text(title)}</caption><tbody>{''.join(rows)}</tbody></table>"
+
+
 def _row(tag: str, cells: Sequence[str]) -> str:
     sides = ["left", *("right" for _ in cells[1:])]
     written = [
@@ -30,5 +41,5 @@ def _row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{''.join(written)}</tr>"
 
 
-def _text(text: str) -> str:
-    return escape(printable(text))
+def _text(text: str, most: int = LONGEST) -> str:
+    return escape(printable(text, most))

@@ -11,7 +11,7 @@ from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, prov
 from deepthink_cli.description import provenance_lines
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.html import facts_table
+from deepthink_cli.io.html_table import facts_table
 from deepthink_cli.io.text import size
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import check_template

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.integrations import sklearn
 from deepthink_cli.integrations.sklearn import DeepThinkingClassifier, shared_cache
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.workflows import thinking_cache
@@ -154,17 +155,14 @@ def test_a_clone_has_the_parameters_and_no_memory(fitted: DeepThinkingClassifier
         other.predict(QUERIES)
 
 
-def test_a_pickle_holds_the_memory_and_not_the_weights(fitted: DeepThinkingClassifier, tmp_path: Path) -> None:
+def test_a_pickle_holds_the_memory_and_not_the_weights(
+    fitted: DeepThinkingClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = pickle.dumps(fitted)
     assert len(stored) < 1.1 * sum(memory.nbytes for memory in fitted.memories_) + 20_000
-    (tmp_path / "fitted.pickle").write_bytes(stored)
-    program = (
-        "import pickle, pathlib\nfitted = pickle.loads(pathlib.Path('fitted.pickle').read_bytes())\n"
-        f"print(fitted.predict_proba({QUERIES!r}).tolist())"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(fitted.predict_proba(QUERIES).tolist())
+    elsewhere = thinking_cache.ThinkingCache()  # as in another process
+    monkeypatch.setattr(sklearn, "shared_cache", lambda: elsewhere)
+    assert (pickle.loads(stored).predict_proba(QUERIES) == fitted.predict_proba(QUERIES)).all()
 
 
 def test_a_grid_over_t_and_eta_reads_each_training_set_once_for_every_eta(readings: list[str]) -> None:
@@ -219,6 +217,17 @@ def test_some_of_the_rows_can_be_chosen_as_demonstrations() -> None:
     assert len(generator.memory_.provenance.demonstrations.examples) == 4
 
 
+def test_a_label_that_can_never_win_is_warned_of() -> None:
+    words = {"positive": "good", "negative": "good film"}
+    with pytest.warns(UserWarning, match=r"'good film' can never be .* or use candidate_score=\"end\""):
+        classifier(label_words=words).fit(TEXTS, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_end = classifier(label_words=words, candidate_score="end").fit(TEXTS, LABELS)
+        by_mean = classifier(label_words=words, candidate_score="mean").fit(TEXTS, LABELS)
+    assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
+
+
 def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier) -> None:
     corrected = classifier(calibrate="batch").fit(TEXTS, LABELS).predict_log_proba(QUERIES)
     raw = fitted.predict_log_proba(QUERIES)
@@ -237,6 +246,7 @@ def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier
         ({"eta": 0.1, "update": Gate(0.1, 0.9)}, "eta 0.1: the update rule .* omit one of the two"),
         ({"template": "no fields"}, "needs a text field and a label field"),
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
+        ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
         ({"demos_by": "luck"}, "^demos_by luck: use"),
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),

@@ -1,8 +1,8 @@
-"""Tables for notebooks."""
+"""Tables of named values for notebooks."""
 
 from __future__ import annotations
 
-from deepthink_cli.io.html import facts_table
+from deepthink_cli.io.html_table import facts_table
 
 
 def test_everything_in_a_table_is_escaped() -> None:
