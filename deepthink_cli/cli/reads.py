@@ -14,18 +14,21 @@ def read_by(
     model: str | None = None,
     adapter: str | None = None,
     template: str | None = None,
+    labels: Sequence[str] | None = None,
     task: str | Sequence[str] | None = None,
     data_dir: Path | None = None,
     config: Path | None = None,
 ) -> list[str | Path]:
     """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
 
-    Raises InputError for an unknown task if rows come from `data_dir`.
+    Raises InputError for an unknown task if rows come from `data_dir`, and as `labels_file`.
     """
+    from deepthink_cli.cli.labels import labels_file
     from deepthink_cli.tasks.catalogue import find_tasks
 
     tasks = [task] if isinstance(task, str) else task or ()
     files = [*rows, template if template is not None and "{" not in template else None, config]
+    files.append(labels_file(labels))
     files += [name for name in tasks if name.endswith((".yaml", ".yml"))]
     folders: list[str | Path] = [PACKAGE]
     folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]

@@ -21,10 +21,11 @@ from deepthink_cli.cli.data_options import (
     TaskName,
 )
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.labels import label_list, labels_option
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, only_without_task, pattern, unescaped
+from deepthink_cli.cli.values import only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 from deepthink_cli.pools.options import SelectOptions
@@ -112,6 +113,7 @@ def select(
         return
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: _check_outputs(output, scores, common.json, [pool, queries], paths))
     model_options = problems.result(model.checked)
@@ -211,10 +213,10 @@ def _next(
     if task is not None:
         return shlex.join([*words, "--task", task])
     for name, value in asdict(prompt).items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", value]
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [f"--{name.replace('_', '-')}", each]
     if prompt.labels is None and not all(chosen.labels.values()):
-        words += ["--labels", ",".join(chosen.pool.labels)]
+        words += ["--labels", labels_option(chosen.pool.labels)]
     return shlex.join(words)
 
 

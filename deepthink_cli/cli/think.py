@@ -19,12 +19,13 @@ from deepthink_cli.cli.data_options import (
     TaskName,
 )
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.think_summary import as_json, done, planned
-from deepthink_cli.cli.values import label_list, only_with_task, only_without_task, pattern, unescaped
+from deepthink_cli.cli.values import only_with_task, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 
@@ -88,7 +89,9 @@ def think(
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: check_apart(output, read_by(demos, template=prompt.template, **paths)))
+    problems.result(
+        lambda: check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
+    )
     model_options = problems.result(model.checked)
     technique_options = problems.result(technique.checked)
     method_options = problems.result(lambda: _readings(method, technique_options, context))

@@ -10,11 +10,12 @@ import typer
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
 from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import TuneArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 
@@ -67,6 +68,7 @@ def tune(
             "model": model.model,
             "adapter": model.adapter,
             "template": prompt.template,
+            "labels": prompt.labels,
             "config": common.config,
         }
         problems.result(lambda: check_apart(output, read_by(rows, **read)))
