@@ -11,6 +11,7 @@ import typer
 
 from deepthink_cli.cli.options import DATA, option
 from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.rows import FormatName, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
 from deepthink_cli.selection.registry import without_model
@@ -57,6 +58,14 @@ DataDir = Annotated[
     Path | None,
     option(
         "--data-dir", panel=DATA, metavar="DIR", help="Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub."
+    ),
+]
+RowFormat = Annotated[
+    FormatName | None,
+    option(
+        "--format",
+        panel=DATA,
+        help="Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
     ),
 ]
 Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
@@ -177,3 +186,10 @@ class ChatArguments:
         if self.system is not None:
             raise InputError(f"--system {self.system!a}: only with --chat; add --chat, or omit it")
         return None
+
+
+def row_source(path: str | None, row_format: FormatName | None) -> RowSource | None:
+    """The rows that an argument names; raises InputError for a format without rows."""
+    if path is None and row_format is not None:
+        raise InputError(f"--format {row_format}: no rows are read from a file; name one, or omit it")
+    return None if path is None else RowSource(path, row_format)

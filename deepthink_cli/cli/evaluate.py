@@ -13,7 +13,7 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, TaskName
+from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.html_option import Html, command_line, write_page
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
@@ -21,7 +21,7 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, f
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.data.rows import check_rereadable
+from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 from deepthink_cli.io.text import json_line
 from deepthink_cli.options import TaskOptions
@@ -37,7 +37,8 @@ Labelled = Annotated[
     str | None,
     typer.Argument(
         metavar="[LABELLED]",
-        help="Rows with their true labels: JSON Lines, CSV, TSV or Parquet. With --task, the task's rows are used.",
+        help="Rows with their true labels: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst. "
+        "With --task, the task's rows are used.",
     ),
 ]
 Samples = Annotated[
@@ -78,6 +79,7 @@ def evaluate(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
+    row_format: RowFormat = None,
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
@@ -98,11 +100,12 @@ def evaluate(
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
     problems.result(lambda: _check_choice(labelled, task, opened))
+    rows = problems.result(lambda: row_source(labelled, row_format))
     problems.result(lambda: _check_calibrations(names, opened))
     if problems.messages or opened is None:
-        _raise_all(problems, opened, None if task else labelled)
+        _raise_all(problems, opened, None if task else rows)
     assert opened is not None
-    chosen = _TaskRows(task, protocol, source) if task else str(labelled)
+    chosen = rows or _TaskRows(str(task), protocol, source)
     result = _evaluate(opened, others, chosen, row_limit, options, _Outputs(samples, html), names, score, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
@@ -134,7 +137,7 @@ class _TaskRows:
 def _evaluate(
     memory: OpenedMemory,
     ensemble: Sequence[OpenedMemory],
-    chosen: _TaskRows | str,
+    chosen: _TaskRows | RowSource,
     limit: int | None,
     options: ModelOptions,
     outputs: _Outputs,
@@ -155,7 +158,7 @@ def _evaluate(
     observed = Observed(iterations, calibrate) if outputs.html else None
     samples = _samples_file(outputs.samples, iterations, calibrate, score)
     with Show(common, bar=not common.json) as tell, samples as write:
-        if isinstance(chosen, str):
+        if isinstance(chosen, RowSource):
             rows = rows_of_file(memory, chosen, limit)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
@@ -211,12 +214,12 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory |
         raise InputError(f"LABELLED {labelled}: --task {task} has its own rows; give one of the two")
 
 
-def _raise_all(problems: Problems, memory: OpenedMemory | None, labelled: str | None) -> None:
+def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None) -> None:
     """Raise all problems, including those of the rows if the memory can be read."""
     from deepthink_cli.workflows.inputs import check_rows
 
-    if memory is not None and labelled not in (None, "-"):
-        check_rows(memory.provenance.demonstrations, str(labelled), problems, labelled=True)
+    if memory is not None and rows is not None:
+        check_rows(memory.provenance.demonstrations, rows, problems, labelled=True)
     problems.raise_any()
 
 

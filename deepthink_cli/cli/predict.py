@@ -13,11 +13,13 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
+from deepthink_cli.cli.data_options import RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import json_line
 
@@ -33,8 +35,8 @@ Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
-        help="Rows to label: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
-        "A row may have its own candidates: [...].",
+        help="Rows to label: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
+        "stdin. A row may have its own candidates: [...].",
     ),
 ]
 Output = Annotated[
@@ -53,6 +55,7 @@ def predict(
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     score: Score = "sum",
+    row_format: RowFormat = None,
     *,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
@@ -69,13 +72,14 @@ def predict(
     if output is not None and str(output) == "-":
         output = None
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
+    source = RowSource(inputs, row_format)
     options = problems.result(model.checked)
     names = problems.result(lambda: calibrations(calibrate)) or ()
     if output is not None:
         read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
         problems.result(lambda: check_apart(output, read))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
-    others, checked = _checked(opened, files, iteration, inputs, names, problems)
+    others, checked = _checked(opened, files, iteration, source, names, problems)
     problems.raise_any()
     assert opened is not None
     if output is not None:
@@ -86,7 +90,7 @@ def predict(
     with Show(common, bar=not sys.stdout.isatty()) as tell:
         parts = predict_file(
             opened,
-            inputs,
+            source,
             options=options,
             checked=checked,
             chunk=chunk,
@@ -104,7 +108,7 @@ def _checked(
     opened: OpenedMemory | None,
     files: Sequence[Path],
     iteration: str,
-    inputs: str,
+    inputs: RowSource,
     calibrate: Sequence[str],
     problems: Problems,
 ) -> tuple[Sequence[OpenedMemory], CheckedRows | None]:

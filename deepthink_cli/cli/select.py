@@ -18,7 +18,9 @@ from deepthink_cli.cli.data_options import (
     PoolArguments,
     PromptArguments,
     ProtocolName,
+    RowFormat,
     TaskName,
+    row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.labels import label_list, labels_option
@@ -26,6 +28,7 @@ from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArgume
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import only_without_task, pattern, unescaped
+from deepthink_cli.data.rows import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 from deepthink_cli.pools.options import SelectOptions
@@ -42,7 +45,7 @@ PoolFile = Annotated[
     str | None,
     typer.Argument(
         metavar="[POOL]",
-        help="Labelled rows: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. "
+        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
         "Default with --task: the task's training rows.",
     ),
 ]
@@ -95,6 +98,7 @@ def select(
     scores: Scores = None,
     listing: Listing = False,
     model: ModelArguments,
+    row_format: RowFormat = None,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -121,10 +125,12 @@ def select(
     source = problems.result(lambda: source_of(data_dir, model.offline))
     if task is not None:
         problems.result(lambda: only_without_task(**asdict(prompt)))
+    sources = problems.result(lambda: _sources(pool, queries, row_format))
     problems.raise_any()
+    pool_source, query_source = sources
     with Show(common, bar=not common.json) as tell:
-        rows_of_pool = _pool(pool, task, protocol, source, prompt, tell)
-        targets = [] if queries is None else queries_of_file(queries, rows_of_pool)
+        rows_of_pool = _pool(pool_source, task, protocol, source, prompt, tell)
+        targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
     _write(result, output, scores)
@@ -152,6 +158,15 @@ def _check_outputs(
             raise InputError(f"--scores {scores}: the demonstrations are written there; name another file")
 
 
+def _sources(
+    pool: str | None, queries: str | None, row_format: FormatName | None
+) -> tuple[RowSource | None, RowSource | None]:
+    """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
+    if queries is not None and (pool is None or queries == STDIN):
+        return row_source(pool, row_format if pool else None), row_source(queries, row_format)
+    return row_source(pool, row_format), row_source(queries, None)
+
+
 def _options(method: str | None, drawing: DrawingArguments, rows: PoolArguments, task: str | None) -> SelectOptions:
     from deepthink_cli.tasks.catalogue import find_task
 
@@ -166,7 +181,7 @@ def _options(method: str | None, drawing: DrawingArguments, rows: PoolArguments,
 
 
 def _pool(
-    pool: str | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
+    pool: RowSource | None, name: str | None, protocol: str, source: Source, prompt: PromptArguments, tell: Tell
 ) -> PoolRows:
     """The rows of the file or of the task."""
     from deepthink_cli.data.template import SEPARATOR

@@ -16,7 +16,9 @@ from deepthink_cli.cli.data_options import (
     DrawingArguments,
     PromptArguments,
     ProtocolName,
+    RowFormat,
     TaskName,
+    row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.labels import label_list
@@ -32,6 +34,7 @@ from deepthink_cli.io.text import size
 if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet
+    from deepthink_cli.data.rows import RowSource
     from deepthink_cli.options import MethodOptions, TaskOptions, TechniqueOptions
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.events import Tell
@@ -41,7 +44,8 @@ Demos = Annotated[
     str | None,
     typer.Argument(
         metavar="[DEMOS]",
-        help="Solved examples: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin. Optional with --task.",
+        help="Solved examples: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin. "
+        "Optional with --task.",
     ),
 ]
 Output = Annotated[
@@ -70,6 +74,7 @@ def think(
     model: Annotated[ModelArguments, Without("batch_tokens")],
     method: MethodArguments,
     technique: TechniqueArguments,
+    row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     task: TaskName = None,
@@ -99,13 +104,14 @@ def think(
     as_chat = problems.result(lambda: _chat(chat, prompt))
     problems.result(lambda: only_with_task(task, **asdict(drawing)))
     source = problems.result(lambda: source_of(data_dir, model.offline))
+    rows = problems.result(lambda: row_source(demos, row_format))
     if task is None:
-        demonstrations, origin = problems.result(lambda: _from_rows(demos, prompt)), Origin()
+        demonstrations, origin = problems.result(lambda: _from_rows(rows, prompt)), Origin()
         problems.raise_any()
     else:
         problems.result(lambda: only_without_task(**asdict(prompt)))
         problems.raise_any()
-        demonstrations, origin = _from_task(task, demos, protocol, source, task_options, Show(common))
+        demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
         tell_of_toy(model, tell)
         warnings = _warnings(demonstrations, prompt, tell) if task is None else []
@@ -122,7 +128,7 @@ def think(
     _report(plan, result, origin, output, common, warnings)
 
 
-def _from_rows(demos: str | None, prompt: PromptArguments) -> DemonstrationSet:
+def _from_rows(demos: RowSource | None, prompt: PromptArguments) -> DemonstrationSet:
     from deepthink_cli.data.examples import read_demonstrations
     from deepthink_cli.data.template import SEPARATOR
 
@@ -135,7 +141,7 @@ def _from_rows(demos: str | None, prompt: PromptArguments) -> DemonstrationSet:
 
 
 def _from_task(
-    name: str, demos: str | None, protocol: str, source: Source, options: TaskOptions, tell: Tell
+    name: str, demos: RowSource | None, protocol: str, source: Source, options: TaskOptions, tell: Tell
 ) -> tuple[DemonstrationSet, Origin]:
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.workflows.task_rows import demonstrations_for, draw

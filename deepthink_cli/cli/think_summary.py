@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.cli.console import size
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.provenance import TokenizedDemonstrations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments
+from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import TuneArguments
@@ -16,6 +16,7 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, t
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import pattern, unescaped
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 
@@ -30,7 +31,7 @@ Rows = Annotated[
     str,
     typer.Argument(
         metavar="ROWS",
-        help="Labelled rows: JSON Lines, CSV, TSV or Parquet; - for JSON Lines on stdin.",
+        help="Labelled rows: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin.",
     ),
 ]
 Output = Annotated[
@@ -48,6 +49,7 @@ def tune(
     *,
     model: ModelArguments,
     tuning: TuneArguments,
+    row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     cache: Cache = None,
@@ -74,7 +76,7 @@ def tune(
         problems.result(lambda: check_apart(output, read_by(rows, **read)))
     model_options = problems.result(model.checked)
     options = problems.result(tuning.checked)
-    labelled = problems.result(lambda: _labelled(rows, prompt, chat))
+    labelled = problems.result(lambda: _labelled(RowSource(rows, row_format), prompt, chat))
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
         tell_of_toy(model, tell)
@@ -83,7 +85,7 @@ def tune(
     show(result, common)
 
 
-def _labelled(rows: str, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
+def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
     from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.pools.rows import pool_of_file
     from deepthink_cli.workflows.tune_plan import LabelledRows

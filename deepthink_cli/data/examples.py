@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.rows import Row, name_of, read_rows
+from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
+from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
 
@@ -72,7 +73,7 @@ class DemonstrationSet:
 
 
 def read_demonstrations(
-    source: str,
+    source: str | RowSource,
     pattern: str | None = None,
     label_field: str | None = None,
     labels: Sequence[str] | None = None,
@@ -84,6 +85,7 @@ def read_demonstrations(
     unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
+    refuse_texts(RowSource.of(source))
     rows = list(read_rows(source, problems))
     if not rows:
         problems.raise_any()
@@ -106,7 +108,7 @@ def read_demonstrations(
 
 
 def read_pool(
-    source: str,
+    source: str | RowSource,
     pattern: str | None = None,
     label_field: str | None = None,
     labels: Sequence[str] | None = None,
@@ -119,6 +121,7 @@ def read_pool(
     every mistake found, each with file:line.
     """
     problems = Problems()
+    refuse_texts(RowSource.of(source))
     rows = list(read_rows(source, problems))
     if not rows:
         problems.raise_any()
@@ -137,14 +140,21 @@ def read_pool(
 
 
 def read_queries(
-    source: str, template: Template, labels: Sequence[str], labelled: bool = False, problems: Problems | None = None
+    source: str | RowSource,
+    template: Template,
+    labels: Sequence[str],
+    labelled: bool = False,
+    problems: Problems | None = None,
 ) -> Iterator[Query]:
     """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
     With `labelled`, every row must hold the template's label field, with one of its candidates.
     Raises InputError at the first bad row; with `problems`, collects them and continues.
     """
-    for row in read_rows(source, problems):
+    source = RowSource.of(source)
+    if labelled:
+        refuse_texts(source)
+    for row in read_rows(source, problems, field_of_texts(source, template)):
         try:
             yield _query(row, template, tuple(labels), labelled)
         except InputError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import CANDIDATES, Query, read_pool, read_queries
-from deepthink_cli.data.rows import name_of
+from deepthink_cli.data.rows import RowSource, name_of
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import Limits
@@ -100,7 +100,7 @@ class PoolRows:
 
 
 def pool_of_file(
-    source: str,
+    source: str | RowSource,
     pattern: str | None = None,
     label_field: str | None = None,
     labels: Sequence[str] | None = None,
@@ -111,7 +111,7 @@ def pool_of_file(
     return PoolRows.of(name_of(source), queries, template, words)
 
 
-def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | None = None) -> PoolRows:
+def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource | None = None) -> PoolRows:
     """A task's training rows, or the labelled rows of a file in the task's prompt.
 
     Raises InputError, naming file and line, for a file with rows of the evaluated split.

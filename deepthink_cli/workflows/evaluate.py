@@ -15,6 +15,7 @@ from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibrating.basis import check_inputs
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
 from deepthink_cli.io.html_table import html_paragraphs
@@ -114,7 +115,7 @@ class EvaluationReport:
 
 def evaluate(
     memory: str | Path | OpenedMemory | Memory | Sequence[Memory],
-    rows: str | Path | EvaluatedRows,
+    rows: str | Path | RowSource | EvaluatedRows,
     *,
     iteration: int | str = "all",
     options: ModelOptions | None = None,
@@ -154,7 +155,7 @@ def evaluate(
         spec = find_its_model(memory, options, tell)
         check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
         for each in (memory, *others):
-            check_tokens(each.provenance.demonstrations, spec, rows.split, rows.checked, score)
+            check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
         _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)

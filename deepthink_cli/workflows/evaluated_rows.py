@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepthink_cli.data.examples import Query, read_queries
-from deepthink_cli.data.rows import check_rereadable
+from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -26,7 +26,8 @@ class EvaluatedRows:
     """The rows to evaluate: a file's, or a task's split under a protocol; they can be read several times.
 
     `count` is the number of queries; `demonstrations` those of the memory that the rows were read for; `skipped` counts
-    rows that are no queries of the task, by reason; `checked` is the result of checking a file's rows, None for a task.
+    rows that are no queries of the task, by reason; `source` is the file and `checked` the result of checking its rows,
+    None for a task.
     """
 
     queries: Iterable[Query]
@@ -37,34 +38,36 @@ class EvaluatedRows:
     protocol: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     checked: CheckedRows | None = None
+    source: RowSource | None = None
 
 
 @dataclass(frozen=True)
 class _FileQueries:
     """The queries at some places of a file, read again by every iterator."""
 
-    path: str
+    source: RowSource
     demonstrations: TokenizedDemonstrations
     places: frozenset[int]
 
     def __iter__(self) -> Iterator[Query]:
         template, labels = self.demonstrations.template, self.demonstrations.labels
-        queries = read_queries(self.path, template, labels, labelled=True)
+        queries = read_queries(self.source, template, labels, labelled=True)
         return (query for place, query in enumerate(queries) if place in self.places)
 
 
 def rows_of_file(
-    memory: str | Path | OpenedMemory | Memory, path: str | Path, limit: int | None = None
+    memory: str | Path | OpenedMemory | Memory, path: str | Path | RowSource, limit: int | None = None
 ) -> EvaluatedRows:
     """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
-    check_rereadable(str(path))
+    source = RowSource.of(path)
+    check_rereadable(source)
     demonstrations, problems = opened(memory).provenance.demonstrations, Problems()
-    checked = check_rows(demonstrations, str(path), problems, labelled=True)
+    checked = check_rows(demonstrations, source, problems, labelled=True)
     problems.raise_any()
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
-    queries = _FileQueries(str(path), demonstrations, places)
-    return EvaluatedRows(queries, len(places), str(path), demonstrations, checked=checked)
+    queries = _FileQueries(source, demonstrations, places)
+    return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
 
 
 def rows_of_task(

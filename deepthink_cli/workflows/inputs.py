@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepthink_cli.data.examples import CANDIDATES, Query, read_queries
-from deepthink_cli.data.rows import STDIN
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
@@ -34,13 +34,13 @@ class CheckedRows:
 
 
 def check_rows(
-    demonstrations: TokenizedDemonstrations, source: str, problems: Problems, labelled: bool = False
+    demonstrations: TokenizedDemonstrations, source: str | RowSource, problems: Problems, labelled: bool = False
 ) -> CheckedRows | None:
     """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
 
     Standard input can be read only once: its rows are checked as they are scored, and None is returned.
     """
-    if source == STDIN:
+    if RowSource.of(source).is_stdin:
         return None
     checked = CheckedRows()
     template, labels = demonstrations.template, demonstrations.labels
@@ -57,7 +57,7 @@ def check_rows(
 def check_tokens(
     demonstrations: TokenizedDemonstrations,
     spec: ModelSpec,
-    source: str,
+    source: str | RowSource,
     checked: CheckedRows | None,
     score: ScoreName = "sum",
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from deepthink_cli.calibrating.basis import check_inputs
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import read_queries
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks, predict_mean
@@ -22,7 +23,7 @@ from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_
 
 def predict_file(
     memory: str | Path | OpenedMemory,
-    inputs: str,
+    inputs: str | RowSource,
     *,
     iteration: int | str = "last",
     options: ModelOptions | None = None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.data.examples import DemonstrationSet, Query, read_queries
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
@@ -108,7 +109,7 @@ def select(
     return SelectResult(chosen, seconds)
 
 
-def queries_of_file(source: str, pool: PoolRows) -> list[Query]:
+def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
     """The queries of a file that demonstrations are chosen for; labels in it are not read.
 
     Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepthink_cli.data.examples import DemonstrationSet, read_demonstrations
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
 from deepthink_cli.tasks.format import Task
@@ -29,9 +30,9 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
     return drawn
 
 
-def demonstrations_for(task: Task, path: str) -> DemonstrationSet:
+def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:
     """Demonstrations from a file, in the task's prompt: rows with the template's fields."""
-    return read_demonstrations(path, task.template, None, task.labels, task.separator)
+    return read_demonstrations(source, task.template, None, task.labels, task.separator)
 
 
 def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:

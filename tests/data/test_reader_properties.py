@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -88,8 +89,8 @@ def test_separated_cells_come_back_with_their_lines(
         st.sampled_from([(csv.QUOTE_MINIMAL, "\r\n"), (csv.QUOTE_ALL, "\n"), (csv.QUOTE_ALL, "\r\n")])
     )
     text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator=end).writerow(header)
     writer = csv.writer(text, delimiter=delimiter, quoting=quoting, lineterminator=end)
-    writer.writerow(header)
     expected = []
     for cells in table:
         line = 1 + len(re.findall("\r\n|\r|\n", text.getvalue()))
@@ -97,6 +98,13 @@ def test_separated_cells_come_back_with_their_lines(
         writer.writerow(cells)
     path.write_bytes((data.draw(st.sampled_from(["", "\ufeff"])) + text.getvalue()).encode())
     assert rows_of(path) == expected
+
+
+@given(st.lists(st.dictionaries(TEXT, VALUE, max_size=4), min_size=1), st.none() | st.integers(0, 3), st.booleans())
+def test_a_json_array_comes_back(folder: Path, rows: list[dict[str, Any]], indent: int | None, escaped: bool) -> None:
+    path = folder / "rows.json"
+    path.write_text(json.dumps(rows, indent=indent, ensure_ascii=escaped), encoding="utf-8")
+    assert [fields for fields, _ in rows_of(path)] == rows
 
 
 @given(st.sets(st.sampled_from(sorted(COLUMNS)), min_size=1), st.integers(1, 300), st.data())
@@ -116,6 +124,7 @@ def test_parquet_comes_back_with_its_row_numbers(
 
 GOOD = {
     "jsonl": b'{"text": "caf\xc3\xa9", "label": "yes"}\n{"text": "x", "label": "no", "candidates": ["no", "yes"]}\n',
+    "json": b'[{"text": "caf\xc3\xa9", "label": "yes"},\n{"text": "x", "label": "no", "candidates": ["no", "yes"]}]\n',
     "csv": b'text,label\n"caf\xc3\xa9, ""x""",yes\ny,no\n',
     "tsv": b"text\tlabel\ncaf\xc3\xa9\tyes\ny\tno\n",
     "toml": b'eta = 0.5\nkeep = [1, 2]\nlabels = ["a", "b, c"]\n[table]\nday = 2024-05-01\n',
@@ -141,7 +150,8 @@ BITS = {
         "null",
         "\n",
     ],
-    "csv": [",", '"', '""', "\n", "\r", "text", "label", " ", "\0", "x"],
+    "json": ["{", "}", "[", "]", '"', ",", ":", '"text"', '"label"', "\\u", "1e999", "NaN", "null", "\n", " "],
+    "csv": [",", ";", "\t", '"', '""', "\n", "\r", "text", "label", " ", "\0", "x"],
     "tsv": ["\t", '"', "\n", "\r", "text", "label", " ", "x"],
     "toml": [
         "eta",
@@ -246,11 +256,22 @@ def read_as_rows(path: Path) -> None:
     assert all(str(path) in message for message in said)
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "tsv"])
 @given(st.data())
 def test_no_bytes_bring_more_than_an_input_error(folder: Path, kind: str, data: st.DataObject) -> None:
     path = folder / f"bytes.{kind}"
     path.write_bytes(data.draw(any_bytes(kind)))
+    read_as_rows(path)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lambda content: pyarrow.compress(content, "zstd", asbytes=True)])
+@given(st.data())
+def test_no_damage_to_compressed_rows_brings_more_than_an_input_error(
+    folder: Path, compress: Callable[[bytes], bytes], data: st.DataObject
+) -> None:
+    content = compress(GOOD["csv"])
+    path = folder / ("bytes.csv.gz" if content[:2] == b"\x1f\x8b" else "bytes.csv.zst")
+    path.write_bytes(data.draw(damaged(content) | st.integers(0, len(content)).map(lambda end: content[:end])))
     read_as_rows(path)
 
 

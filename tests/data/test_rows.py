@@ -138,7 +138,9 @@ def test_a_directory_is_not_a_table(tmp_path: Path) -> None:
 
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     message = refusal(tmp_path / "rows.xlsx", "PK")
-    assert message == f"{tmp_path}/rows.xlsx: unknown format '.xlsx'; use .jsonl, .csv, .tsv or .parquet"
+    known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .txt"
+    reason = f"unknown format '.xlsx'; use {known}, or name the format with --format"
+    assert message == f"{tmp_path}/rows.xlsx: {reason}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Lines of UTF-8 text with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from deepthink_cli.errors import InputError
+
+BOM = b"\xef\xbb\xbf"
+
+
+def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tuple[str, bytes]]:
+    """The place (`file:line`) and the bytes of every line that is not blank; `first` is the number of the first one."""
+    # The bytes are split at \n, never with str.splitlines, which also breaks inside a row at U+2028 and U+0085.
+    for number, line in enumerate(stream, start=first):
+        content = line.removeprefix(BOM) if number == 1 else line
+        if content.strip():
+            yield f"{name}:{number}", content
+
+
+def decoded(line: bytes, where: str) -> str:
+    """The text of bytes; raises InputError, naming the first byte that is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _not_utf_8(line[error.start], where) from error
+
+
+def check_decoded(text: str, where: str) -> None:
+    """Raise InputError if a text that was decoded with `surrogateescape` has bytes that are not UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _not_utf_8(ord(error.object[error.start]) - 0xDC00, where) from error
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """The beginning of a text, as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def _not_utf_8(byte: int, where: str) -> InputError:
+    return InputError(f"{where}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8")

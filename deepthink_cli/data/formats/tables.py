@@ -1,0 +1,115 @@
+"""CSV and TSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from threading import Lock
+
+from deepthink_cli.data.formats.lines import check_decoded
+from deepthink_cli.data.opening import opened
+from deepthink_cli.data.row import Row
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.errors import InputError
+
+COMMA, SEMICOLON, TAB = ",", ";", "\t"
+_QUOTED = re.compile(r'"[^"]*("|$)')
+_csv_limit = Lock()
+
+
+def csv_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """Rows of comma-separated cells, or of semicolon-separated cells if the header has semicolons and no comma.
+
+    Raises InputError for a header with both, outside of quotation marks, and for one with tabs and neither.
+    """
+    return _rows(source, COMMA)
+
+
+def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
+    """Rows of tab-separated cells. Raises InputError for a header with commas or semicolons and no tab."""
+    return _rows(source, TAB)
+
+
+def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
+    kind = "TSV" if expected == TAB else "CSV"
+    with opened(source) as stream:
+        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        start = _start(lines)
+        delimiter = _delimiter(start[-1] if start else "", expected, f"{source.name}:{len(start)}")
+        table = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        first_line = 1
+        try:
+            for cells in _records(table):
+                where, first_line = f"{source.name}:{first_line}", table.line_num + 1
+                _check_cells(cells, where)
+                if not cells:
+                    continue
+                if header is None:
+                    header = _header(cells, where)
+                    continue
+                if len(cells) != len(header):
+                    counts = f"{len(cells)} cells under {len(header)} columns"
+                    yield InputError(f"{where}: {counts}; quote cells that hold {delimiter!r}")
+                    continue
+                yield Row(dict(zip(header, cells, strict=True)), where)
+        except csv.Error as error:
+            raise InputError(f"{source.name}:{first_line}: not {kind} ({error})") from error
+
+
+def _start(lines: Iterator[str]) -> list[str]:
+    """The lines up to the first that is not empty, where the header begins."""
+    start = []
+    for line in lines:
+        start.append(line)
+        if line.strip("\r\n"):
+            break
+    return start
+
+
+def _delimiter(header: str, expected: str, where: str) -> str:
+    """The character between the cells, judged by the header's first line outside of quotation marks."""
+    unquoted = _QUOTED.sub("", header)
+    commas, semicolons, tabs = COMMA in unquoted, SEMICOLON in unquoted, TAB in unquoted
+    if expected == TAB and not tabs and (commas or semicolons):
+        raise InputError(f"{where}: no tab in the header, but {header.strip()!r:.60}; for CSV, use --format csv")
+    if expected == COMMA and commas and semicolons:
+        raise InputError(
+            f"{where}: commas and semicolons in the header {header.strip()!r:.60}; put the column names that hold one "
+            "in quotation marks"
+        )
+    if expected == COMMA and tabs and not commas and not semicolons:
+        raise InputError(f"{where}: tabs in the header, and no comma; for TSV, use --format tsv")
+    return SEMICOLON if expected == COMMA and semicolons else expected
+
+
+def _records(table: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a table with cells of any length; the process-wide limit of Python's reader is restored."""
+    while True:
+        with _csv_limit:
+            before = csv.field_size_limit(sys.maxsize)
+            try:
+                cells = next(table, None)
+            finally:
+                csv.field_size_limit(before)
+        if cells is None:
+            return
+        yield cells
+
+
+def _check_cells(cells: list[str], where: str) -> None:
+    # Decoding errors are kept as surrogates until the row is known, so that the error can name it.
+    check_decoded("".join(cells), where)
+    if any("\0" in cell for cell in cells):
+        raise InputError(f"{where}: holds a NUL byte; save the file as UTF-8")
+
+
+def _header(cells: list[str], where: str) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if "" in names or len(set(names)) != len(names):
+        raise InputError(f"{where}: the first row must name every column once, found {names}")
+    return names

@@ -1,0 +1,83 @@
+"""Where rows come from: a file or standard input, in which format and compression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from deepthink_cli.errors import InputError
+
+STDIN = "-"
+FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]
+Compression = Literal["gzip", "zstd"]
+FORMATS: tuple[FormatName, ...] = get_args(FormatName)
+SUFFIXES: dict[str, FormatName] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".txt": "txt",
+    "": "jsonl",
+}
+_COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
+_OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
+
+    Raises InputError for a format that is not in `FORMATS`.
+    """
+
+    path: str
+    format: FormatName | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise InputError(f"--format {self.format}: unknown format; use {', '.join(FORMATS)}")
+
+    @classmethod
+    def of(cls, source: str | Path | RowSource) -> RowSource:
+        """The source itself, or a path whose suffix says the format."""
+        return source if isinstance(source, RowSource) else cls(str(source))
+
+    @property
+    def is_stdin(self) -> bool:
+        """Whether the rows come from standard input, which can be read only once."""
+        return self.path == STDIN
+
+    @property
+    def name(self) -> str:
+        """The name of the source in messages."""
+        return "standard input" if self.is_stdin else self.path
+
+    @property
+    def compression(self) -> Compression | None:
+        """The compression that the suffix names; None for standard input."""
+        return None if self.is_stdin else _COMPRESSIONS.get(Path(self.path).suffix.lower())
+
+    @property
+    def row_format(self) -> FormatName:
+        """The format that was named or that the suffix says, before that of the compression; else JSON Lines.
+
+        Raises InputError for an unknown suffix.
+        """
+        if self.format is not None or self.is_stdin:
+            return self.format or "jsonl"
+        path = Path(self.path)
+        suffix = (Path(path.stem) if self.compression else path).suffix.lower()
+        if suffix in _OTHER_COMPRESSIONS:
+            raise InputError(f"{self.path}: {suffix} files are not read; decompress it, or use .gz or .zst")
+        if suffix not in SUFFIXES:
+            known = ", ".join(filter(None, SUFFIXES))
+            raise InputError(f"{self.path}: unknown format {suffix!r}; use {known}, or name the format with --format")
+        return SUFFIXES[suffix]
+
+    @property
+    def guessed(self) -> bool:
+        """Whether neither an option nor a suffix says the format, so that JSON Lines are assumed."""
+        return self.format is None and (self.is_stdin or not Path(self.path).suffix)

@@ -1,0 +1,254 @@
+"""Every format from files and from standard input: what can be told is read, what cannot is named with the way out."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from deepthink_cli.data.examples import read_demonstrations, read_pool, read_queries
+from deepthink_cli.data.formats import json_array
+from deepthink_cli.data.rows import RowSource, read_rows
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError, Problems
+
+ROWS = [{"text": "one, two", "label": "good"}, {"text": "drei; vier\nfünf", "label": "bad"}]
+REVIEW = Template("Review: {review}\nSentiment: {label}")
+PAIR = Template("{premise} {hypothesis} {label}")
+
+
+def table(delimiter: str) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, ["text", "label"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(ROWS)
+    return text.getvalue().encode()
+
+
+def parquet() -> bytes:
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), stream)
+    return stream.getvalue()
+
+
+def zstd(content: bytes) -> bytes:
+    return bytes(pyarrow.compress(content, codec="zstd", asbytes=True))
+
+
+CONTENT: dict[str, bytes] = {
+    "jsonl": "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
+    "json": json.dumps(ROWS, ensure_ascii=False, indent=2).encode(),
+    "csv": table(","),
+    "tsv": table("\t"),
+    "parquet": parquet(),
+}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstd}
+
+
+def fields(source: str | RowSource) -> list[dict[str, Any]]:
+    return [row.fields for row in read_rows(source)]
+
+
+def refusal(path: Path, content: bytes, row_format: Any = None) -> str:
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        list(read_rows(RowSource(str(path), row_format)))
+    return str(caught.value).removeprefix(str(path))
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], object]]:
+    """Gives bytes on standard input."""
+    path = tmp_path / "stdin"
+    path.touch()
+    with open(path, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield path.write_bytes
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_format_is_read_from_compressed_files_by_its_suffix(tmp_path: Path, name: str, suffix: str) -> None:
+    path = tmp_path / f"rows.{name}{suffix}"
+    path.write_bytes(COMPRESS[suffix](CONTENT[name]))
+    assert fields(str(path)) == ROWS
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_format_is_read_from_standard_input_if_it_is_named(
+    typed: Callable[[bytes], object], name: Any, suffix: str
+) -> None:
+    typed(COMPRESS[suffix](CONTENT[name]))
+    assert fields(RowSource("-", name)) == ROWS
+
+
+def test_a_parquet_file_is_read_from_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(CONTENT["parquet"])
+    with os.fdopen(reading, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert fields(RowSource("-", "parquet")) == ROWS
+
+
+def test_a_named_format_overrides_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_bytes(CONTENT["csv"])
+    assert fields(RowSource(str(tmp_path / "rows.txt"), "csv")) == ROWS
+
+
+def test_an_unknown_format_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="--format xml: unknown format; use csv, tsv, jsonl, json, parquet, txt"):
+        RowSource("-", "xml")  # type: ignore[arg-type]
+
+
+def test_semicolons_separate_cells_if_the_header_has_no_comma(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(table(";"))
+    assert fields(str(tmp_path / "rows.csv")) == ROWS
+
+
+def test_a_quoted_comma_in_a_header_does_not_separate_cells(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('"text, in full";label\none, two;good\n')
+    assert fields(str(tmp_path / "rows.csv")) == [{"text, in full": "one, two", "label": "good"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "reason"),
+    [
+        ("a.csv", "a;b,c", "commas and semicolons in the header 'a;b,c'; put the column names that hold one in "),
+        ("a.csv", "a\tb", "tabs in the header, and no comma; for TSV, use --format tsv"),
+        ("a.tsv", "a,b", "no tab in the header, but 'a,b'; for CSV, use --format csv"),
+    ],
+)
+def test_a_header_whose_delimiter_cannot_be_told_is_refused(
+    tmp_path: Path, name: str, header: str, reason: str
+) -> None:
+    assert refusal(tmp_path / name, f"\n{header}\n1\n".encode()).startswith(f":2: {reason}")
+
+
+def test_rows_of_an_array_name_the_line_where_they_begin(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text('\ufeff\n[\n{"a": 1}, {"a":\n2},\n\n{"a": 3}\n]\n', encoding="utf-8")
+    assert [(row.fields["a"], row.where) for row in read_rows(str(path))] == [
+        (1, f"{path}:3"),
+        (2, f"{path}:3"),
+        (3, f"{path}:6"),
+    ]
+
+
+def test_an_array_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_array, "_PART", 3)
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(ROWS * 20, ensure_ascii=False, indent=1), encoding="utf-8")
+    assert fields(str(path)) == ROWS * 20
+
+
+def test_wrong_rows_of_an_array_are_collected_while_the_good_ones_go_on(tmp_path: Path) -> None:
+    path, problems = tmp_path / "rows.json", Problems()
+    path.write_text('[{"a": 1},\n12345, {"a": NaN}, {"b": 1, "b": 1},\n{"a": 2}]')
+    assert [row.fields["a"] for row in read_rows(str(path), problems)] == [1, 2]
+    assert [message.removeprefix(str(path))[:24] for message in problems.messages] == [
+        ":2: not an object: 12345",
+        ":2: NaN is not a finite ",
+        ":2: field 'b' is duplica",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"[]", ": no rows; give at least one"),
+        (b'[{"a": 1}', ":1: not JSON (the array is not closed; is the file complete?)"),
+        (b'[{"a": 1},\n{"a": ', ":2: not JSON (Expecting value)"),
+        (b'[{"a": 1},\n]', ":2: not JSON (Expecting value)"),
+        (b'[{"a": 1}\n{"a": 2}]', ':2: not JSON (a comma or ] expected: {"a": 2}])'),
+        (b'[{"a": 1}]\n{}', ":2: not JSON (text after the array)"),
+        (b"[" * 100_000, ":1: not JSON (nested too deeply)"),
+        (b'[\n{"a": "caf\xe9"}]', ":2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+        (
+            b'{\n"a": 1\n}',
+            ":1: not JSON (Expecting property name enclosed in double quotes): {; write one object a line, ",
+        ),
+    ],
+)
+def test_a_document_that_is_no_array_of_objects_is_named_with_its_line(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    assert refusal(tmp_path / "rows.json", content).startswith(reason)
+
+
+def test_a_row_of_an_array_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_array, "MOST_ROW", 100_000)
+    message = refusal(tmp_path / "rows.json", b'[{"a": "' + b"x" * 200_000 + b'"}]')
+    assert message == ":1: a row is longer than 100,000 characters"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.jsonl", CONTENT["json"], ":1: begins with [; for a JSON array, use the suffix .json or --format json"),
+        ("a.csv", CONTENT["parquet"], ": a Parquet file; use the suffix .parquet or --format parquet"),
+        ("a.csv", b"PK\x03\x04rest", ": a ZIP archive or a spreadsheet; save it as CSV"),
+        ("a.csv.xz", b"\xfd7zXZ", ": .xz files are not read; decompress it, or use .gz or .zst"),
+        ("a.csv.gz", CONTENT["csv"], ": damaged gzip data (Not a gzipped file (b'te')); copy or compress it again"),
+        ("a.csv.gz", gzip.compress(CONTENT["csv"])[:-9], ": damaged gzip data (Compressed file ended before"),
+        ("a.csv.zst", zstd(CONTENT["csv"])[:-1], ": damaged zstd data (Truncated compressed stream)"),
+        ("a.csv.zst", CONTENT["csv"], ": damaged zstd data (ZSTD decompress failed"),
+        ("a.parquet.gz", gzip.compress(b"PAR1"), ": not a Parquet file ("),
+    ],
+)
+def test_a_file_of_another_kind_and_damaged_data_are_one_line(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    message = refusal(tmp_path / name, content)
+    assert message.startswith(reason)
+    assert "\n" not in message
+
+
+def test_data_that_are_compressed_without_saying_so_are_read(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(gzip.compress(CONTENT["csv"]))
+    assert fields(str(tmp_path / "rows.csv")) == ROWS
+
+
+def test_standard_input_of_another_format_names_the_option(typed: Callable[[bytes], object]) -> None:
+    typed(CONTENT["csv"])
+    with pytest.raises(InputError, match=r"^standard input:1: not JSON .* or name the format with --format \(csv, tsv"):
+        list(read_rows("-"))
+
+
+def test_every_line_of_a_text_file_is_a_query_of_the_only_text_field(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b'\xef\xbb\xbf one, "two"\r\n\r\n{"text": 3}\n')
+    queries = list(read_queries(str(path), REVIEW, ["good", "bad"]))
+    assert [query.fields for query in queries] == [{"review": 'one, "two"'}, {"review": '{"text": 3}'}]
+    assert [query.where for query in queries] == [f"{path}:1", f"{path}:3"]
+
+
+def test_a_text_file_cannot_fill_several_fields(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("one\n")
+    with pytest.raises(
+        InputError, match=r"texts.txt: a line of a .txt file fills one field, the template has premise, h"
+    ):
+        list(read_queries(str(tmp_path / "texts.txt"), PAIR, ["yes", "no"]))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [read_demonstrations, read_pool, lambda path: list(read_queries(path, REVIEW, ["good", "bad"], labelled=True))],
+)
+def test_a_text_file_has_no_labels(tmp_path: Path, read: Callable[[str], object]) -> None:
+    (tmp_path / "texts.txt").write_text("one\n")
+    with pytest.raises(
+        InputError, match=r"a \.txt file has texts without labels; give JSON Lines, CSV, TSV or Parquet"
+    ):
+        read(str(tmp_path / "texts.txt"))
