@@ -99,9 +99,9 @@ def _made_by(provenance: Provenance) -> str:
 
 
 def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]:
-    lines = ["T = 1 is plain in-context learning: " + _change(evaluation), *_corrected(evaluation)]
+    lines = ["T = 1 is plain in-context learning: " + _change(evaluation), *corrected(evaluation)]
     for name, each in evaluation.calibrated.items():
-        lines += [f"with {name} calibration: {_change(each)}", *_corrected(each)]
+        lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
     if technique is not None and technique.name == CT_KV:
         lines = ["T = 1 is one reading, then trained; for plain in-context learning, evaluate a memory of think -T 1"]
     if evaluation.majority is not None:
@@ -117,13 +117,15 @@ def _change(evaluation: Evaluation) -> str:
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
 
 
-def _corrected(evaluation: Evaluation) -> list[str]:
+def corrected(evaluation: Evaluation) -> list[str]:
     """Whether chance explains the rows that the last iteration fixed and broke."""
     from deepthink_cli.report.significance import Discordant
 
     last = max(evaluation.results)
     if (changes := evaluation.changes.get(last)) is None:
         return []
+    if not changes.changed:
+        return [f"  T = {last} gives every row the label of T = 1"]
     p = Discordant(changes.fixed, changes.broken).p
     verdict = "within chance" if p >= 0.05 else "beyond chance"
     return [

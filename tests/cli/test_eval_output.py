@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deepthink_cli.changes import Changes
-from deepthink_cli.cli.accuracy import AXIS, curve
+from deepthink_cli.cli.accuracy import AXIS, corrected, curve
 from deepthink_cli.cli.changes import LABELS, distribution, probabilities
 from deepthink_cli.cli.console import report
 from deepthink_cli.cli.main import run
@@ -39,6 +40,14 @@ def evaluation(pairs: dict[int, list[tuple[str, str]]], change: tuple[float, flo
         probabilities={t: Probabilities(-0.5, (-0.6, -0.4), 0.1) for t in pairs},
         changes={t: Changes(3, 2, 1, middle, change) for t in pairs if t > 1},
     )
+
+
+@pytest.mark.parametrize(("fixed", "broken", "verdict"), [(2, 1, "within"), (0, 9, "beyond")])
+def test_fixed_and_broken_rows_are_tested_against_chance(fixed: int, broken: int, verdict: str) -> None:
+    changes = {3: Changes(fixed + broken, fixed, broken, 0.0, None)}
+    (line,) = corrected(replace(evaluation({1: HALF, 3: HALF}), changes=changes))
+    p = {2: "1", 0: "0.0039"}[fixed]
+    assert line == f"  T = 3 fixes {fixed} rows and breaks {broken}: {verdict} chance (exact McNemar p = {p})"
 
 
 def printed(capsys: Captured, *parts: object) -> list[str]:
@@ -104,7 +113,7 @@ def test_the_whole_output_fits_a_terminal_of_80_columns(tmp_path: Path, capsys: 
     assert run(["eval", memory, str(REVIEWS / "labelled.jsonl")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line.rstrip()) for line in lines[2:]) <= 80  # after the lines with the paths of both files
-    assert any(line.startswith("  T = 3 fixes ") and "McNemar" in line for line in lines)
+    assert "  T = 3 gives every row the label of T = 1" in lines
     assert "Share of each label:" in lines
 
 
