@@ -21,6 +21,7 @@ from deepthink_cli.io.text import json_line
 if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
     from deepthink_cli.report.page import Report
+    from deepthink_cli.report.ranking import Ranking
 
 TEXT_WIDTH = 100
 
@@ -32,7 +33,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, or raw numbers as csv and json. Default: terminal.",
+        help="Formatted tables, or numbers in [0, 1] as csv and json. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -153,7 +154,18 @@ def _json(page: Report) -> dict[str, Any]:
         "rows": page.records(),
         "legend": page.legend,
         "footnotes": page.footnotes,
-        **({} if page.ranking is None else {"ranking": asdict(page.ranking)}),
+        **({} if page.ranking is None else {"ranking": _ranking(page.ranking)}),
+    }
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    from deepthink_cli.report.cells import rounded
+
+    return {
+        name: {method: rounded(number) for method, number in value.items()}
+        if isinstance(value, dict)
+        else rounded(value)
+        for name, value in asdict(ranking).items()
     }
 
 

@@ -93,7 +93,7 @@ def latex(page: Page) -> str:
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV with a header; numbers are not rounded, and an absent value is an empty field."""
+    """CSV with a header; an absent value is an empty field."""
     text = io.StringIO()
     out = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     out.writeheader()
