@@ -159,7 +159,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
     sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
-    plain, scores = _plain_rows(jobs), []
+    plain, scores = plain_rows(jobs), []
     for (arm, task, seed), shared in sharing.iterrows():
         before = plain.get((arm.untreated, task, seed)) if arm.is_compared_with_plain else None
         if shared["on_dev"]:
@@ -173,7 +173,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
 
 
-def _plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
+def plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
     """The result at T = 1 of every job without a technique."""
     return {
         (job.arm.untreated, job.task, job.seed): job.test[1]
