@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
     from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.page import Report
+    from deepthink_cli.report.ranking import Ranking
 
 TEXT_WIDTH = 100
 
@@ -34,7 +35,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, raw numbers as csv and json, or a page for a browser as html. Default: terminal.",
+        help="Formatted tables, numbers in [0, 1] as csv and json, or a page for a browser as html. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -167,7 +168,18 @@ def _json(page: Report) -> dict[str, Any]:
         "rows": page.records(),
         "legend": page.legend,
         "footnotes": page.footnotes,
-        **({} if page.ranking is None else {"ranking": asdict(page.ranking)}),
+        **({} if page.ranking is None else {"ranking": _ranking(page.ranking)}),
+    }
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    from deepthink_cli.report.cells import rounded
+
+    return {
+        name: {method: rounded(number) for method, number in value.items()}
+        if isinstance(value, dict)
+        else rounded(value)
+        for name, value in asdict(ranking).items()
     }
 
 

@@ -93,7 +93,7 @@ def latex(page: Page) -> str:
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV with a header; numbers are not rounded, and an absent value is an empty field."""
+    """CSV with a header; an absent value is an empty field."""
     text = io.StringIO()
     names = dict.fromkeys(name for row in rows for name in row)
     out = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")

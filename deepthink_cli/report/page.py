@@ -28,7 +28,7 @@ class Report(Page):
     ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
-        """The numbers of every row, not rounded; accuracies are in [0, 1]."""
+        """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
         return [values(line) for line in self.rows]
 
     def _repr_html_(self) -> str:
@@ -187,6 +187,8 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
+    if any(row.ci95 is None and len(row.scores) > 1 for row in rows):
+        legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
     legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):
         legend.append(
