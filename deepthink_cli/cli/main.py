@@ -81,7 +81,7 @@ app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspec
 app.command(epilog="Example: deepthink tasks agnews")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
-app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --where task=sst2")(report)
+app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)

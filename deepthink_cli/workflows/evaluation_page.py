@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.report.html.evaluation_parts import ABOUT, LEGEND, charts_of, tables_of
-from deepthink_cli.report.html.page import WebPage
+from deepthink_cli.report.html.page import Table, WebPage
 from deepthink_cli.report.html.samples import Group, Samples
 from deepthink_cli.report.html.versions import versions
 from deepthink_cli.runs.texts import as_lines
@@ -62,9 +62,9 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
             f"{made.model.id}, {len(made.demonstrations.examples)} demonstrations" + (f" of {task}" if task else ""),
             f"{evaluation.n:,} rows at T = {', '.join(map(str, evaluation.results))}",
         ],
-        tables=tables_of(evaluation),
+        tables=[*tables_of(evaluation), *_rest(report)],
         legend=[LEGEND],
-        footnotes=[f"Skipped {count}: {reason}" for reason, count in report.skipped.items()],
+        footnotes=[*_overlap(report), *(f"Skipped {count}: {reason}" for reason, count in report.skipped.items())],
         charts=charts_of(evaluation),
         curves=ABOUT,
         settings=_settings(report),
@@ -73,6 +73,19 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
         samples=observed.samples,
         about_samples=_about_samples(observed.calibration),
     )
+
+
+def _overlap(report: EvaluationReport) -> list[str]:
+    if report.overlap is None:
+        return []
+    return [
+        f"{report.overlap.rows:,} of the rows are demonstrations of the memory, which the model has read with labels"
+    ]
+
+
+def _rest(report: EvaluationReport) -> list[Table]:
+    rest = None if report.overlap is None else report.overlap.rest
+    return [] if rest is None else [Table(f"{rest.n:,} rows that are not demonstrations", *rest.table())]
 
 
 def _about_samples(calibration: str) -> list[str]:
@@ -104,6 +117,7 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "seed": None if made.seed is None else str(made.seed),
         "rows": report.split,
         "protocol": report.protocol,
+        "score": report.score,
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
         "seconds": f"{report.seconds:.1f}",

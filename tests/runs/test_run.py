@@ -16,6 +16,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE, Result, bits, read_results
 from deepthink_cli.runs.samples import find_samples, samples_path
+from deepthink_cli.runs.texts import read_texts, texts_path
 
 Models = Callable[[str], Path]
 
@@ -121,6 +122,30 @@ def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: 
     assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
     of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
     assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
+
+
+def test_samples_have_the_texts_of_their_inputs_once(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples"]) == 0
+    rows = read_results(tmp_path / "out")
+    (digest,) = {row.setting.rows_sha256 for row in rows}
+    assert digest is not None
+    texts = read_texts(tmp_path / "out", digest)
+    samples = pyarrow.parquet.read_table(samples_path(tmp_path / "out", rows[0])).to_pylist()
+    assert list(texts) == [sample["where"] for sample in samples]
+    assert all(texts.values())
+    written = texts_path(tmp_path / "out", digest).read_bytes()
+    (tmp_path / "out" / FILE).unlink()
+    (tmp_path / "out" / FILE).touch()
+    assert run([*command, "--samples"]) == 0
+    assert texts_path(tmp_path / "out", digest).read_bytes() == written
+
+
+def test_a_damaged_file_of_texts_is_named(tmp_path: Path) -> None:
+    path = texts_path(tmp_path, "0123456789abcdef0123")
+    path.parent.mkdir()
+    path.write_bytes(b"not parquet")
+    with pytest.raises(InputError, match=r"inputs-0123456789abcdef\.parquet: not a file of inputs; remove it"):
+        read_texts(tmp_path, "0123456789abcdef0123")
 
 
 def test_samples_of_an_older_version_are_found_by_their_key(command: list[str], tmp_path: Path) -> None:
