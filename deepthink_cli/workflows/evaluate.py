@@ -174,10 +174,10 @@ def evaluate(
 def _warn_of_extended(
     tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
 ) -> None:
-    """Warn of labels and candidates that the score never chooses, unless a calibration changes what is compared."""
+    """Warn of labels and candidates that the score never chooses."""
     with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
-    extended = check_labels(tokenizer, rows.demonstrations, score, silent if calibrate else tell)
-    if extended and with_candidates and not calibrate:
+    extended = check_labels(tokenizer, rows.demonstrations, score, calibrate, tell)
+    if extended and with_candidates:
         extended.check_rows(rows.queries, rows.demonstrations.labels)
 
 

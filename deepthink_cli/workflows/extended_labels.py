@@ -11,16 +11,17 @@ from itertools import pairwise
 
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.workflows.events import Tell, Warn
+from deepthink_cli.workflows.events import Tell, Warn, silent
 
 _NAMED = 3  # labels in a warning
-_NEVER = "can never be predicted: the sum of its log-probabilities is lower than that of its first tokens,"
+_NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
 
 
 class ExtendedLabels:
@@ -92,17 +93,24 @@ class ExtendedLabels:
 
 
 def check_labels(
-    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, score: ScoreName, tell: Tell
+    tokenizer: PreTrainedTokenizerBase,
+    demonstrations: TokenizedDemonstrations,
+    score: ScoreName,
+    calibrate: Sequence[str],
+    tell: Tell,
 ) -> ExtendedLabels | None:
-    """Warn of the label words of a memory that `score` never chooses; returns what checks rows, None for `mean`.
+    """Warn of the label words of a memory that `score` never chooses; returns what warns of rows.
 
-    Raises InputError if the label words cannot be tokenised for this score.
+    None for a mean per token, and where the first calibration gives the label. Raises InputError if the label words
+    cannot be tokenised for this score.
     """
     if score == "mean":
         return None
-    example, extended = demonstrations.examples[0], ExtendedLabels(tokenizer, demonstrations, score, tell)
+    is_raw = "".join(calibrate[:1]) in ("", NONE)
+    extended = ExtendedLabels(tokenizer, demonstrations, score, tell if is_raw else silent)
+    example = demonstrations.examples[0]
     extended.check_labels(example.text, demonstrations.labels or (example.label,))
-    return extended
+    return extended if is_raw else None
 
 
 def _pairs(query: Query, tokenized: TokenizedQuery) -> list[tuple[str, str]]:

@@ -59,8 +59,8 @@ def predict_file(
         partial(read_queries, inputs, demonstrations.template, demonstrations.labels),
         demonstrations.labels,
     )
-    extended = check_labels(spec.tokenizer, demonstrations, score, silent if calibrate else tell)
-    if extended and checked is not None and checked.own_candidates and not calibrate:
+    extended = check_labels(spec.tokenizer, demonstrations, score, calibrate, tell)
+    if extended and checked is not None and checked.own_candidates:
         extended.check_rows(queries(), labels)
     engine, memories = load_both(memory, spec, tell)
     members = members_of(others, engine, tell)
