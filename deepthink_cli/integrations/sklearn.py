@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
@@ -19,6 +18,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
+from deepthink_cli.integrations.value_errors import value_errors
 from deepthink_cli.method import Method
 from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
 from deepthink_cli.selection.registry import selection_method
@@ -50,10 +50,6 @@ def shared_cache() -> ThinkingCache:
     from deepthink_cli.workflows.thinking_cache import ThinkingCache
 
     return ThinkingCache()
-
-
-class InvalidValue(InputError, ValueError):
-    """An `InputError` that is a `ValueError`, which scikit-learn expects."""
 
 
 class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
@@ -136,7 +132,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         from deepthink_cli.calibrating.basis import check_calibrations
 
-        with _value_errors():
+        with value_errors():
             method, kept = self._method()
             template = self.template if isinstance(self.template, Template) else Template(self.template)
             texts = texts_of(X, template.text_fields)
@@ -258,7 +254,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         memory = opened(memories)
         demonstrations = memory.provenance.demonstrations
-        with _value_errors():
+        with value_errors():
             texts = texts_of(X, demonstrations.template.text_fields)
             engine, names = self._engine(), self._calibrations()
             check_memories(memory, memories, engine, _warn)
@@ -267,15 +263,6 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             corrected = Calibrator(engine, memories, demonstrations, names, score=self._score())(predictions)
         scores = normalised([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
-
-
-@contextmanager
-def _value_errors() -> Iterator[None]:
-    """Raise an `InputError` as a ValueError, with the names of parameters in place of those of options."""
-    try:
-        yield
-    except InputError as error:
-        raise InvalidValue(*(message.removeprefix("--") for message in error.messages)) from error
 
 
 def _warn(event: Event) -> None:

@@ -46,6 +46,9 @@ def classes_of(labels: Any, texts: Sequence[Text]) -> tuple[Any, list[int]]:
     for number, label in enumerate(array.tolist()):
         if _is_missing(label):
             raise InputError(f"y row {number}: the label is {label}, and y must not contain NaN; omit the row")
+    kinds = {type(label) for label in array.tolist()}
+    if array.dtype == object and len(kinds) == 1 and str not in kinds:
+        array = np.array(array.tolist())  # scikit-learn refuses numbers in an array of objects
     check_consistent_length(texts, array)
     check_classification_targets(array)
     classes, places = np.unique(array, return_inverse=True)

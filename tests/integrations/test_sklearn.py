@@ -131,7 +131,10 @@ def test_a_template_with_several_fields_reads_columns_by_name_or_in_order() -> N
     assert by_name.n_features_in_ == 2
 
 
-@pytest.mark.parametrize("labels", [[1, 0, 1, 0], [True, False, True, False], np.array([2.0, 1.0, 2.0, 1.0])])
+@pytest.mark.parametrize(
+    "labels",
+    [[1, 0, 1, 0], [True, False, True, False], np.array([2.0, 1.0, 2.0, 1.0]), np.array([2, 1, 2, 1], dtype=object)],
+)
 def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: Any) -> None:
     fitted = classifier().fit(TEXTS, labels)
     assert fitted.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
@@ -248,6 +251,8 @@ def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier
         ({"calibrate": "platt"}, "calibrate platt: use none, contextual"),
         ({"candidate_score": "best"}, "^candidate_score 'best': use sum, mean or end"),
         ({"shots": 9}, "^shots 9: X has 4 rows to choose from"),
+        ({"shots": 1}, "^shots 1: stratified sampling needs .* or demos_by random"),
+        ({"model": "./nowhere"}, "^model ./nowhere: no such model directory"),
         ({"demos_by": "luck"}, "^demos_by luck: use"),
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
         ({"label_words": ["good"]}, "not one word for each of the 2 labels"),
@@ -297,7 +302,7 @@ def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
 
 
 def test_rows_that_do_not_fit_the_model_are_refused_with_the_number_that_would() -> None:
-    with pytest.raises(ValueError, match="fit"):
+    with pytest.raises(ValueError, match=r"the first \d+ of 1200 .* would fit, more with positions restarted"):
         classifier(iterations=5).fit(MANY * 100, KINDS * 100)
 
 
