@@ -55,10 +55,8 @@ def predict_file(
     check_inputs(calibrate, demonstrations, spec, score)
     for each in (memory, *others):
         check_tokens(each.provenance.demonstrations, spec, inputs, checked, score)
-    queries, labels = (
-        partial(read_queries, inputs, demonstrations.template, demonstrations.labels),
-        demonstrations.labels,
-    )
+    labels = demonstrations.labels
+    queries = partial(read_queries, inputs, demonstrations.template, labels)
     extended = check_labels(spec.tokenizer, demonstrations, score, calibrate, tell)
     if extended and checked is not None and checked.own_candidates:
         extended.check_rows(queries(), labels)
@@ -68,7 +66,7 @@ def predict_file(
     done, total = 0, None if checked is None else checked.count
     predict = partial(predict_mean, engine, [memories, *members], score=score)
     calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score)
-    warning, part = OneLabelWarning(demonstrations.labels, silent if calibrate else tell), list[Prediction]()
+    warning, part = OneLabelWarning(labels, silent if calibrate else tell), list[Prediction]()
     for raw in predict_chunks(engine, memories, rows, chunk, members, score):
         part = calibrator(raw)
         yield part
@@ -76,4 +74,4 @@ def predict_file(
         done += len(part) // len(memories)
         tell(Progress("predicting", done, total))
     warning.end()
-    tell_of_bias(part, demonstrations.labels, tell)
+    tell_of_bias(part, labels, tell)

@@ -203,6 +203,8 @@ def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path
     assert "score sum" in text
     table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--format", "csv")[0])))
     assert {row["score"] for row in table} == {"", "end"}
+    printed("report", tmp_path / "out", "--html", tmp_path / "page.html")
+    assert "--score end" in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_names_the_task_whose_label_a_sum_never_chooses(

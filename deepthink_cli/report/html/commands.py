@@ -43,6 +43,7 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
         ("--order-seed", setting.order_seed),
         ("--pool-size", setting.pool_size),
         ("--positions", setting.positions),
+        ("--score", setting.score),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
         ("--sampling", setting.sampling if setting.sampling != GIVEN and setting.balanced is None else None),
         ("--system", setting.chat.system if setting.chat else None),
