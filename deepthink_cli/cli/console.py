@@ -105,3 +105,10 @@ def interval_bar(low: float, value: float, high: float, start: float, end: float
     cells = [" "] * left + ["─"] * (right - left + 1) + [" "] * (width - 1 - right)
     cells[left], cells[right], cells[place] = "├", "┤", "●"
     return "".join(cells)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it: `12 s`, `4.5 minutes`, `7.2 hours`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

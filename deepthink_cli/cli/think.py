@@ -176,11 +176,13 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     largest = "no limit" if values["largest"] is None else f"at most {values['largest']}"
     labels = ", ".join(values["labels"]) or "per input"
     stored = f"{len(values['kept'])} kept, about {size(values['file_bytes'])} on disk"
+    seen = values["window"]
+    window = "" if seen is None else ", window {tokens} in {layers} of {of_layers} layers".format(**seen)
     read = f"{values['demonstrations']} demonstrations, L = {values['tokens']} tokens ({largest}), labels {labels}"
     report(
         f"model      {values['model']} ({values['architecture']}, {values['dtype']} on {values['device']})",
         f"read       {read}",
-        f"attention  up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}",
+        f"attention  up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}{window}",
         f"passes     {values['passes']} ({plan.options.method.update}, {values['positions']} positions)",
         f"memory     {size(values['memory_bytes'])} an iteration, {stored}",
         f"file       {values['file']} (not written: this is a dry run)",

@@ -16,6 +16,7 @@ from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -62,6 +63,7 @@ class ThinkPlan:
             "tokens_attended": length if method.iterations == 1 else 2 * length,
             "largest": spec.limits.largest(method.positions, method.iterations, length),
             "context": spec.limits.most_tokens(length),
+            "window": _window(spec),
             "passes": method.iterations,
             **rule_as_json(method.update),
             "positions": method.positions,
@@ -70,6 +72,12 @@ class ThinkPlan:
             "memory_bytes": memory_bytes,
             "file_bytes": memory_bytes * len(self.kept),
         }
+
+
+def _window(spec: ModelSpec) -> dict[str, int] | None:
+    """The attention window of a model in tokens, and the layers that have it; None without a window."""
+    window = windowed_layers(spec.config.get_text_config(decoder=True))
+    return None if window is None else dict(zip(("tokens", "layers", "of_layers"), window, strict=True))
 
 
 @dataclass(frozen=True)
