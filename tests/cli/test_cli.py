@@ -75,6 +75,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert run(["think", str(demos), "-m", str(folder), "-T", "4", "--dry-run", "--json", "-o", str(path)]) == 0
     (plan,) = rows(capsys.readouterr().out)
     assert plan["tokens_attended"] == 2 * int(str(plan["tokens"]))
+    assert plan["window"] is None
     assert (plan["passes"], plan["context"]) == (4, 512)
     assert not path.exists()
 
@@ -322,3 +323,15 @@ def test_a_bug_is_reported_shortly_and_in_full_with_debug(
     assert "Traceback" not in err
     assert run(["think", str(demos), "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_window_is_named_beside_the_context(
+    models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for family, words in (
+        ("gemma3_text", "context 512, window 256 in 2 of 3 layers\n"),
+        ("mistral", "context 512, window 256 in 2 of 2 layers\n"),
+        ("llama", "context 512\n"),
+    ):
+        assert run(["think", str(demos), "-m", str(models(family)), "--dry-run"]) == 0
+        assert words in capsys.readouterr().out

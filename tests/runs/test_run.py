@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +243,45 @@ def test_a_dry_run_says_what_would_be_done(
     assert "T = 1, 3\n" in said
     assert "2 jobs, 4 rows, 48 inputs to score" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_estimates_the_time_of_what_is_missing(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run"]) == 0
+    assert re.search(r"time     about \d+ s, by a probe of \d+ s\n", capsys.readouterr().out)
+    assert run([*command, "--seeds", "1"]) == 0
+    assert run([*command, "--dry-run", "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    assert (estimate["rows"], estimate["inputs"], estimate["tasks"], estimate["timed"]) == (3, 36, 1, 1)
+    assert estimate["seconds"] > 0
+    assert estimate["reason"] is None
+    assert run([*command, "--dry-run", "--seeds", "1"]) == 0
+    assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [["--method", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
+def test_every_kind_of_job_is_estimated(
+    command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert run([*command, *more, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs_to_score"])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_without_weights_or_without_a_probe_says_why_there_is_no_estimate(
+    command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run", "--no-probe"]) == 0
+    assert "time     not estimated: --no-probe\n" in capsys.readouterr().out
+    bare = tmp_path / "bare"
+    shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert run([*command, "--dry-run", "-m", str(bare)]) == 0
+    out = capsys.readouterr().out
+    assert "2 jobs, 6 rows, 72 inputs to score" in out
+    assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
 
 
 def test_bits_are_unpacked_as_they_were_packed(command: list[str], tmp_path: Path) -> None:
