@@ -34,7 +34,7 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.integrations import sklearn
 from deepthink_cli.integrations.sklearn import DeepThinkingClassifier, shared_cache
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -257,7 +257,6 @@ def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier
         ({"label_words": {"positive": "good"}}, "no word for the label 'negative'"),
         ({"label_words": ["good"]}, "not one word for each of the 2 labels"),
         ({"label_words": ["good", "good "]}, "'negative' and 'positive' are both read as 'good'"),
-        ({"model": "no/such-model", "model_options": {"offline": True}}, "no/such-model"),
         ({"model_options": {"size": 3}}, "size"),
     ],
 )
@@ -265,6 +264,11 @@ def test_a_wrong_parameter_is_an_error_of_value_at_fit(changes: dict[str, Any], 
     with pytest.raises(ValueError, match=message) as error:
         classifier(**changes).fit(TEXTS, LABELS)
     assert isinstance(error.value, InputError)
+
+
+def test_a_model_that_cannot_be_had_is_a_known_error() -> None:
+    with pytest.raises(DeepThinkError, match="no/such-model: not in the cache, and --offline forbids downloads"):
+        classifier(model="no/such-model", model_options={"offline": True}).fit(TEXTS, LABELS)
 
 
 @pytest.mark.parametrize(
