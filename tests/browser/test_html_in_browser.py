@@ -172,6 +172,14 @@ def test_a_curve_shows_the_values_under_the_pointer_and_by_keys(opened: Opened) 
     assert values.all_inner_texts()[0] == "2"
 
 
+def test_a_line_is_hidden_by_its_name_in_the_legend(opened: Opened) -> None:
+    tab = opened(web_page())
+    name = tab.locator(".u-series th").nth(1)
+    name.focus()
+    tab.keyboard.press("Enter")
+    assert "u-off" in tab.locator(".u-series").nth(1).get_attribute("class")
+
+
 def test_many_rows_are_not_in_the_document_at_once(opened: Opened) -> None:
     tab = opened(web_page(samples=samples_of(copies=2500)))
     assert "20,000 of 20,000 rows" in tab.inner_text("#counts")

@@ -77,9 +77,9 @@ class Browser {
     const percent = (share) => (Number.isNaN(share) ? "" : `${(100 * share).toFixed(1)} %`);
     const text = (title, width, grow, get) => ({title, width, grow, text: get, value: get});
     const several = (name) => new Set(samples.groups.map((group) => group[name])).size > 1;
-    const ofGroup = [["task", "Task"], ["seed", "Seed"], ["method", "Method"], ["part", "Rows"]]
+    const ofGroup = [["task", "Task", 5], ["seed", "Seed", 4], ["method", "Method", 8], ["part", "Rows", 4]]
       .filter(([name]) => several(name))
-      .map(([name, title]) => text(title, 4.5, 0.5, (row) => samples.groupOf(row)[name]));
+      .map(([name, title, width]) => text(title, width, 0.5, (row) => samples.groupOf(row)[name]));
     const at = (t) => ({
       ...text(`T = ${t}`, 7.5, 1, (row) => label(samples.labelAt(row, t))),
       mark: (row) => (samples.labelAt(row, t) === samples.gold[row] ? "right" : "wrong"),

@@ -1,5 +1,6 @@
 /* Curves over T, drawn by uPlot: values under the pointer, or with the arrow keys, stand in the legend. */
 const DASHES = [[], [7, 3], [2, 3]];
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];  // between ticks of T
 const plots = new Set();
 
 function seriesOf(line, colours) {
@@ -69,12 +70,11 @@ function drawChart(holder, chart, colours, height) {
     drawLevel(plot, chart.level);
     drawBands(plot, chart.series, colours);
   };
-  const wholes = (plot, splits) => splits.map((value) => (Number.isInteger(value) ? value : null));
   const plot = new uPlot({
     width: Math.max(240, holder.clientWidth),
     height,
     scales: {x: {time: false, range: edgesOf(chart.iterations)}, y: {range: () => rangeOf(chart)}},
-    axes: [{...axisOf("iterations T", 34), values: wholes, size: 28}, {...axisOf(chart.unit, 26), size: 44}],
+    axes: [{...axisOf("iterations T", 34), incrs: STEPS, size: 28}, {...axisOf(chart.unit, 26), size: 44}],
     series: [{label: "T", value: (_, value) => value ?? ""}, ...chart.series.map((line) => seriesOf(line, colours))],
     padding: [8, 14, 0, 0],
     legend: {live: true, markers: {width: 2, dash: (_, n) => (chart.series[n - 1]?.dashed ? "dashed" : "solid")}},
@@ -98,8 +98,12 @@ function showLast(plot) {
 
 function moveByKeys(holder, plot, chart) {
   holder.tabIndex = 0;
-  holder.setAttribute("role", "img");
+  holder.setAttribute("role", "group");
   holder.setAttribute("aria-label", `${chart.title}: ${chart.unit} over the iterations T. Arrow keys show values.`);
+  for (const name of [...holder.querySelectorAll(".u-series th")].slice(1)) {
+    name.tabIndex = 0;
+    name.addEventListener("keydown", (event) => { if (event.key === "Enter") name.click(); });
+  }
   holder.addEventListener("keydown", (event) => {
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (!step) return;
