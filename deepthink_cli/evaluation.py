@@ -9,36 +9,25 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from deepthink_cli.calibrating.calibrator import Calibrator
+from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.changes import Answer, Changes, ChangeTally
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
-from deepthink_cli.errors import InputError
+from deepthink_cli.data.skipped import Skipped
+from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.io.html_table import html_table
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.metric_tables import Table, table_by_iteration
 from deepthink_cli.metrics import Metrics, Tally
-from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction, longest, predict_mean
 from deepthink_cli.probabilities import Probabilities, ProbabilityTally, log_share
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring import check_length
+from deepthink_cli.skipping import NOT_FINITE, ScoringChunk, scored, scoring_chunk
 
 CHUNK = 1024  # queries tokenised and scored together
-
-TOO_LONG = "too long for the model"
-SAME_TOKENS = "candidates that the tokenizer does not tell apart"
-
-
-@dataclass(frozen=True)
-class ScoringChunk:
-    """Queries that fit the tokenizer and the model, ready to be scored against any number of memories."""
-
-    queries: list[Query]
-    plan: ScoringPlan
 
 
 @dataclass(frozen=True)
@@ -162,9 +151,29 @@ def evaluated(
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories must be of the same demonstrations, and so must those of each member of the `ensemble`, which are as
-    in `predict_chunks`. Predictions are corrected by the calibrations in `calibrate`, a chunk at a time. At most three
-    chunks of queries are in memory.
+    As `evaluated_or_skipped` does, but raises NotFiniteError for scores that are not finite, and InputError for tokens
+    that the model does not know.
+    """
+    for row in evaluated_or_skipped(engine, memories, queries, skipped, calibrate, ensemble, score, False):
+        if not isinstance(row, Skipped):
+            yield row
+
+
+def evaluated_or_skipped(
+    engine: Engine,
+    memories: Sequence[Memory],
+    queries: Iterable[Query | Skipped],
+    skipped: Counter[str],
+    calibrate: Iterable[str] = (),
+    ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
+    skip: bool = True,
+) -> Iterator[Prediction | Skipped]:
+    """Yield every query's predictions, one per memory, in order, and `Skipped` in the place of unscorable queries.
+
+    They are also counted in `skipped`, by reason. All memories must be of the same demonstrations, and so must those of
+    each member of the `ensemble`, which are as in `predict_chunks`. Predictions are corrected by the calibrations in
+    `calibrate`, a chunk at a time. At most three chunks of queries are in memory.
     """
     members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
     first, most = memories[0].provenance, longest([member[0] for member in members]).provenance
@@ -173,9 +182,10 @@ def evaluated(
     # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
     predict = partial(predict_mean, engine, members, score=score)
     calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, predict, score)
-    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped, score)):
-        by_memory = predict(chunk.queries, chunk.plan)
-        yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
+    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped, score, skip)):
+        rows = scored(engine, chunk, predict, skip)
+        skipped.update(row.reason for row in rows if isinstance(row, Skipped) and row.reason == NOT_FINITE)
+        yield from corrected_rows(calibrator, rows)
 
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
@@ -191,43 +201,19 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 def scoring_chunks(
     engine: Engine,
     demonstrations: TokenizedDemonstrations,
-    queries: Iterable[Query],
+    queries: Iterable[Query | Skipped],
     skipped: Counter[str],
     score: ScoreName = "sum",
+    skip: bool = False,
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
-    The others are counted in `skipped` by reason: too long for the model, or with candidates that
-    have the same tokens.
+    The others are counted in `skipped` by reason: too long for the model, or with candidates that have the same tokens;
+    with `skip`, also rows that cannot be read, and those with tokens that the model does not know.
     """
     tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations, score), iter(queries)
     while part := list(islice(remaining, CHUNK)):
-        pairs = [pair for pair in _tokenized(tokenize, part, skipped) if _fits(engine, demonstrations, pair, skipped)]
-        if pairs:
-            yield ScoringChunk([query for query, _ in pairs], engine.plan([ids for _, ids in pairs]))
-
-
-def _tokenized(
-    tokenize: QueryTokenizer, part: Sequence[Query], skipped: Counter[str]
-) -> Iterator[tuple[Query, TokenizedQuery]]:
-    try:
-        tokenized = tokenize(part)
-    except InputError:
-        if len(part) > 1:
-            for query in part:
-                yield from _tokenized(tokenize, [query], skipped)
-        else:
-            skipped[SAME_TOKENS] += 1
-        return
-    yield from zip(part, tokenized, strict=True)
-
-
-def _fits(
-    engine: Engine, demonstrations: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
-) -> bool:
-    try:
-        check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), pair[1])
-    except InputError:
-        skipped[TOO_LONG] += 1
-        return False
-    return True
+        chunk = scoring_chunk(engine, tokenize, len(demonstrations.token_ids), part, unknown=skip)
+        skipped.update(row.reason for row in chunk.rows if isinstance(row, Skipped))
+        if chunk.queries or skip:
+            yield chunk

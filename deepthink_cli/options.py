@@ -280,6 +280,9 @@ _WAYS_OUT = {
     "device_map": "use auto",
     "gguf": "name a GGUF file in the model's directory or hub repository",
     "adapter": "name a directory or hub repository with a LoRA adapter",
+    "top": "a number of labels, 1 or more",
+    "threshold": "a probability between 0 and 1, as in 0.8",
+    "allow_errors": "a number of rows, 0 or more",
     "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 

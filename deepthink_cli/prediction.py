@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from statistics import fmean
 from typing import Literal
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
@@ -19,6 +21,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import Scores, check_length, score_each
+from deepthink_cli.skipping import ScoringChunk, predicted, scored, scoring_chunk
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
@@ -95,6 +98,23 @@ def predict_chunks(
     Every member of the `ensemble` has a memory for each of `memory`, in the same order, with the same template and
     labels; the predictions are those of the mean log-probabilities.
     """
+    for part in predict_or_skip(engine, memory, inputs, chunk, ensemble, score, skip=False):
+        yield predicted(part)
+
+
+def predict_or_skip(
+    engine: Engine,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | Skipped | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+    ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
+    skip: bool = True,
+) -> Iterator[list[Prediction | Skipped]]:
+    """Like `predict_chunks`, but yields `Skipped` in the place of an input that cannot be tokenised or scored.
+
+    An input that was skipped before is passed on. With `skip` off, raises as `predict` does.
+    """
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     members = [[engine.place(each) for each in member] for member in (memories, *ensemble)]
     provenance, most = memories[0].provenance, longest([member[0] for member in members]).provenance
@@ -102,10 +122,9 @@ def predict_chunks(
         raise InputError("this memory has no template; use one from think() or load_memory()")
     check_fit(provenance, engine.identity, "this memory")
     labels = provenance.demonstrations.labels
-    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part, plan in ahead(_planned(engine, most.demonstrations, queries, chunk, score)):
-        by_memory = predict_mean(engine, members, part, plan, score)
-        yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
+    rows = (each if isinstance(each, Query | Skipped) else Query(each, labels) for each in inputs)
+    for part in ahead(_planned(engine, most.demonstrations, rows, chunk, score, skip)):
+        yield scored(engine, part, partial(predict_mean, engine, members, score=score), skip)
 
 
 def predict_plan(
@@ -145,14 +164,22 @@ def longest(memories: Sequence[Memory]) -> Memory:
 
 
 def _planned(
-    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int, score: ScoreName
-) -> Iterator[tuple[list[Query], ScoringPlan]]:
+    engine: Engine,
+    demonstrations: TokenizedDemonstrations,
+    rows: Iterator[Query | Skipped],
+    chunk: int,
+    score: ScoreName,
+    skip: bool,
+) -> Iterator[ScoringChunk]:
     tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
-    while part := list(islice(queries, chunk)):
-        tokenized = tokenize(part)
+    while part := list(islice(rows, chunk)):
+        if skip:
+            yield scoring_chunk(engine, tokenize, length, part)
+            continue
+        tokenized = tokenize(predicted(part))
         for query in tokenized:
             check_length(engine.limits, engine.identity.id, length, query)
-        yield part, engine.plan(tokenized)
+        yield ScoringChunk(part, engine.plan(tokenized))
 
 
 def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:

@@ -14,12 +14,14 @@ from deepthink_cli.calibrating.correction import Bias, corrected, estimated, log
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Correction, Prediction, predict_plan
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.skipping import predicted
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -85,6 +87,18 @@ class Calibrator:
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)
         ]
+
+    def count(self, predictions: Sequence[Prediction]) -> None:
+        """Count rows that were corrected before, for the biases that are estimated from rows; only scores are used."""
+        for correct in self._correct.values():
+            if isinstance(correct, _FromRows):
+                correct(predictions)
+
+
+def corrected_rows(calibrator: Calibrator, rows: Sequence[Prediction | Skipped]) -> list[Prediction | Skipped]:
+    """The rows with their predictions corrected together; raises as the calibrator does."""
+    corrected = iter(calibrator(predicted(rows)))
+    return [row if isinstance(row, Skipped) else next(corrected) for row in rows]
 
 
 class _FromRows:

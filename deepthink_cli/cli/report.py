@@ -67,10 +67,24 @@ Where = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html. Default: stdout.",
+    ),
 ]
 
-SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json", ".html": "html"}
+SUFFIXES: dict[str, FormatName] = {
+    "": "terminal",
+    ".txt": "terminal",
+    ".md": "markdown",
+    ".csv": "csv",
+    ".tex": "latex",
+    ".json": "json",
+    ".html": "html",
+}
 
 
 @grouped
@@ -95,12 +109,11 @@ def report(
 
     problems = Problems()
     with problems.collected():
-        chosen = _format(format, common.json, output)
-    with problems.collected():
         number = _number(iteration)
     with problems.collected():
         if output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
+        chosen = _format(format, common.json, output)
     with problems.collected():
         if html is not None:
             check_apart(html, read_by(config=common.config), "--html", runs=runs)
@@ -128,8 +141,11 @@ def _format(format: FormatName | None, json: bool, output: Path | None) -> Forma
         raise InputError(f"--json and --format {format}: two formats; give one of them")
     if json:
         return "json"
-    named = SUFFIXES.get(output.suffix.lower()) if output is not None else None
-    return format or named or "terminal"
+    suffix = "" if output is None else output.suffix.lower()
+    if format is None and suffix not in SUFFIXES:
+        known = ", ".join(filter(None, SUFFIXES))
+        raise InputError(f"-o {output}: unknown format {suffix!r}; end the name in one of {known}, or name a --format")
+    return format or SUFFIXES[suffix]
 
 
 def _number(iteration: str | None) -> int | None:

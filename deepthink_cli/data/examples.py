@@ -10,7 +10,8 @@ from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
-from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows
+from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
 
@@ -151,16 +152,31 @@ def read_queries(
     With `labelled`, every row must hold the template's label field, with one of its candidates.
     Raises InputError at the first bad row; with `problems`, collects them and continues.
     """
+    for row in queries_or_skipped(source, template, labels, labelled):
+        if isinstance(row, Query):
+            yield row
+        elif problems is None:
+            raise InputError(*row.messages)
+        else:
+            problems.messages.extend(row.messages)
+
+
+def queries_or_skipped(
+    source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False
+) -> Iterator[Query | Skipped]:
+    """Like `read_queries`, but yields `Skipped` in the place of a bad row.
+
+    Raises InputError for a source that is missing, has no row, or cannot be divided into rows.
+    """
     source = RowSource.of(source)
     if labelled:
         refuse_texts(source)
-    for row in read_rows(source, problems, field_of_texts(source, template)):
+    for row in rows_or_errors(source, field_of_texts(source, template)):
         try:
-            yield _query(row, template, tuple(labels), labelled)
+            query = _query(row, template, tuple(labels), labelled) if isinstance(row, Row) else Skipped(row.messages)
         except InputError as error:
-            if problems is None:
-                raise
-            problems.messages.extend(error.messages)
+            query = Skipped(error.messages)
+        yield query
 
 
 def text_value(value: Any, where: str, field: str) -> str:

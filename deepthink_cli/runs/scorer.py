@@ -10,12 +10,13 @@ from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation import Evaluator, ScoringChunk, scoring_chunks
+from deepthink_cli.evaluation import Evaluator, scoring_chunks
 from deepthink_cli.memory import Memory
 from deepthink_cli.prediction import Correction, Prediction, mean_predictions, predict_plan
 from deepthink_cli.runs.jobs import RunJob
 from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.results import Corrected, Part, Result, Setting, bits
+from deepthink_cli.skipping import ScoringChunk
 from deepthink_cli.updates.gate import Gate
 
 

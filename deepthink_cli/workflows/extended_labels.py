@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query, Text
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
@@ -58,7 +59,7 @@ class ExtendedLabels:
         also = f" (also {', '.join(others)})" if others else ""
         self._warn(f"label {longer!r} {_NEVER} {shorter!r}{also}", "it")
 
-    def check_rows(self, queries: Iterable[Query], labels: Sequence[str]) -> None:
+    def check_rows(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> None:
         """Warn once if rows have such candidates, other than `labels`, with the number of these rows."""
         texts = (text for query in queries if (text := self._of_row(query, labels)))
         if first := next(texts, None):
@@ -66,7 +67,7 @@ class ExtendedLabels:
             rows = f"{others + 1:,} rows have" if others else "1 row has"
             self._warn(f"{first}; {rows} such candidates", "them")
 
-    def watched(self, queries: Iterable[Query], labels: Sequence[str]) -> Iterator[Query]:
+    def watched(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> Iterator[Query | Skipped]:
         """The same queries, as they come; warns of the first with such candidates, other than `labels`."""
         told = False
         for query in queries:
@@ -75,9 +76,9 @@ class ExtendedLabels:
                 told = True
             yield query
 
-    def _of_row(self, query: Query, labels: Sequence[str]) -> str:
+    def _of_row(self, query: Query | Skipped, labels: Sequence[str]) -> str:
         """What is wrong with the candidates of a row; empty if nothing is."""
-        if set(query.candidates) == set(labels) or not _may_extend(query.candidates):
+        if isinstance(query, Skipped) or set(query.candidates) == set(labels) or not _may_extend(query.candidates):
             return ""
         try:
             (tokenized,) = self._tokenize([query])

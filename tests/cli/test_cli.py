@@ -294,8 +294,8 @@ def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    real = examples.read_rows
-    monkeypatch.setattr(examples, "read_rows", lambda source, *more: looked.append(source) or real(source, *more))
+    real = examples.rows_or_errors
+    monkeypatch.setattr(examples, "rows_or_errors", lambda source: looked.append(source) or real(source))
     short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
     long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
     for source in (short, long):
