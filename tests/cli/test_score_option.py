@@ -18,6 +18,7 @@ from tiny import reviews, run_words, tiny_task
 from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.runs.results import read_results
+from deepthink_cli.runs.samples import find_samples
 from deepthink_cli.workflows.predict import predict_file
 
 LABELS = ("bug", "bug report", "feature")
@@ -188,7 +189,7 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
     printed(*alone)
     assert [row.key for row in read_results(tmp_path / "alone")] == [row.key for row in found[:4]]
     for row in found:
-        columns = pyarrow.parquet.read_table(tmp_path / "out" / "samples" / f"{row.key}.parquet").to_pydict()
+        columns = pyarrow.parquet.read_table(find_samples(tmp_path / "out", row)).to_pydict()
         assert set(columns.get("score", [None])) == {row.setting.score}
         if row.setting.score == "mean":
             assert row.accuracy == row.accuracy_mean_per_token
