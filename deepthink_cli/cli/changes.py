@@ -21,9 +21,10 @@ def probabilities(evaluation: Evaluation, by: str = "") -> list[Any]:
         cells = _cells(changes) if evaluation.changes else []
         rows.append([str(iteration), f"{each.log_probability:.3f}", *cells, f"{each.ece:.3f}"])
     since = ["since T = 1", "95 % interval", "changed", "fixed", "broken"] if evaluation.changes else []
+    title = ", and what changed since T = 1" if evaluation.changes else ""
     bins = next(iter(evaluation.probabilities.values())).ece_bins
     return [
-        f"Mean log-probability of the true label in nats, and what changed since T = 1{by}:",
+        f"Mean log-probability of the true label in nats{title}{by}:",
         table("T", "log-prob", *since, "ECE", rows=rows),
         *_verdict(evaluation),
         *([] if by else [f"ECE is the expected calibration error, over {bins} bins of equal width"]),

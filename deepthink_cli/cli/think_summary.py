@@ -60,7 +60,8 @@ def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
     """The lines after the readings: their time and the file."""
     readings, seconds = plan.options.iterations, result.seconds
     speed = f"{readings * len(plan.demonstrations.token_ids) / seconds:,.0f} tokens/s"
-    took = f"read {readings} times in {seconds:.1f} s, {speed}"
+    times = "once" if readings == 1 else f"{readings} times"
+    took = f"read {times} in {seconds:.1f} s, {speed}"
     if plan.tuning is not None:
         count = len(plan.demonstrations.examples)
         took = f"trained on {count} demonstrations in {plan.tuning.steps} steps, {seconds:.1f} s"

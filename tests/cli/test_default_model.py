@@ -63,7 +63,7 @@ def test_every_command_that_names_a_model_takes_the_default_from_both(
     else:
         monkeypatch.setenv("DEEPTHINK_MODEL", NOWHERE)
     assert run(words) == 2
-    assert f"-m {NOWHERE}: no such model directory" in capsys.readouterr().err
+    assert f"{NOWHERE}: no such model directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["predict", "eval"])
