@@ -14,8 +14,8 @@ ACCURACY = (
     "lines are dev rows, which only choose T and eta."
 )
 DIFFERENCE = (
-    "Points, the mean over seeds, each against its own T = 1; bands are Student's 95 % intervals. A band that leaves "
-    "zero is a change beyond the noise between seeds."
+    "Points, the mean over seeds, each against its own T = 1; bands are Student's 95 % intervals, each for one T "
+    "alone: a band that leaves zero is a change beyond the noise between seeds."
 )
 PointsOf = Callable[[Curve], dict[int, Point]]
 
