@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepthink_cli.report.html.page import Chart, Series, Table, WebPage
+from deepthink_cli.report.html.page import Chart, ChartGroup, Series, Table, WebPage
 from deepthink_cli.report.html.samples import Group, Samples
 
 LABELS = ("negative", "positive")
@@ -50,8 +50,7 @@ def web_page(**values: Any) -> WebPage:
         "tables": [Table("eta 0.1", ["task", "accuracy"], [["sst2", "9.5 ± 1.0"], ["mr", "70.1 ± 2.0"], ["trec", ""]])],
         "legend": ["Accuracy in percent."],
         "footnotes": ["one footnote"],
-        "charts": [chart()],
-        "curves": "Accuracy by T.",
+        "curves": [ChartGroup("Accuracy", "Accuracy by T.", [chart()])],
         "settings": {"model": "tiny"},
         "versions": {"Python": "3"},
         "commands": [("This page", "deepthink report runs/tiny --html page.html")],

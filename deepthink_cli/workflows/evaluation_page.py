@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepthink_cli.prediction import Prediction
-from deepthink_cli.report.html.evaluation_parts import ABOUT, LEGEND, charts_of, tables_of
+from deepthink_cli.report.html.evaluation_parts import LEGEND, curves_of, tables_of
 from deepthink_cli.report.html.page import Table, WebPage
 from deepthink_cli.report.html.samples import Group, Samples
 from deepthink_cli.report.html.versions import versions
@@ -65,8 +65,7 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
         tables=[*tables_of(evaluation), *_rest(report)],
         legend=[LEGEND],
         footnotes=[*_overlap(report), *(f"Skipped {count}: {reason}" for reason, count in report.skipped.items())],
-        charts=charts_of(evaluation),
-        curves=ABOUT,
+        curves=curves_of(evaluation),
         settings=_settings(report),
         versions=versions(),
         commands=[("This page", command)] if command else [],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from web_pages import EVIL, ROWS, chart, samples_of, web_page
 
-from deepthink_cli.report.html.page import Table, WebPage
+from deepthink_cli.report.html.page import ChartGroup, Table, WebPage
 from deepthink_cli.report.html.render import render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
@@ -192,7 +192,9 @@ def test_many_rows_are_not_in_the_document_at_once(opened: Opened) -> None:
 
 def test_texts_of_samples_run_no_script(opened: Opened) -> None:
     labels = [(EVIL, "positive", ROWS[0][2])]
-    page = web_page(samples=samples_of(labels), tables=[Table(EVIL, [EVIL], [[EVIL]])], charts=[chart(EVIL)])
+    page = web_page(
+        samples=samples_of(labels), tables=[Table(EVIL, [EVIL], [[EVIL]])], curves=[ChartGroup("", "", [chart(EVIL)])]
+    )
     tab = opened(page)
     tab.locator(".grid-row").first.click()
     assert EVIL in tab.inner_text("#detail")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from deepthink_cli.evaluation import Evaluation
 from deepthink_cli.metric_tables import confusion_table
-from deepthink_cli.report.html.page import Chart, Series, Table
+from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series, Table
 
 ABOUT = "T = 1 is plain in-context learning. Bands are 95 % intervals: Wilson's of accuracies, Student's of means."
 LEGEND = (
@@ -15,15 +14,6 @@ LEGEND = (
     "fixed and broken, are since T = 1. ECE: expected calibration error. Mean/token: accuracy by mean log-probability "
     "per token. Ties: rows with several best candidates."
 )
-
-
-@dataclass(frozen=True)
-class Point:
-    """A value with its interval, and the text that names them."""
-
-    value: float
-    interval: tuple[float, float] | None
-    text: str
 
 
 def tables_of(evaluation: Evaluation) -> list[Table]:
@@ -38,8 +28,8 @@ def tables_of(evaluation: Evaluation) -> list[Table]:
     return tables
 
 
-def charts_of(evaluation: Evaluation) -> list[Chart]:
-    """Accuracy, log-probability of the true label, and the rows fixed and broken, over T; none for a single T."""
+def curves_of(evaluation: Evaluation) -> list[ChartGroup]:
+    """Charts of accuracy, log-probability of the true label, and the rows fixed and broken; none for a single T."""
     iterations = list(evaluation.results)
     if len(iterations) < 2:
         return []
@@ -48,14 +38,14 @@ def charts_of(evaluation: Evaluation) -> list[Chart]:
     log_probability = {by: [_log_probability(each, t) for t in iterations] for by, each in ways.items()}
     changes = {name: [_count(evaluation, name, t) for t in iterations] for name in ("fixed", "broken")}
     level = None if evaluation.majority is None else 100 * evaluation.majority[1]
-    name = "" if evaluation.majority is None else f"always {evaluation.majority[0]!r}"
+    name = "" if level is None or evaluation.majority is None else f"always {evaluation.majority[0]!r}, {level:.1f}"
     charts = [
         Chart("Accuracy", "accuracy (%)", iterations, _lines(accuracy), level, name),
         Chart("Log-probability of the true label", "nats, mean", iterations, _lines(log_probability)),
     ]
     if evaluation.changes:
         charts.append(Chart("Rows that thinking changed since T = 1", "rows", iterations, _lines(changes)))
-    return charts
+    return [ChartGroup("Over the iterations T", ABOUT, charts)]
 
 
 def _ways(evaluation: Evaluation) -> dict[str, Evaluation]:
@@ -81,20 +71,5 @@ def _count(evaluation: Evaluation, name: str, iteration: int) -> Point:
     return Point(count, None, str(count))
 
 
-def _lines(points: Mapping[str, Iterable[Point]]) -> Sequence[Series]:
-    lines = []
-    for colour, (label, values) in enumerate(points.items()):
-        of_line = list(values)
-        bands = [point.interval for point in of_line if point.interval is not None]
-        is_band = len(bands) == len(of_line)
-        lines.append(
-            Series(
-                label=label,
-                colour=colour,
-                values=[point.value for point in of_line],
-                low=[low for low, _ in bands] if is_band else [],
-                high=[high for _, high in bands] if is_band else [],
-                notes=[point.text for point in of_line],
-            )
-        )
-    return lines
+def _lines(points: Mapping[str, Sequence[Point]]) -> list[Series]:
+    return [Series.of(label, colour, values) for colour, (label, values) in enumerate(points.items())]

@@ -10,7 +10,7 @@ from deepthink_cli.report.curves import panels
 from deepthink_cli.report.formats import Page
 from deepthink_cli.report.html.commands import run_commands
 from deepthink_cli.report.html.page import Table, WebPage
-from deepthink_cli.report.html.run_charts import ABOUT, charts_of
+from deepthink_cli.report.html.run_charts import curves_of
 from deepthink_cli.report.html.run_samples import samples_of
 from deepthink_cli.report.html.versions import versions
 from deepthink_cli.report.job_results import JobResults
@@ -34,8 +34,7 @@ def page_of_runs(report: Report, jobs: Sequence[JobResults], command: str = "", 
         tables=list(_tables(report)),
         legend=[*report.legend, *(report.appendix.legend if report.appendix else [])],
         footnotes=report.footnotes,
-        charts=charts_of(shown),
-        curves=ABOUT,
+        curves=curves_of(shown),
         settings=_settings(jobs),
         versions=versions(),
         commands=commands,

@@ -20,6 +20,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A value with its interval, if it has one, and the text that names them."""
+
+    value: float
+    interval: tuple[float, float] | None
+    text: str
+
+
+@dataclass(frozen=True)
 class Series:
     """One line of a chart.
 
@@ -36,6 +45,21 @@ class Series:
     notes: Sequence[str]
     is_dashed: bool = False
 
+    @classmethod
+    def of(cls, label: str, colour: int, points: Sequence[Point | None], is_dashed: bool = False) -> Series:
+        """The line through points, one for each iteration; it has a band if it is not dashed and a point has one."""
+        intervals = [None if point is None else point.interval for point in points]
+        is_band = not is_dashed and any(intervals)
+        return cls(
+            label=label,
+            colour=colour,
+            values=[None if point is None else point.value for point in points],
+            low=[None if interval is None else interval[0] for interval in intervals] if is_band else [],
+            high=[None if interval is None else interval[1] for interval in intervals] if is_band else [],
+            notes=["" if point is None else point.text for point in points],
+            is_dashed=is_dashed,
+        )
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -50,11 +74,20 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class ChartGroup:
+    """Charts of one quantity; `about` says what their lines and bands are."""
+
+    title: str
+    about: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
 class WebPage:
     """The content of one HTML file.
 
-    `summary` are the first lines under the title, `legend` explains the tables, `footnotes` follow it. `curves` says
-    what lines and bands of the charts are. `settings` name what made the results, `commands` are command lines.
+    `summary` are the first lines under the title, `legend` explains the tables, `footnotes` follow it. `settings` name
+    what made the results, `commands` are command lines with what each makes.
     """
 
     title: str
@@ -62,8 +95,7 @@ class WebPage:
     tables: Sequence[Table]
     legend: Sequence[str]
     footnotes: Sequence[str]
-    charts: Sequence[Chart]
-    curves: str
+    curves: Sequence[ChartGroup]
     settings: Mapping[str, str]
     versions: Mapping[str, str]
     commands: Sequence[tuple[str, str]]

@@ -28,11 +28,12 @@ def render(page: WebPage) -> str:
     """
     library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
     styles = [_asset("uPlot.min.css"), _template(STYLE)]
+    groups = [(group, [(chart, picture_of(chart)) for chart in group.charts]) for group in page.curves]
     template = _environment().get_template("page.html")
     return template.render(
         page=page,
-        charts=[(chart, picture_of(chart)) for chart in page.charts],
-        data={"colours": COLOURS, "charts": [chart_json(chart) for chart in page.charts]},
+        groups=groups,
+        data={"colours": COLOURS, "charts": [[chart_json(chart) for chart in group.charts] for group in page.curves]},
         columns=[] if page.samples is None else page.samples.columns(),
         styles=styles,
         scripts=[library, own],

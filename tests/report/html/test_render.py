@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 from web_pages import EVIL, ROWS, chart, samples_of, web_page
 
-from deepthink_cli.report.html.page import Table
+from deepthink_cli.report.html.page import ChartGroup, Table
 from deepthink_cli.report.html.picture import picture_of
 from deepthink_cli.report.html.render import ROOM, SCRIPTS, render
 
@@ -65,8 +65,7 @@ def test_no_text_of_data_becomes_markup() -> None:
         tables=[Table(EVIL, [EVIL], [[EVIL]])],
         legend=[EVIL],
         footnotes=[EVIL],
-        charts=[chart(EVIL)],
-        curves=EVIL,
+        curves=[ChartGroup(EVIL, EVIL, [chart(EVIL)])],
         settings={EVIL: EVIL},
         versions={EVIL: EVIL},
         commands=[(EVIL, EVIL)],

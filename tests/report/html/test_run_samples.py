@@ -107,7 +107,10 @@ def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
 
 
 def test_a_curve_has_the_same_colour_in_every_chart(grid: Path) -> None:
-    charts = page_of(grid).charts
-    assert [chart.title for chart in charts] == ["sst2", "mr", "classic (mean of 2)"]
+    accuracy, difference = page_of(grid).curves
+    for group in (accuracy, difference):
+        assert [chart.title for chart in group.charts] == ["sst2", "mr", "classic (mean of 2)"]
+    charts = [*accuracy.charts, *difference.charts]
     assert len({tuple((line.label, line.colour) for line in chart.series) for chart in charts}) == 1
-    assert charts[0].series[0].notes[0].endswith("(2 seeds)")
+    assert accuracy.charts[0].series[0].notes[0].endswith("(2 seeds)")
+    assert difference.charts[0].series[0].values[0] == 0

@@ -4,7 +4,8 @@ async function start() {
   document.querySelectorAll("figure.chart").forEach((figure) => {
     const holder = make("div", {class: "plot"});
     figure.querySelector("figcaption").after(holder);
-    drawChart(holder, data.charts[Number(figure.dataset.chart)], data.colours, 240);
+    const {group, chart} = figure.dataset;
+    drawChart(holder, data.charts[Number(group)][Number(chart)], data.colours, 240);
   });
   const browser = document.getElementById("browser");
   if (!browser) return;
