@@ -44,6 +44,7 @@ docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 	$(BIN)/python docs/build_architecture.py --check
 	$(BIN)/python docs/build_select.py --check
+	$(BIN)/python -m benchmarks.front_page --check
 
 # `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
 benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
@@ -59,9 +60,10 @@ benchmark: $(VENV)/.benchmark
 table1: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.table1 --from table1 --write docs/table1.md
 
-# docs/evidence.md and its figures from the result folders of evidence/; needs no model.
+# docs/evidence.md, and the table and plots of README.md, from the result folders of evidence/; needs no model.
 evidence: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.evidence --from evidence --write docs/evidence.md
+	$(BIN)/python -m benchmarks.front_page
 
 clean:
 	rm -rf $(VENV)

@@ -9,38 +9,33 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from deepthink_cli.calibrating.calibrator import Calibrator
+from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.changes import Answer, Changes, ChangeTally
 from deepthink_cli.data.examples import Query
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan
-from deepthink_cli.errors import InputError
+from deepthink_cli.data.skipped import Skipped
+from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.io.html_table import html_table
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
+from deepthink_cli.metric_tables import Table, table_by_iteration
 from deepthink_cli.metrics import Metrics, Tally
-from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction, longest, predict_mean
+from deepthink_cli.probabilities import Probabilities, ProbabilityTally, log_share
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring import check_length
+from deepthink_cli.skipping import NOT_FINITE, ScoringChunk, scored, scoring_chunk
 
 CHUNK = 1024  # queries tokenised and scored together
-
-TOO_LONG = "too long for the model"
-SAME_TOKENS = "candidates that the tokenizer does not tell apart"
-
-
-@dataclass(frozen=True)
-class ScoringChunk:
-    """Queries that fit the tokenizer and the model, ready to be scored against any number of memories."""
-
-    queries: list[Query]
-    plan: ScoringPlan
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The metrics of every iteration, and the confusion table of the last one.
 
-    `calibrated` holds the same of the corrected predictions, for every calibration.
+    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. `calibrated`
+    holds the same of the corrected predictions, for every calibration.
     """
 
     n: int
@@ -48,6 +43,8 @@ class Evaluation:
     majority: tuple[str, float] | None
     chance: float
     confusion: dict[str, dict[str, int]]
+    probabilities: dict[int, Probabilities]
+    changes: dict[int, Changes]
     calibrated: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
@@ -55,51 +52,92 @@ class Evaluation:
         """The metrics of the last iteration."""
         return self.results[max(self.results)]
 
+    @property
+    def true_labels(self) -> dict[str, int]:
+        """How many rows have each true label; empty if every row has its own candidates."""
+        return {label: sum(row.values()) for label, row in self.confusion.items()}
+
+    def table(self) -> Table:
+        """The columns and rows of a table with a row for each iteration."""
+        return table_by_iteration(self.results, self.probabilities, self.changes)
+
+    def _repr_html_(self) -> str:
+        """A table for each way of scoring, for notebooks."""
+        tables = {"": self, **{f", {name} calibration": each for name, each in self.calibrated.items()}}
+        return "\n".join(html_table(*each.table(), f"{self.n:,} rows{by}") for by, each in tables.items())
+
     def as_json(self) -> dict[str, Any]:
         """The part of `eval --json` that depends on the predictions."""
         majority = None if self.majority is None else {"label": self.majority[0], "accuracy": self.majority[1]}
         return {
             "n": self.n,
-            "results": [
-                {"iteration": t, **asdict(metrics), **self._calibrated(t)} for t, metrics in self.results.items()
-            ],
+            "results": [{"iteration": t, **self._metrics(t), **self._calibrated(t)} for t in self.results],
             "majority": majority,
             "chance": self.chance,
             "confusion": self.confusion,
+            "true_labels": self.true_labels,
+        }
+
+    def _metrics(self, iteration: int) -> dict[str, Any]:
+        changes = self.changes.get(iteration)
+        return {
+            **asdict(self.results[iteration]),
+            **asdict(self.probabilities[iteration]),
+            "changes": None if changes is None else asdict(changes),
         }
 
     def _calibrated(self, iteration: int) -> dict[str, Any]:
         if not self.calibrated:
             return {}
-        return {"calibrated": {name: asdict(each.results[iteration]) for name, each in self.calibrated.items()}}
+        return {"calibrated": {name: each._metrics(iteration) for name, each in self.calibrated.items()}}
 
 
 class Evaluator:
-    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory."""
+    """Counts labelled predictions, iteration by iteration, and their corrections by `calibrate`, in constant memory.
+
+    The predictions of one query by all iterations follow each other, in any order.
+    """
 
     def __init__(self, iterations: Sequence[int], labels: Sequence[str], calibrate: Iterable[str] = ()) -> None:
-        self.tallies = {iteration: Tally(labels) for iteration in sorted(iterations)}
+        ordered = sorted(iterations)
+        self.tallies = {iteration: Tally(labels) for iteration in ordered}
+        self.probabilities = {iteration: ProbabilityTally() for iteration in ordered}
+        self.changes = {iteration: ChangeTally() for iteration in ordered if ordered[0] == 1 < iteration}
         self.calibrated = {name: Evaluator(iterations, labels) for name in calibrate if name != NONE}
         self.chance = 0.0
+        self.memories = len(iterations)
+        self.answers: list[tuple[int, Answer]] = []  # to the current query, each with its iteration
 
     def add(self, prediction: Prediction) -> None:
         """Count one prediction, whose query must have a true label."""
-        gold = prediction.query.gold
+        gold, iteration = prediction.query.gold, prediction.iteration
         assert gold is not None
-        tally = self.tallies[prediction.iteration]
-        tally.add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
+        self.tallies[iteration].add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
         self.chance += 1 / len(prediction.scores)
+        log_probability = log_share(prediction.scores[gold], prediction.scores.values())
+        self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
+        self.answers.append((iteration, Answer(prediction.label, log_probability)))
+        if len(self.answers) == self.memories:
+            answers = dict(self.answers)
+            for later, changes in self.changes.items():
+                changes.add(gold, answers[1], answers[later])
+            self.answers.clear()
         for name, evaluator in self.calibrated.items():
             evaluator.add(prediction.calibrated[name].prediction)
 
     def result(self) -> Evaluation:
         """The metrics of all predictions counted so far."""
         last = self.tallies[max(self.tallies)]
-        results = {iteration: tally.metrics() for iteration, tally in self.tallies.items()}
-        chance = self.chance / sum(tally.n for tally in self.tallies.values())
-        calibrated = {name: evaluator.result() for name, evaluator in self.calibrated.items()}
-        table = last.table() if last.labels else {}
-        return Evaluation(last.n, results, last.majority(), chance, table, calibrated)
+        return Evaluation(
+            n=last.n,
+            results={iteration: tally.metrics() for iteration, tally in self.tallies.items()},
+            majority=last.majority(),
+            chance=self.chance / sum(tally.n for tally in self.tallies.values()),
+            confusion=last.table() if last.labels else {},
+            probabilities={iteration: tally.result() for iteration, tally in self.probabilities.items()},
+            changes={iteration: tally.result() for iteration, tally in self.changes.items()},
+            calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
+        )
 
 
 def evaluated(
@@ -109,22 +147,45 @@ def evaluated(
     skipped: Counter[str],
     calibrate: Iterable[str] = (),
     ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
 ) -> Iterator[Prediction]:
     """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
 
-    All memories must be of the same demonstrations, and so must those of each member of the `ensemble`, which are as
-    in `predict_chunks`. Predictions are corrected by the calibrations in `calibrate`, a chunk at a time. At most three
-    chunks of queries are in memory.
+    As `evaluated_or_skipped` does, but raises NotFiniteError for scores that are not finite, and InputError for tokens
+    that the model does not know.
+    """
+    for row in evaluated_or_skipped(engine, memories, queries, skipped, calibrate, ensemble, score, False):
+        if not isinstance(row, Skipped):
+            yield row
+
+
+def evaluated_or_skipped(
+    engine: Engine,
+    memories: Sequence[Memory],
+    queries: Iterable[Query | Skipped],
+    skipped: Counter[str],
+    calibrate: Iterable[str] = (),
+    ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
+    skip: bool = True,
+) -> Iterator[Prediction | Skipped]:
+    """Yield every query's predictions, one per memory, in order, and `Skipped` in the place of unscorable queries.
+
+    They are also counted in `skipped`, by reason. All memories must be of the same demonstrations, and so must those of
+    each member of the `ensemble`, which are as in `predict_chunks`. Predictions are corrected by the calibrations in
+    `calibrate`, a chunk at a time. At most three chunks of queries are in memory.
     """
     members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
     first, most = memories[0].provenance, longest([member[0] for member in members]).provenance
     assert first is not None
     assert most is not None
     # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
-    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, partial(predict_mean, engine, members))
-    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped)):
-        by_memory = predict_mean(engine, members, chunk.queries, chunk.plan)
-        yield from calibrator([each for of_query in zip(*by_memory, strict=True) for each in of_query])
+    predict = partial(predict_mean, engine, members, score=score)
+    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, predict, score)
+    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped, score, skip)):
+        rows = scored(engine, chunk, predict, skip)
+        skipped.update(row.reason for row in rows if isinstance(row, Skipped) and row.reason == NOT_FINITE)
+        yield from corrected_rows(calibrator, rows)
 
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
@@ -138,41 +199,21 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
 
 def scoring_chunks(
-    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterable[Query], skipped: Counter[str]
+    engine: Engine,
+    demonstrations: TokenizedDemonstrations,
+    queries: Iterable[Query | Skipped],
+    skipped: Counter[str],
+    score: ScoreName = "sum",
+    skip: bool = False,
 ) -> Iterator[ScoringChunk]:
     """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
 
-    The others are counted in `skipped` by reason: too long for the model, or with candidates that
-    have the same tokens.
+    The others are counted in `skipped` by reason: too long for the model, or with candidates that have the same tokens;
+    with `skip`, also rows that cannot be read, and those with tokens that the model does not know.
     """
-    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations), iter(queries)
+    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations, score), iter(queries)
     while part := list(islice(remaining, CHUNK)):
-        pairs = [pair for pair in _tokenized(tokenize, part, skipped) if _fits(engine, demonstrations, pair, skipped)]
-        if pairs:
-            yield ScoringChunk([query for query, _ in pairs], engine.plan([ids for _, ids in pairs]))
-
-
-def _tokenized(
-    tokenize: QueryTokenizer, part: Sequence[Query], skipped: Counter[str]
-) -> Iterator[tuple[Query, TokenizedQuery]]:
-    try:
-        tokenized = tokenize(part)
-    except InputError:
-        if len(part) > 1:
-            for query in part:
-                yield from _tokenized(tokenize, [query], skipped)
-        else:
-            skipped[SAME_TOKENS] += 1
-        return
-    yield from zip(part, tokenized, strict=True)
-
-
-def _fits(
-    engine: Engine, demonstrations: TokenizedDemonstrations, pair: tuple[Query, TokenizedQuery], skipped: Counter[str]
-) -> bool:
-    try:
-        check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), pair[1])
-    except InputError:
-        skipped[TOO_LONG] += 1
-        return False
-    return True
+        chunk = scoring_chunk(engine, tokenize, len(demonstrations.token_ids), part, unknown=skip)
+        skipped.update(row.reason for row in chunk.rows if isinstance(row, Skipped))
+        if chunk.queries or skip:
+            yield chunk

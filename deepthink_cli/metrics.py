@@ -29,8 +29,8 @@ class Metrics:
 
     `stderr` is sqrt(p (1 - p) / n); `ci95` Wilson's interval; `macro_f1` the mean F1 over the labels
     that occur, true or predicted; `ties` counts inputs with several best candidates (the first is chosen).
-    If every input has its own candidates there are no labels to compare: `macro_f1` is None and
-    `per_label` empty.
+    `predicted` counts the answers by label. If every input has its own candidates there are no labels to compare:
+    `macro_f1` is None, `per_label` and `predicted` are empty.
     """
 
     accuracy: float
@@ -40,6 +40,7 @@ class Metrics:
     macro_f1: float | None
     ties: int
     per_label: dict[str, LabelMetrics]
+    predicted: dict[str, int]
 
 
 class Tally:
@@ -74,6 +75,7 @@ class Tally:
             macro_f1=sum(label.f1 for label in per_label.values()) / len(per_label) if per_label else None,
             ties=self.ties,
             per_label=per_label,
+            predicted={label: self._predicted(label) for label in per_label},
         )
 
     def majority(self) -> tuple[str, float] | None:
@@ -95,10 +97,13 @@ class Tally:
         occurring = {label for pair in self.confusion for label in pair}
         return [label for label in self.labels if label in occurring] + sorted(occurring - set(self.labels))
 
+    def _predicted(self, label: str) -> int:
+        return sum(count for (_, guess), count in self.confusion.items() if guess == label)
+
     def _label(self, label: str) -> LabelMetrics:
         right = self.confusion[label, label]
         support = sum(count for (gold, _), count in self.confusion.items() if gold == label)
-        guessed = sum(count for (_, guess), count in self.confusion.items() if guess == label)
+        guessed = self._predicted(label)
         precision = right / guessed if guessed else 0.0
         recall = right / support if support else 0.0
         f1 = 2 * right / (guessed + support)

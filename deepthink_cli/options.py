@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from deepthink_cli.calibration.registry import NONE, calibration, calibrations
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import reason
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.ensemble import check_run_technique
@@ -21,6 +22,7 @@ POCKET = "pocket"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
 
 
 class Options(BaseModel):
@@ -192,6 +194,7 @@ class RunOptions(GateOptions, TaskOptions):
     steps: int = Field(200, ge=1)
     lr: float = Field(1e-3, gt=0)
     calibrations: tuple[str, ...] = (NONE,)
+    score: ScoreName = "sum"
 
     @field_validator("demos_by", "methods", "calibrations", mode="before")
     @classmethod
@@ -256,6 +259,7 @@ _WAYS_OUT = {
     "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
     "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
     "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
+    "select": "use dev",
     "dev_size": "a number of rows, 1 or more",
     "steps": "a number of steps, 1 or more",
     "lr": "a learning rate above 0, as in 0.001",
@@ -276,13 +280,16 @@ _WAYS_OUT = {
     "device_map": "use auto",
     "gguf": "name a GGUF file in the model's directory or hub repository",
     "adapter": "name a directory or hub repository with a LoRA adapter",
+    "top": "a number of labels, 1 or more",
+    "threshold": "a probability between 0 and 1, as in 0.8",
+    "allow_errors": "a number of rows, 0 or more",
     "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
 }
 
 
 def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
-    reason = _WAYS_OUT.get(name) or error["msg"].removeprefix("Value error, ")
+    way_out = _WAYS_OUT.get(name) or reason(error)
     options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
     given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
-    return f"--{options.get(name, name.replace('_', '-'))} {given}: {reason}"
+    return f"--{options.get(name, name.replace('_', '-'))} {given}: {way_out}"

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from statistics import fmean
 from typing import Literal
 
 from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import Scores, check_length, score_each
+from deepthink_cli.skipping import ScoringChunk, predicted, scored, scoring_chunk
 
 CHUNK = 256  # inputs tokenised, sorted by length and scored together
 
@@ -26,8 +30,9 @@ CHUNK = 256  # inputs tokenised, sorted by length and scored together
 class Prediction:
     """The prediction of one iteration of a memory for one query.
 
-    `scores` are log-probabilities in nats, `means` the same per token; `probability` is the label's share among the
-    candidates; `label_mean_per_token` is the best by `means`; `tied` is set if several candidates have the best score.
+    `scores` are what is compared, in nats: sums of log-probabilities, or their means for the score `mean`; `means` are
+    always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
+    best by `means`; `tied` is set if several candidates have the best score.
     `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
@@ -66,15 +71,17 @@ def predict(
     memory: Memory | Sequence[Memory],
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
+    score: ScoreName = "sum",
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. A thread tokenises `chunk` inputs at a time while the previous ones are scored; at most three
-    chunks are in memory. Raises InputError for an input that does not
+    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
+    token, or their sum with that of the label's end. A thread tokenises `chunk` inputs at a time while the previous
+    ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context.
     """
-    for part in predict_chunks(engine, memory, inputs, chunk):
+    for part in predict_chunks(engine, memory, inputs, chunk, score=score):
         yield from part
 
 
@@ -84,11 +91,29 @@ def predict_chunks(
     inputs: Iterable[Query | str | Mapping[str, str]],
     chunk: int = CHUNK,
     ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
 ) -> Iterator[list[Prediction]]:
     """Like `predict`, but yields one list for every chunk of inputs.
 
     Every member of the `ensemble` has a memory for each of `memory`, in the same order, with the same template and
     labels; the predictions are those of the mean log-probabilities.
+    """
+    for part in predict_or_skip(engine, memory, inputs, chunk, ensemble, score, skip=False):
+        yield predicted(part)
+
+
+def predict_or_skip(
+    engine: Engine,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | Skipped | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+    ensemble: Sequence[Sequence[Memory]] = (),
+    score: ScoreName = "sum",
+    skip: bool = True,
+) -> Iterator[list[Prediction | Skipped]]:
+    """Like `predict_chunks`, but yields `Skipped` in the place of an input that cannot be tokenised or scored.
+
+    An input that was skipped before is passed on. With `skip` off, raises as `predict` does.
     """
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     members = [[engine.place(each) for each in member] for member in (memories, *ensemble)]
@@ -97,28 +122,37 @@ def predict_chunks(
         raise InputError("this memory has no template; use one from think() or load_memory()")
     check_fit(provenance, engine.identity, "this memory")
     labels = provenance.demonstrations.labels
-    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part, plan in ahead(_planned(engine, most.demonstrations, queries, chunk)):
-        by_memory = predict_mean(engine, members, part, plan)
-        yield [prediction for of_query in zip(*by_memory, strict=True) for prediction in of_query]
+    rows = (each if isinstance(each, Query | Skipped) else Query(each, labels) for each in inputs)
+    for part in ahead(_planned(engine, most.demonstrations, rows, chunk, score, skip)):
+        yield scored(engine, part, partial(predict_mean, engine, members, score=score), skip)
 
 
 def predict_plan(
-    engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan
+    engine: Engine, memories: Sequence[Memory], queries: Sequence[Query], plan: ScoringPlan, score: ScoreName = "sum"
 ) -> list[list[Prediction]]:
-    """For each memory, a list with one prediction per query, in order; `plan` is the plan of these queries."""
+    """For each memory, a list with one prediction per query, in order.
+
+    `plan` is the plan of these queries, tokenised for `score`.
+    """
     return [
-        [prediction_of(query, memory.iteration, scores) for query, scores in zip(queries, scored, strict=True)]
+        [
+            prediction_of(query, memory.iteration, scores.compared(score))
+            for query, scores in zip(queries, scored, strict=True)
+        ]
         for memory, scored in zip(memories, score_each(engine, memories, plan), strict=True)
     ]
 
 
 def predict_mean(
-    engine: Engine, members: Sequence[Sequence[Memory]], queries: Sequence[Query], plan: ScoringPlan
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    queries: Sequence[Query],
+    plan: ScoringPlan,
+    score: ScoreName = "sum",
 ) -> list[list[Prediction]]:
     """For each memory of a member, as `predict_plan`; with several members, the mean of their predictions."""
     count = len(members[0])
-    by_memory = predict_plan(engine, [memory for member in members for memory in member], queries, plan)
+    by_memory = predict_plan(engine, [memory for member in members for memory in member], queries, plan, score)
     if len(members) == 1:
         return by_memory
     return [[mean_predictions(same) for same in zip(*by_memory[place::count], strict=True)] for place in range(count)]
@@ -130,14 +164,22 @@ def longest(memories: Sequence[Memory]) -> Memory:
 
 
 def _planned(
-    engine: Engine, demonstrations: TokenizedDemonstrations, queries: Iterator[Query], chunk: int
-) -> Iterator[tuple[list[Query], ScoringPlan]]:
-    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations), len(demonstrations.token_ids)
-    while part := list(islice(queries, chunk)):
-        tokenized = tokenize(part)
+    engine: Engine,
+    demonstrations: TokenizedDemonstrations,
+    rows: Iterator[Query | Skipped],
+    chunk: int,
+    score: ScoreName,
+    skip: bool,
+) -> Iterator[ScoringChunk]:
+    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
+    while part := list(islice(rows, chunk)):
+        if skip:
+            yield scoring_chunk(engine, tokenize, length, part)
+            continue
+        tokenized = tokenize(predicted(part))
         for query in tokenized:
             check_length(engine.limits, engine.identity.id, length, query)
-        yield part, engine.plan(tokenized)
+        yield ScoringChunk(part, engine.plan(tokenized))
 
 
 def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deepthink_cli.engine.base import Engine, ScoringPlan
@@ -11,6 +11,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import ScoreName
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,18 @@ class Scores:
 
     sums: tuple[float, ...]
     means: tuple[float, ...]
+
+    def compared(self, score: ScoreName) -> Scores:
+        """The same with the means as sums for the score `mean`; for `end`, the tokens already hold the end."""
+        return Scores(self.means, self.means) if score == "mean" else self
+
+
+class NotFiniteError(DeepThinkError):
+    """Scores that are NaN or infinite; `queries` has a message for each such query, by its place in the plan."""
+
+    def __init__(self, queries: Mapping[int, str]) -> None:
+        super().__init__(queries[min(queries)])
+        self.queries = queries
 
 
 def score(engine: Engine, memory: Memory, queries: Sequence[TokenizedQuery]) -> list[Scores]:
@@ -34,15 +47,14 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
     """Score a plan against several memories: one list of scores, in the order of the queries, for each.
 
     Raises InputError if a memory does not have the model's shapes, or a memory, a query and its candidate together
-    are too long for the model, and DeepThinkError, naming the query, for scores that are NaN or infinite.
+    are too long for the model, and NotFiniteError, naming the query, for scores that are NaN or infinite.
     """
     for memory in memories:
         engine.check_memory(memory)
         if plan.longest is not None:
             check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
     sums = engine.score(memories, plan)
-    for sums_of_memory in sums:
-        check_finite(engine, plan, sums_of_memory)
+    check_finite(engine, plan, *sums)
     return [[_scores(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
 
 
@@ -56,13 +68,17 @@ def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery)
         )
 
 
-def check_finite(engine: Engine, plan: ScoringPlan, sums: Sequence[Sequence[float]]) -> None:
-    """Raise DeepThinkError, naming the query, unless all scores (queries, candidates) of a plan are finite."""
-    for number, (query, scores) in enumerate(zip(plan.queries, sums, strict=True), start=1):
-        for candidate, value in enumerate(scores, start=1):
-            if not math.isfinite(value):
-                where = query.where or f"query {number}"
-                raise DeepThinkError(f"{where}: the score of candidate {candidate} is {value}: {engine.advice()}")
+def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[float]]) -> None:
+    """Raise NotFiniteError unless all scores (queries, candidates) of a plan by each memory are finite."""
+    messages: dict[int, str] = {}
+    for sums_of_memory in sums:
+        for place, (query, scores) in enumerate(zip(plan.queries, sums_of_memory, strict=True)):
+            for candidate, value in enumerate(scores, start=1):
+                if not math.isfinite(value) and place not in messages:
+                    where = query.where or f"query {place + 1}"
+                    messages[place] = f"{where}: the score of candidate {candidate} is {value}: {engine.advice()}"
+    if messages:
+        raise NotFiniteError(messages)
 
 
 def _scores(sums: list[float], query: TokenizedQuery) -> Scores:

@@ -10,10 +10,11 @@ LAYERS = (
     ("errors", "io"),
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
-        *("metrics", "tuning", "artifact.metadata", "artifact.format"),
+        *("description", "metrics", "probabilities", "changes", "metric_tables", "tuning"),
+        *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
-    ("prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
+    ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

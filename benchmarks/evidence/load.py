@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from deepthink_cli.runs.results import FILE, Result, read_results
-from deepthink_cli.runs.samples import FOLDER
+from deepthink_cli.runs.samples import find_samples
 
 from .measures import (
     Floats,
@@ -85,8 +85,8 @@ def read_evidence(folder: Path) -> Evidence:
         results = read_results(path.parent)
         names = _setting_names(path.parent.name, results)
         for result in results:
-            samples = path.parent / FOLDER / f"{result.key}.parquet"
-            if samples.is_file():
+            samples = find_samples(path.parent, result)
+            if samples is not None:
                 lines.append(_line(path.parent.name, names[_family(result)], result, read_scores(samples)))
             else:
                 missing += 1

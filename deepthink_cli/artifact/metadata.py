@@ -12,6 +12,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     STRICT,
@@ -167,8 +168,7 @@ def parse_metadata(text: str, where: str) -> Metadata:
         return replace(parsed, drift=dict(sorted(parsed.drift.items(), key=lambda item: int(item[0]))))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{where}: damaged metadata: {place}: {first['msg']}") from error
+        raise InputError(f"{where}: damaged metadata: {place(first)}: {reason(first)}") from error
     except (ValueError, InputError) as error:
         raise InputError(f"{where}: damaged metadata: {error}") from error
 

@@ -17,7 +17,8 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer
+from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
+from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 
@@ -40,14 +41,16 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
             raise InputError(f"{where} has a template without text before the label; use domain or batch")
 
 
-def check_inputs(names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec) -> None:
+def check_inputs(
+    names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec, score: ScoreName = "sum"
+) -> None:
     """Tokenise the texts of calibrations with the label words, before the weights are loaded.
 
     Raises InputError, naming the calibration, for texts that do not fit the tokenizer or the model's context.
     """
     for name in names if demonstrations.labels else ():
         if name != NONE and not calibration(name).from_rows:
-            _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations)([demonstrations.labels])
+            _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
             for query in tokenized:
                 check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
 
@@ -65,9 +68,15 @@ def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[T
 
 
 class BasisInputs:
-    """The inputs of one calibration, with any candidates."""
+    """The inputs of one calibration, with any candidates, which are tokenised for `score`."""
 
-    def __init__(self, name: str, tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> None:
+    def __init__(
+        self,
+        name: str,
+        tokenizer: PreTrainedTokenizerBase,
+        demonstrations: TokenizedDemonstrations,
+        score: ScoreName = "sum",
+    ) -> None:
         basis = calibration(name).basis
         self.name, self.texts = name, basis_texts(basis, demonstrations)
         self._tokenize: Callable[[Sequence[Query]], list[TokenizedQuery]]
@@ -76,9 +85,10 @@ class BasisInputs:
             self._tokenize = QueryTokenizer(
                 lambda query: (start, [start + candidate for candidate in query.candidates]),
                 lambda texts: encode(tokenizer, texts, special=False),
+                end=separator_end(demonstrations.template) if score == "end" else "",
             )
         else:
-            self._tokenize = query_tokenizer(tokenizer, demonstrations)
+            self._tokenize = query_tokenizer(tokenizer, demonstrations, score)
 
     def __call__(self, candidates: Iterable[tuple[str, ...]]) -> tuple[list[Query], list[TokenizedQuery]]:
         """The queries and their tokens: all texts with the first candidates, then with the next.

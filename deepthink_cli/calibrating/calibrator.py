@@ -14,11 +14,14 @@ from deepthink_cli.calibrating.correction import Bias, corrected, estimated, log
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Correction, Prediction, predict_plan
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.skipping import predicted
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -56,7 +59,8 @@ class Calibrator:
 
     A bias from texts is the same for all rows with the same candidates. A bias from rows is that of all rows up to the
     end of a call, so that a stream is corrected as it comes, and rows in a single call by their own bias.
-    `predict` scores texts as the predictions were scored; by default with `memories`, one list for each.
+    `predict` scores texts as the predictions were scored, by the same `score`; by default with `memories`, one list for
+    each.
     """
 
     def __init__(
@@ -66,14 +70,15 @@ class Calibrator:
         demonstrations: TokenizedDemonstrations,
         names: Iterable[str],
         predict: PredictPlan | None = None,
+        score: ScoreName = "sum",
     ) -> None:
-        predict = predict or partial(predict_plan, engine, memories)
+        predict = predict or partial(predict_plan, engine, memories, score=score)
         self._correct: dict[str, _FromRows | _FromTexts] = {}
         for name in names:
             if name != NONE and calibration(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
-                self._correct[name] = _FromTexts(name, engine, demonstrations, predict)
+                self._correct[name] = _FromTexts(name, engine, demonstrations, predict, score)
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """The predictions with their corrections; raises InputError for a row whose candidates do not allow one."""
@@ -82,6 +87,18 @@ class Calibrator:
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)
         ]
+
+    def count(self, predictions: Sequence[Prediction]) -> None:
+        """Count rows that were corrected before, for the biases that are estimated from rows; only scores are used."""
+        for correct in self._correct.values():
+            if isinstance(correct, _FromRows):
+                correct(predictions)
+
+
+def corrected_rows(calibrator: Calibrator, rows: Sequence[Prediction | Skipped]) -> list[Prediction | Skipped]:
+    """The rows with their predictions corrected together; raises as the calibrator does."""
+    corrected = iter(calibrator(predicted(rows)))
+    return [row if isinstance(row, Skipped) else next(corrected) for row in rows]
 
 
 class _FromRows:
@@ -132,10 +149,15 @@ class _FromTexts:
     """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
 
     def __init__(
-        self, name: str, engine: Engine, demonstrations: TokenizedDemonstrations, predict: PredictPlan
+        self,
+        name: str,
+        engine: Engine,
+        demonstrations: TokenizedDemonstrations,
+        predict: PredictPlan,
+        score: ScoreName,
     ) -> None:
         self.method, self.engine, self.predict = calibration(name), engine, predict
-        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations)
+        self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, score)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
 

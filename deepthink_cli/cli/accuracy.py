@@ -1,16 +1,27 @@
-"""The output of `deepthink eval`: accuracy by T, the baselines and the confusion table."""
+"""The output of `deepthink eval`: accuracy by T, the baselines, what thinking changed and the confusion table."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.cli.console import bar, report, table, write_json
+from deepthink_cli.cli.changes import distribution, probabilities
+from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.techniques.registry import CT_KV
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation import Evaluation
     from deepthink_cli.provenance import Provenance, Technique
     from deepthink_cli.workflows.evaluate import EvaluationReport
+    from deepthink_cli.workflows.overlap import Overlap
+
+
+AXIS = 22  # columns of the axis of accuracies, so that the table has 80
+
+COMPARED = {
+    "mean": "the mean log-probability per token",
+    "end": "the sum of log-probabilities with the end of the label",
+}
 
 
 def show(result: EvaluationReport, json: bool) -> None:
@@ -23,15 +34,23 @@ def show(result: EvaluationReport, json: bool) -> None:
     report(
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
+        *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
         f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s with loading",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
-        _curve(evaluation),
+        curve(evaluation),
         "",
         *_baselines(evaluation, provenance.technique),
+        *_apart(result.overlap, evaluation.n),
+        "",
+        *probabilities(evaluation),
     )
-    if (judged := result.judged).confusion:
-        by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"
+    judged = result.judged
+    by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"
+    if by:
+        report("", *probabilities(judged, by))
+    if judged.confusion:
+        report("", *distribution(judged, by))
         report("", f"T = {max(judged.results)}{by}, true label first:", _confusion(judged))
 
 
@@ -41,29 +60,34 @@ def _described(result: EvaluationReport) -> str:
     return f"{result.task}, split {result.split} ({result.protocol} protocol)"
 
 
-def _curve(evaluation: Evaluation) -> Any:
-    """One row per iteration, with calibrated accuracies; the bars share one scale, from the lowest to the highest."""
-    shares = [metrics.accuracy for metrics in evaluation.results.values()]
-    low, high = max(0.0, min(shares) - 0.02), max(shares)
+def _apart(overlap: Overlap | None, n: int) -> list[Any]:
+    """The accuracy on rows that are not demonstrations, if some are."""
+    if overlap is None or overlap.rest is None:
+        return []
+    title = f"{overlap.rows} of the {n} rows are demonstrations of the memory; on the other {overlap.rest.n}:"
+    return ["", title, curve(overlap.rest)]
+
+
+def curve(evaluation: Evaluation) -> Any:
+    """One row per iteration: accuracies, and the interval of the first on an axis that all rows share.
+
+    The axis covers all intervals, so that a difference within noise looks small beside them.
+    """
+    metrics = evaluation.results.values()
+    end = max(0.05, math.ceil(round(20 * max(each.ci95[1] for each in metrics), 6)) / 20)
+    start = min(end - 0.05, math.floor(round(20 * min(each.ci95[0] for each in metrics), 6)) / 20)
     rows = []
-    for iteration, metrics in evaluation.results.items():
-        f1 = "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}"
-        interval = f"{metrics.ci95[0]:.1%} to {metrics.ci95[1]:.1%}"
-        rows.append(
-            [
-                str(iteration),
-                f"{metrics.accuracy:.1%}",
-                *(f"{each.results[iteration].accuracy:.1%}" for each in evaluation.calibrated.values()),
-                f"{metrics.stderr:.1%}",
-                interval,
-                f"{metrics.accuracy_mean_per_token:.1%}",
-                f1,
-                str(metrics.ties),
-                bar(metrics.accuracy, low, high),
-            ]
-        )
-    names = ("stderr", "95 % interval", "mean/token", "macro-F1", "ties", f"{low:.0%} to {high:.1%}")
-    return table("T", "accuracy", *evaluation.calibrated, *names, rows=rows)
+    for iteration, each in evaluation.results.items():
+        low, high = each.ci95
+        f1 = "" if each.macro_f1 is None else f"{each.macro_f1:.3f}"
+        calibrated = [f"{other.results[iteration].accuracy:.1%}" for other in evaluation.calibrated.values()]
+        further = [f"{each.accuracy_mean_per_token:.1%}", f1, str(each.ties)]
+        drawn = interval_bar(low, each.accuracy, high, start, end, AXIS)
+        accuracies = [f"{each.accuracy:.1%}", *calibrated, f"{low:.1%} to {high:.1%}"]
+        rows.append([str(iteration), *accuracies, *([] if calibrated else further), drawn])
+    names = () if evaluation.calibrated else ("mean/token", "macro-F1", "ties")
+    axis = f"{start:.0%}" + f"{end:.0%}".rjust(AXIS - len(f"{start:.0%}"))
+    return table("T", "accuracy", *evaluation.calibrated, "95 % interval", *names, axis, rows=rows)
 
 
 def _made_by(provenance: Provenance) -> str:
@@ -75,8 +99,9 @@ def _made_by(provenance: Provenance) -> str:
 
 
 def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]:
-    lines = [f"T = 1 is plain in-context learning: {_change(evaluation)}"]
-    lines += [f"with {name} calibration: {_change(each)}" for name, each in evaluation.calibrated.items()]
+    lines = ["T = 1 is plain in-context learning: " + _change(evaluation), *corrected(evaluation)]
+    for name, each in evaluation.calibrated.items():
+        lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
     if technique is not None and technique.name == CT_KV:
         lines = ["T = 1 is one reading, then trained; for plain in-context learning, evaluate a memory of think -T 1"]
     if evaluation.majority is not None:
@@ -90,6 +115,22 @@ def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]
 def _change(evaluation: Evaluation) -> str:
     first, last = evaluation.results[1], evaluation.last
     return f"{first.accuracy:.1%}; thinking changes it by {100 * (last.accuracy - first.accuracy):+.1f} points"
+
+
+def corrected(evaluation: Evaluation) -> list[str]:
+    """Whether chance explains the rows that the last iteration fixed and broke."""
+    from deepthink_cli.report.significance import Discordant
+
+    last = max(evaluation.results)
+    if (changes := evaluation.changes.get(last)) is None:
+        return []
+    if not changes.changed:
+        return [f"  T = {last} gives every row the label of T = 1"]
+    p = Discordant(changes.fixed, changes.broken).p
+    verdict = "within chance" if p >= 0.05 else "beyond chance"
+    return [
+        f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {verdict} (exact McNemar p = {p:.2g})"
+    ]
 
 
 def _confusion(evaluation: Evaluation) -> Any:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.exceptions import TyperException
 
+from deepthink_cli.cli.sources import LINES, boolean_reason, naming_sources
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
+from deepthink_cli.io.mistakes import plain
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     """Use the file's values as defaults of the command that is being parsed."""
-    if path is None:
-        return None
-    document = _read(path)
+    if path is not None:
+        with naming_sources(context):
+            _apply(context, _read(path))
+    return path
+
+
+def _apply(context: typer.Context, document: Document) -> None:
     # A file may be shared by several commands: an unknown option may belong to another one.
     commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
     known = {str(parameter.name) for command in commands.values() for parameter in command.params} - {"config"}
@@ -30,6 +33,7 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
     problems = Problems()
     defaults: dict[str, Any] = {}
     lines: dict[str, str] = {}
+    places: dict[str, str] = {}
     for key, value in document.values.items():
         with problems.collected():
             where, name = document.where(key), str(key).replace("-", "_")
@@ -39,13 +43,12 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
                 raise InputError(f"{where}: unknown option {key!r}; {hint}")
             if name in lines:
                 raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
-            lines[name] = where
+            lines[name], places[name] = where, f"{where}: {key}"
             if name in accepted:
                 defaults[name] = _checked(context, accepted[name], value, f"{where}: {key}")
     problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
-    context.with_resource(_naming_lines(context, lines))
-    return path
+    context.meta[LINES] = places
 
 
 def _read(path: Path) -> Document:
@@ -80,26 +83,6 @@ def _checked(context: typer.Context, parameter: Any, value: Any, what: str) -> A
     try:
         parameter.process_value(context, value)
     except TyperException as error:
-        reason = f"{value} is neither true nor false" if getattr(parameter, "is_flag", False) else error.message
-        raise InputError(f"{what}: {' '.join(reason.removeprefix('Value error, ').split())}") from error
+        reason = boolean_reason(value) if getattr(parameter, "is_flag", False) else plain(error.message)
+        raise InputError(f"{what}: {reason}") from error
     return value
-
-
-@contextmanager
-def _naming_lines(context: typer.Context, lines: dict[str, str]) -> Iterator[None]:
-    """Begin messages about an option whose value came from the file with the file and line."""
-    try:
-        yield
-    except InputError as error:
-        places: dict[str, str] = {}
-        for parameter in context.command.params:
-            name = str(parameter.name)
-            source = context.get_parameter_source(name)
-            if name in lines and source is not None and source.name == "DEFAULT_MAP":
-                places.update(dict.fromkeys((name, *parameter.opts), lines[name]))
-        words = [re.split("[ :]", message, maxsplit=1)[0] for message in error.messages]
-        error.messages = tuple(
-            f"{places[word]}: {message}" if word in places else message
-            for word, message in zip(words, error.messages, strict=True)
-        )
-        raise

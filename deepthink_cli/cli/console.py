@@ -99,9 +99,16 @@ def bar(share: float, low: float, high: float, width: int = 20) -> str:
     return "█" * filled + "·" * (width - filled)
 
 
-def size(count: int) -> str:
-    """A human-readable number of bytes."""
-    if count < 1024:
-        return f"{count} B"
-    power = min(4, (count.bit_length() - 1) // 10)
-    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+def interval_bar(low: float, value: float, high: float, start: float, end: float, width: int) -> str:
+    """A value and its interval, drawn on an axis from `start` to `end`, as in `  ├──●──┤   `."""
+    left, place, right = (round((width - 1) * (each - start) / (end - start)) for each in (low, value, high))
+    cells = [" "] * left + ["─"] * (right - left + 1) + [" "] * (width - 1 - right)
+    cells[left], cells[right], cells[place] = "├", "┤", "●"
+    return "".join(cells)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it: `12 s`, `4.5 minutes`, `7.2 hours`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

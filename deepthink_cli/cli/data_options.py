@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,12 @@ def _sampling(name: str) -> str:
     if name not in without_model():
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, without_model()))}.")
     return name
+
+
+def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
+    """What was typed for --labels; an environment variable is one value, which typer splits at blanks."""
+    source = context.get_parameter_source("labels")
+    return [os.environ["DEEPTHINK_LABELS"]] if source is not None and source.name == "ENVIRONMENT" else typed
 
 
 TaskName = Annotated[
@@ -152,12 +159,14 @@ class PromptArguments:
     ] = None
     label_field: LabelField = None
     labels: Annotated[
-        str | None,
+        list[str] | None,
         option(
             "--labels",
             panel=DATA,
-            metavar="A,B,...",
-            help="Label words, in order. Default: those seen in the demonstrations.",
+            metavar="A,B,...|@FILE",
+            callback=_labels,
+            help="Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
+            "one label each time, if the option is repeated. Default: those seen in the demonstrations.",
         ),
     ] = None
     separator: Annotated[

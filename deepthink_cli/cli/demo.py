@@ -1,4 +1,4 @@
-"""`deepthink demo`: every step on one model, with the commands that a user would type, and what thinking changed."""
+"""`deepthink demo`: the two stages, what thinking changes, and what a memory saves, measured on one model."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ import json
 import shlex
 import sys
 import tempfile
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from deepthink_cli.cli.console import note, report
 from deepthink_cli.cli.data_options import DataDir
+from deepthink_cli.cli.demo_words import bias, choice, curves, saved, story
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
+from deepthink_cli.options import POCKET
+
+if TYPE_CHECKING:
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.workflows.demo import Exhibit
 
 INPUTS = 4  # labelled by the predict step
-ROWS = 200  # of SST-2, with --data-dir
-METHOD = ("-T", "8", "--eta", "0.1")
-_TASK = ("--task", "sst2")
-Answers = dict[int, list[tuple[str, str]]]  # by iteration, the label given to every row and the true one
+ROWS, DEV_ROWS = 200, 64  # of each task, with --data-dir
+ETAS, AT = (0.01, 0.1), (1, 2, 4, 8, 12)
+TASKS = {"sst2": "sst2", "agnews": "ag_news"}  # and their folders
+_LEGEND = (
+    "log p: mean log-probability of the true label, in nats, higher is better; changed: labels that differ from those "
+    "of T = 1, plain in-context learning; eta = 0.01 is the paper's."
+)
 _CAUTION = (
     "That is one choice of demonstrations: with others thinking may gain, change nothing, or lose; "
     "deepthink run --seeds 5 compares several."
@@ -34,46 +45,35 @@ def demo(
     data_dir: DataDir = None,
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
-    """Show think, inspect, predict and eval, by default on the built-in model, offline, in seconds.
+    """Show the two stages, what thinking changes, and what a memory saves; by default offline, in seconds.
 
-    With --data-dir the demonstrations and rows are those of SST-2 in that directory.
+    The default is the built-in model on example files. With --data-dir the rows are those of SST-2 and AG News in
+    that directory.
     """
-    model.checked()
-    data = _examples()
-    words, quiet = _words(model), ["-q"] if common.quiet else []
-    source = [] if data_dir is None else [*_TASK, "--data-dir", str(data_dir)]
-    read = source or [str(data / "demos.jsonl")]
+    model = replace(model, model=model.model or POCKET)
+    options = model.checked()
+    data, words, quiet = _examples(), _words(model), ["-q"] if common.quiet else []
+    tasks = [] if data_dir is None else _tasks(data_dir)
+    source = ["--task", tasks[0], "--data-dir", str(data_dir)] if tasks else []
     with tempfile.TemporaryDirectory(prefix="deepthink-demo-") as folder:
         memory, few = Path(folder) / "reviews.safetensors", Path(folder) / "few.jsonl"
-        _write_few(data / "labelled.jsonl", few, "text" if source else "review")
+        _write_few(data / "reviews" / "labelled.jsonl", few, _field(tasks))
+        read = source or [str(data / "reviews" / "demos.jsonl")]
         _step(
-            "Think: read the solved examples 8 times and store the memory of some of the readings.",
-            ["think", *read, *words, *METHOD, "--keep", "1,2,3,5,8", "-o", str(memory), *quiet],
+            "Think: read the demonstrations 5 times, and store the memory of the last reading in a file.",
+            ["think", *read, *words, "-T", "5", "-o", str(memory), *quiet],
         )
         _step("Inspect: show what the memory contains.", ["inspect", str(memory)])
-        if source:
-            answers = _evaluate("Eval: accuracy over T.", memory, [*source, "--limit", str(ROWS)], quiet)
-            chosen, reason = max(answers), f"T = {max(answers)} is fixed in this demo"
-            rows = f"{len(answers[1])} rows of SST-2"
-        else:
-            title = "Eval: accuracy over T, on rows that choose T; T = 1 is plain in-context learning."
-            tried = _right(_evaluate(title, memory, [str(data / "labelled.jsonl")], quiet))
-            chosen = max(tried, key=lambda iteration: (sum(tried[iteration]), -iteration))
-            reason = f"T = {chosen} was chosen on the {len(tried[1])} rows of labelled.jsonl"
-            title = "Eval again: accuracy on other rows, which had no part in the choice."
-            answers = _evaluate(title, memory, [str(data / "sentences.jsonl")], quiet)
-            rows = f"{len(answers[1])} rows of sentences.jsonl"
-        _step(
-            f"Predict: label new inputs with the memory of T = {chosen}.",
-            ["predict", str(memory), str(few), "--iteration", str(chosen), *quiet],
-        )
-    compared = chosen if chosen > 1 else max(answers)
-    report("", *_outcome(_right(answers), chosen, reason, rows), _bias(answers, compared), _CAUTION)
+        _step("Predict: label new inputs with it.", ["predict", str(memory), str(few), *quiet])
+    with Show(common) as tell:
+        _measure(options, data, tasks, data_dir, tell)
+    report("", _CAUTION)
     for line in ("", *_NEXT):
         note(line)
 
 
 _NEXT = (
+    "One of these curves, by think and eval: --eta 0.1 -T 12 --keep 1,2,4,8,12.",
     'Now with your own data, ten lines of {"text": "...", "label": "..."}, and any causal language model:',
     "  deepthink think demos.jsonl -m gpt2 -T 5 -o mem.safetensors",
     "  deepthink predict mem.safetensors inputs.jsonl -o labels.jsonl",
@@ -81,48 +81,53 @@ _NEXT = (
 )
 
 
-def _outcome(right: dict[int, list[bool]], chosen: int, reason: str, rows: str) -> list[str]:
-    """What thinking changed, in words; `right` says for every iteration and row whether the label was correct."""
-    from deepthink_cli.report.significance import discordant
+def _measure(options: ModelOptions, data: Path, tasks: list[str], data_dir: Path | None, tell: Show) -> None:
+    """Load the model, and print what thinking changes on each exhibit, and what reading once saves."""
+    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.demo import exhibit_of_files, exhibit_of_task, reading_cost
+    from deepthink_cli.workflows.events import silent
+    from deepthink_cli.workflows.models import find_model, load
 
-    lines = [f"What thinking changed, on {rows}: {reason}; eta = {METHOD[-1]} is this demo's, the paper's is 0.01."]
-    compared, would = (chosen, "") if chosen > 1 else (max(right), "with ")
-    plain, thought = (sum(right[iteration]) / len(right[1]) for iteration in (1, compared))
-    pairs = discordant(right[1], right[compared])
-    verdict = "no more than chance can explain" if pairs.p >= 0.05 else "a gain" if thought > plain else "a loss"
-    if chosen == 1:
-        lines.append(f"So plain in-context learning is kept: {plain:.1%}.")
-    return [
-        *lines,
-        f"T = 1: {plain:.1%}; {would}T = {compared}: {thought:.1%}, {100 * (thought - plain):+.1f} points: "
-        f"corrected {pairs.gained}, spoilt {pairs.lost}; exact McNemar p = {pairs.p:.2g}: {verdict}.",
-    ]
-
-
-def _bias(answers: Answers, compared: int) -> str:
-    """How often T = 1 and the T compared give the most frequent answer of T = 1, which shows a bias toward a label."""
-    plain, thought = ([label for label, _ in answers[iteration]] for iteration in (1, compared))
-    label = max(sorted(set(plain)), key=plain.count)
-    true = sum(gold == label for _, gold in answers[1])
-    return (
-        f"T = 1 answers '{label}' for {plain.count(label)} of {len(plain)} rows, "
-        f"T = {compared} for {thought.count(label)}; it is the true label of {true}."
-    )
+    if tasks:
+        source = source_of(data_dir, options.offline)
+        exhibits = [exhibit_of_task(task, source, ROWS, DEV_ROWS, tell) for task in tasks]
+    else:
+        reviews = exhibit_of_files("Film reviews", data / "reviews", "sentences.jsonl", "labelled.jsonl")
+        exhibits = [reviews, exhibit_of_files("News articles", data / "news", "articles.jsonl")]
+    engine = load(find_model(options, silent), silent)
+    report("", f"What thinking changes, with {engine.identity.id}. {_LEGEND}")
+    for exhibit in exhibits:
+        _show(engine, exhibit, tell)
+    cost = reading_cost(engine, exhibits[0].demonstrations, exhibits[0].rows)
+    report("", "What a memory saves: the demonstrations are read once.", *saved(cost))
 
 
-def _evaluate(title: str, memory: Path, rows: list[str], quiet: list[str]) -> Answers:
-    """Show an evaluation; returns every answer with the true label."""
-    samples = memory.with_name("samples.jsonl")
-    _step(title, ["eval", str(memory), *rows, "--samples", str(samples), *quiet])
-    answers: Answers = {}
-    for line in samples.read_text(encoding="utf-8").splitlines():
-        row: dict[str, Any] = json.loads(line)
-        answers.setdefault(row["iteration"], []).append((row["label"], row["gold"]))
-    return answers
+def _show(engine: Engine, exhibit: Exhibit, tell: Show) -> None:
+    """Print what both etas change on the rows of an exhibit, and what a choice on its dev rows gives there."""
+    from deepthink_cli.workflows.demo import answers_of, best_settings
+
+    demonstrations = exhibit.demonstrations
+    answers = {eta: answers_of(engine, demonstrations, exhibit.rows, eta, AT, tell) for eta in ETAS}
+    title = f"{exhibit.name}: {len(demonstrations.examples)} demonstrations, {len(exhibit.rows)} rows of"
+    report("", f"{title} {exhibit.rows_name}.", "", curves(answers), "")
+    report(*(story(eta, of_eta) for eta, of_eta in answers.items()), bias(answers[ETAS[-1]]))
+    if exhibit.dev:
+        dev = {eta: answers_of(engine, demonstrations, exhibit.dev, eta, AT, tell) for eta in ETAS}
+        eta, iteration = best_settings(dev)
+        report(choice(eta, iteration, answers[eta], f"{len(exhibit.dev)} other rows ({exhibit.dev_name})"))
 
 
-def _right(answers: Answers) -> dict[int, list[bool]]:
-    return {iteration: [label == gold for label, gold in pairs] for iteration, pairs in answers.items()}
+def _tasks(data_dir: Path) -> list[str]:
+    """The tasks whose rows the directory has."""
+    tasks = [task for task, folder in TASKS.items() if (data_dir / folder).is_dir()]
+    if not tasks:
+        raise InputError(f"--data-dir {data_dir}: has none of the folders {', '.join(TASKS.values())}")
+    return tasks
+
+
+def _field(tasks: list[str]) -> str:
+    """The field of the template that holds a text: in a task's prompts it is `text`."""
+    return "text" if tasks else "review"
 
 
 def _write_few(labelled: Path, few: Path, field: str) -> None:
@@ -154,7 +159,7 @@ def _step(title: str, arguments: list[str]) -> None:
 def _examples() -> Path:
     """The demo's data: inside an installed package, or in the examples of a checkout."""
     package = Path(__file__).resolve().parent.parent
-    for folder in (package / "demo_data", package.parent / "examples" / "reviews"):
-        if (folder / "demos.jsonl").is_file():
+    for folder in (package / "demo_data", package.parent / "examples"):
+        if (folder / "reviews" / "demos.jsonl").is_file():
             return folder
     raise DeepThinkError("the demo's data are missing from this installation; install deepthink-cli again")

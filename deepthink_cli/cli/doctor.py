@@ -9,10 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deepthink_cli.cli.console import report, size, write_json
+from deepthink_cli.cli.console import report, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.cli.show import Show
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,23 +14,29 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.html_option import Html, command_line, write_page
+from deepthink_cli.cli.label_options import ErrorArguments
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile, rows_in_columns
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
-from deepthink_cli.io.text import json_line
+from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.data.skipped import Skipped
+    from deepthink_cli.options import ModelOptions, ScoreName
     from deepthink_cli.prediction import Prediction
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.workflows.evaluate import EvaluationReport
+    from deepthink_cli.workflows.evaluated_rows import EvaluatedRows
+    from deepthink_cli.workflows.labelling import RowCounts
     from deepthink_cli.workflows.memories import OpenedMemory
 
+T = TypeVar("T")
 Labelled = Annotated[
     str | None,
     typer.Argument(
@@ -46,7 +51,7 @@ Samples = Annotated[
         "--samples",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Also write one JSON line for each input and iteration.",
+        help="Also write one row for each input and iteration; the suffix is the format, as of predict -o.",
     ),
 ]
 FailUnder = Annotated[
@@ -62,14 +67,18 @@ FailUnder = Annotated[
 
 @grouped
 def evaluate(
+    context: typer.Context,
     memory: MemoryFile,
     labelled: Labelled = None,
     samples: Samples = None,
+    html: Html = None,
     fail_under: FailUnder = None,
     iteration: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    score: Score = "sum",
     *,
+    errors: ErrorArguments,
     model: ModelArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -83,13 +92,14 @@ def evaluate(
     from deepthink_cli.workflows.ensemble import open_ensemble
     from deepthink_cli.workflows.memories import open_memory
 
-    problems, files = Problems(), ensemble or []
+    model, problems, files = for_memory(context, model), Problems(), ensemble or []
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_samples(samples, memory, labelled, *files, **paths))
+    problems.result(lambda: _check_output("--samples", samples, memory, labelled, *files, **paths))
+    problems.result(lambda: _check_output("--html", html, memory, labelled, *files, **paths))
     names = problems.result(lambda: calibrations(calibrate)) or ()
-    threshold = problems.result(lambda: _share(fail_under))
+    threshold, failing = problems.result(lambda: _share(fail_under)), problems.result(errors.checked)
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
     source = problems.result(lambda: source_of(data_dir, model.offline))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
@@ -99,14 +109,30 @@ def evaluate(
     problems.result(lambda: _check_calibrations(names, opened))
     if rows is not None and opened is not None:
         rows = rows_in_columns(opened, rows, task, problems)
-    if problems.messages or opened is None:
-        _raise_all(problems, opened, rows)
+    if problems.messages or opened is None or failing is None:
+        _raise_all(problems, opened, rows, errors.on_error == "skip")
     assert opened is not None
-    chosen = rows or _TaskRows(str(task), protocol, source)
-    result = _evaluate(opened, others, chosen, row_limit, options, samples, names, common)
+    assert failing is not None
+    chosen, outputs = rows or _TaskRows(str(task), protocol, source), _Outputs(samples, html, failing.skip)
+    result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
+    counts.check(failing.allow_errors)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """The files to write besides the result, and whether bad rows are skipped and written there."""
+
+    samples: Path | None
+    html: Path | None
+    skip: bool
+
+    @property
+    def paths(self) -> dict[str, Path | None]:
+        """Every file by its option."""
+        return {"--samples": self.samples, "--html": self.html}
 
 
 @dataclass(frozen=True)
@@ -124,26 +150,55 @@ def _evaluate(
     chosen: _TaskRows | RowSource,
     limit: int | None,
     options: ModelOptions,
-    samples: Path | None,
+    outputs: _Outputs,
     calibrate: tuple[str, ...],
+    score: ScoreName,
     common: CommonArguments,
-) -> EvaluationReport:
-    """Evaluate the memory on a task's rows, or on those of the file `chosen`."""
+) -> tuple[EvaluationReport, RowCounts]:
+    """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
     from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
+    from deepthink_cli.workflows.evaluation_page import Observed, page_of_evaluation
+    from deepthink_cli.workflows.labelling import RowCounts
     from deepthink_cli.workflows.memories import model_options
 
     used = model_options(memory, options)
-    _check_samples(samples, model=used.model, adapter=used.adapter)
-    iterations = len({1, *memory.iterations})
-    with Show(common, bar=not common.json) as tell, _samples_file(samples, iterations, calibrate) as observe:
+    for option, path in outputs.paths.items():
+        _check_output(option, path, model=used.model, adapter=used.adapter)
+    observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
+    with Show(common, bar=not common.json) as tell:
         if isinstance(chosen, RowSource):
-            rows = rows_of_file(memory, chosen, limit)
+            rows = rows_of_file(memory, chosen, limit, outputs.skip)
         else:
             rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
-        return evaluation_of(
-            memory, rows, options=options, calibrate=calibrate, observe=observe, ensemble=ensemble, tell=tell
-        )
+        counts = RowCounts(rows.count)
+        with _samples_file(outputs, memory, rows, calibrate, score) as write:
+            result = evaluation_of(
+                memory,
+                rows,
+                options=options,
+                calibrate=calibrate,
+                ensemble=ensemble,
+                score=score,
+                observe=_each([write, None if observed is None else observed.add]),
+                skip=_each([counts.skip, write]) if outputs.skip else None,
+                tell=tell,
+            )
+        counts.tell(tell)
+    if outputs.html is not None and observed is not None:
+        write_page(page_of_evaluation(result, observed, command_line()), outputs.html, common.quiet)
+    return result, counts
+
+
+def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None]:
+    """One observer that calls all of those that are not None."""
+    present = [observer for observer in observers if observer is not None]
+
+    def observe(row: T) -> None:
+        for observer in present:
+            observer(row)
+
+    return observe
 
 
 def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:
@@ -153,12 +208,14 @@ def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> 
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
 
 
-def _check_samples(samples: Path | None, *rows: str | Path | None, **paths: Any) -> None:
-    """Raise InputError if the samples would overwrite a file that is read, as `read_by` names them."""
+def _check_output(option: str, path: Path | None, *rows: str | Path | None, **paths: Any) -> None:
+    """Raise InputError if an output would overwrite a file that is read, as `read_by` names them."""
     from deepthink_cli.workflows.outputs import check_apart
 
-    if samples is not None:
-        check_apart(samples, read_by(*rows, **paths), "--samples")
+    if path is not None:
+        check_apart(path, read_by(*rows, **paths), option)
+    if path is not None and option == "--samples":
+        check_suffix(path, option)
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:
@@ -169,12 +226,12 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory |
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
 
 
-def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None) -> None:
+def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None, skip: bool) -> None:
     """Raise all problems, including those of the rows if the memory can be read."""
     from deepthink_cli.workflows.inputs import check_rows
 
     if memory is not None and rows is not None:
-        check_rows(memory.provenance.demonstrations, rows, problems, labelled=True)
+        check_rows(memory.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
 
 
@@ -192,20 +249,16 @@ def _share(text: str | None) -> float | None:
 
 @contextmanager
 def _samples_file(
-    samples: Path | None, iterations: int, calibrate: tuple[str, ...]
-) -> Iterator[Callable[[Prediction], None] | None]:
-    """A function that writes one JSON line for each prediction; None if no samples are wanted."""
-    from deepthink_cli.io.atomic import writing
-    from deepthink_cli.workflows.inputs import output_row
+    outputs: _Outputs, memory: OpenedMemory, rows: EvaluatedRows, calibrate: tuple[str, ...], score: ScoreName
+) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
+    """A function that writes a row for each prediction; None if no samples are wanted."""
+    from deepthink_cli.io.tables import writing_rows
+    from deepthink_cli.workflows.labelling import ABOUT, Numbered, samples_rows
 
-    if samples is None:
+    if outputs.samples is None:
         yield None
         return
-    numbers = count()
-    with writing(samples, "--samples") as out:
-
-        def write(prediction: Prediction) -> None:
-            row = output_row(next(numbers) // iterations, prediction, True, calibrate)
-            out.write(json_line({**row, "gold": prediction.query.gold}))
-
-        yield write
+    form = samples_rows(memory, rows, outputs.samples, calibrate, score, outputs.skip)
+    numbered = Numbered(form)
+    with writing_rows(outputs.samples, form.columns, "--samples", ABOUT) as write:
+        yield lambda row: write(numbered([row]))

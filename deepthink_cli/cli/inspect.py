@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import bar, report, size, table, write_json
+from deepthink_cli.cli.console import bar, report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.description import method_text, origin_lines, prompt_lines, stored_text
+from deepthink_cli.io.text import size
 from deepthink_cli.techniques.registry import CT_KV
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.metadata import Metadata
-    from deepthink_cli.provenance import Technique, Tuned
 
 Verify = Annotated[
     bool, typer.Option("--verify", rich_help_panel=OUTPUT, help="Read every byte and compare with the digest.")
@@ -43,45 +44,17 @@ def inspect(
 
 def _facts(header: Header) -> list[str]:
     metadata = header.metadata
-    model = metadata.model
     keys, values = (
         header.tensors[f"iteration.{metadata.kept[-1]}.layer.0.{part}"].shape for part in ("keys", "values")
     )
-    shape = f"{header.layers} layers of keys {_by(keys)} and values {_by(values)} (kv_heads x L x head_dim)"
-    kept = ", ".join(map(str, metadata.kept))
-    revision = f" at {model.revision}" if model.revision else ""
-    quantized = f", {model.quantize}" if model.quantize else ""
-    adapter = f", with {model.adapter}" if model.adapter else ""
-    drawn = "" if metadata.seed is None else f", seed {metadata.seed}"
-    return [
-        f"memory    {header.path} ({size(header.size)}, format {metadata.format_version})",
-        f"model     {model.id}{revision} ({model.architecture}, {model.dtype}{quantized}{adapter})",
-        f"method    T = {metadata.iterations}, {metadata.rule}, {metadata.positions} positions",
-        *([f"made by   {metadata.technique}"] if metadata.technique else []),
-        *([f"words     {_words(metadata.technique)}"] if metadata.technique and metadata.technique.words else []),
-        *([f"task      {metadata.task}{drawn}"] if metadata.task else []),
-        *([f"selected  {metadata.selected}"] if metadata.selected else []),
-        *([f"tuned     {_tuned(metadata.tuned)}"] if metadata.tuned else []),
-        f"stored    iteration {kept}: {shape}, {metadata.dtypes['memory']}",
-        f"labels    {', '.join(metadata.labels) or 'with every input'}",
-        f"template  {metadata.template.pattern!r}, separator {metadata.template.separator!r}",
-        *([f"prompts   {metadata.chat}, template {metadata.chat.template_sha256[:12]}"] if metadata.chat else []),
-        f"versions  {', '.join(f'{name} {number}' for name, number in metadata.versions.items())}",
-    ]
-
-
-def _tuned(tuned: Tuned) -> str:
-    chosen = f"chosen from {tuned.tried} settings by {tuned.folds}-fold cross-validation over {tuned.rows} rows"
-    return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
-
-
-def _words(technique: Technique) -> str:
-    """What the model reads in place of the labels."""
-    return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
+    lines = {
+        "memory": f"{header.path} ({size(header.size)}, format {metadata.format_version})",
+        **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),
+        "stored": stored_text(metadata.kept, header.layers, keys, values, metadata.dtypes["memory"]),
+        **prompt_lines(metadata.labels, metadata.template, metadata.chat),
+        "versions": ", ".join(f"{name} {number}" for name, number in metadata.versions.items()),
+    }
+    return [f"{name:<9} {text}" for name, text in lines.items()]
 
 
 def _drift(metadata: Metadata) -> list[Any]:

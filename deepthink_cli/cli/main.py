@@ -9,7 +9,7 @@ import sys
 import traceback
 from importlib.metadata import version
 from logging import ERROR, getLogger
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
@@ -18,6 +18,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
@@ -25,6 +26,7 @@ from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
+from deepthink_cli.cli.sources import Command, unread_variables, usage_message
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
@@ -34,7 +36,16 @@ from deepthink_cli.io.text import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-app = typer.Typer(
+
+class Program(typer.Typer):
+    """An application whose commands name the sources of option values in their errors."""
+
+    def command(self, *arguments: Any, **options: Any) -> Any:
+        """Register a command, as `typer.Typer.command`."""
+        return super().command(*arguments, cls=Command, **options)
+
+
+app = Program(
     name="deepthink",
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
     "stores its memory of them in a file, and labels any number of inputs with it.",
@@ -64,13 +75,15 @@ def _root(
 
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
 app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
-app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.jsonl")(predict)
-app.command("eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8")(evaluate)
+app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip")(predict)
+app.command(
+    "eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8 --samples samples.csv"
+)(evaluate)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
-app.command(epilog="Example: deepthink report runs/classic --published")(report)
+app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)
@@ -93,6 +106,9 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
+    ARGUMENTS.set(tuple(arguments))
+    for line in unread_variables(lambda: typer.main.get_command(app)):
+        note(f"warning: {line}")
     try:
         code = app(arguments, prog_name="deepthink", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
@@ -104,7 +120,7 @@ def run(arguments: list[str]) -> int:
     except Exit as stop:
         return stop.exit_code
     except TyperException as error:
-        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # prefix added by pydantic
+        message = usage_message(error)
         return _fail(ExitCode.USAGE, message) if message else int(ExitCode.USAGE)
     except (KeyboardInterrupt, Abort):
         return _interrupted()

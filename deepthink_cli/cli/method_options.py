@@ -15,7 +15,7 @@ from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.cli.technique_options import LearningRate, Steps
 from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions, TechniqueOptions, TuneOptions
+from deepthink_cli.options import MethodOptions, RunOptions, ScoreName, TechniqueOptions, TuneOptions
 from deepthink_cli.techniques.registry import DEEP_THINKING
 
 IterationChoice = Annotated[
@@ -31,6 +31,15 @@ Calibrate = Annotated[
         autocompletion=completion.calibrations,
         help=f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
         "of several, the first gives the label.",
+    ),
+]
+Score = Annotated[
+    ScoreName,
+    option(
+        "--score",
+        panel=METHOD,
+        help="Compare candidates by the sum of their log-probabilities, as in the paper; by the mean per token; or by "
+        "end, the sum with the first token of what follows a label, so that 'bug report' can win against 'bug'.",
     ),
 ]
 EnsembleFiles = Annotated[
@@ -141,6 +150,7 @@ class SweepArguments:
     eta: _Etas = "0.01"
     momentum: _Momentums = "0"
     positions: _Positions = "continued"
+    score: Score = "sum"
     select: Annotated[
         str | None,
         typer.Option(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from deepthink_cli.cli.configfile import apply_config
 from deepthink_cli.engine.registry import AUTO, ENGINES
-from deepthink_cli.options import Dtype, ModelOptions, Quantize
+from deepthink_cli.options import POCKET, Dtype, ModelOptions, Quantize
+
+if TYPE_CHECKING:
+    from deepthink_cli.workflows.events import Tell
 
 MODEL, METHOD, DATA, OUTPUT = "Model", "Method", "Data", "Output"
 
@@ -44,7 +47,8 @@ class ModelArguments:
             "-m",
             panel=MODEL,
             metavar="MODEL",
-            help="Hub id, local directory, GGUF file, or pocket, the built-in model.",
+            help="Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: the memory's model; "
+            "for a new memory pocket.",
         ),
     ] = None
     revision: Annotated[
@@ -121,6 +125,30 @@ class ModelArguments:
         if self.offline:
             os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's library is first imported, which is later
         return ModelOptions.checked(**{name: value for name, value in asdict(self).items() if value is not None})
+
+
+_OF_THE_MEMORY = ("model", "revision", "gguf", "adapter", "quantize")
+
+
+def for_memory(context: typer.Context, model: ModelArguments) -> ModelArguments:
+    """The options of a command whose model is named by a memory: only a flag names another one.
+
+    Environment variables and config files hold defaults for new memories.
+    """
+    sources = {name: context.get_parameter_source(name) for name in _OF_THE_MEMORY}
+    ignored = {name: None for name, source in sources.items() if source is None or source.name != "COMMANDLINE"}
+    return replace(model, **ignored)  # type: ignore[arg-type]
+
+
+def tell_of_toy(model: ModelArguments, tell: Tell) -> None:
+    """Note that no model was named, and that the built-in one is a toy."""
+    from deepthink_cli.workflows.events import Note
+
+    if model.model is None:
+        text = (
+            f"no model named: {POCKET} is a toy for trials and tests; name a real one with -m, as in -m gpt2, or set "
+        )
+        tell(Note(f"{text}DEEPTHINK_MODEL"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`deepthink plot`: draw accuracy over T of one or several runs."""
+"""`deepthink plot`: draw accuracy, or its difference from T = 1, over T of one or several runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.report import Runs, Tasks
+from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deepthink_cli.report.ranking import Ranking
 
 FILES = ("accuracy.png", "accuracy.svg")
+DIFFERENCE_FILES = ("difference.png", "difference.svg")
 RANK_FILES = ("ranks.png", "ranks.svg")
 Outputs = Annotated[
     list[Path] | None,
@@ -31,7 +32,7 @@ Outputs = Annotated[
         rich_help_panel=OUTPUT,
         show_default=False,
         help="A .png, .svg or .pdf file; may be given several times. "
-        "Default: accuracy (with --ranks, ranks) .png and .svg in the (first) run's folder.",
+        "Default: accuracy, difference or ranks .png and .svg in the (first) run's folder.",
     ),
 ]
 
@@ -44,11 +45,22 @@ Ranks = Annotated[
     ),
 ]
 
+Difference = Annotated[
+    bool,
+    typer.Option(
+        "--difference",
+        rich_help_panel=OUTPUT,
+        help="Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
+    ),
+]
+
 
 @grouped
 def plot(
     runs: Runs,
     tasks: Tasks = False,
+    where: Where = None,
+    difference: Difference = False,
     ranks: Ranks = False,
     output: Outputs = None,
     *,
@@ -56,12 +68,13 @@ def plot(
 ) -> None:
     """Draw accuracy over T: a panel for each task or mean, with bands over seeds.
 
-    The dotted line is plain in-context learning (T = 1).
+    The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
+    changes: see --difference.
     """
     from deepthink_cli.io.atomic import replacing
-    from deepthink_cli.report.curves import panels
+    from deepthink_cli.report.curves import panels, with_gains
     from deepthink_cli.report.diagram import draw_ranking
-    from deepthink_cli.report.figures import METADATA, check_suffix, draw
+    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
@@ -73,19 +86,27 @@ def plot(
             check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
-        jobs = read_jobs(runs)
+        jobs = read_jobs(runs, where or ())
+    with problems.collected():
+        if ranks and difference:
+            raise InputError("--ranks and --difference: two figures; give one of them")
     problems.raise_any()
-    files = output or [runs[0] / name for name in (RANK_FILES if ranks else FILES)]
+    names = RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
+    files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
     shown = [] if ranks else panels(jobs, tasks)
+    if difference:
+        shown = with_gains(shown)
     ranking = _ranking(runs, jobs) if ranks else None
     if not shown and ranking is None:
-        raise InputError(f"RUN {runs[0]}: no seed has rows at every T", *footnotes(jobs))
+        raise InputError(
+            f"RUN {runs[0]}: no seed has rows at every T{', T = 1 included' if difference else ''}", *footnotes(jobs)
+        )
     with ExitStack() as stack:
         targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
         if ranking is None:
-            draw(shown, targets)
+            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
         else:
             draw_ranking(ranking, targets)
     for line in footnotes(jobs):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -15,17 +15,24 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
+    from deepthink_cli.data.skipped import Skipped
+    from deepthink_cli.options import ModelOptions
     from deepthink_cli.prediction import Prediction
+    from deepthink_cli.workflows.events import Tell
     from deepthink_cli.workflows.inputs import CheckedRows
+    from deepthink_cli.workflows.label_files import Predict
+    from deepthink_cli.workflows.labelling import OutputRows, RowCounts
     from deepthink_cli.workflows.memories import OpenedMemory
 
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
@@ -40,58 +47,125 @@ Inputs = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file; the suffix is the format: .jsonl, .json, .csv, .tsv or .parquet. "
+        "Default: JSON Lines on stdout.",
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        rich_help_panel=OUTPUT,
+        help="Keep the rows of an interrupted labelling in FILE.partial; the same command continues it.",
+    ),
 ]
 
 
 @grouped
 def predict(
+    context: typer.Context,
     memory: MemoryFile,
     inputs: Inputs,
     output: Output = None,
+    resume: Resume = False,
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     task: TaskName = None,
+    score: Score = "sum",
     row_format: RowFormat = None,
     *,
+    labels: LabelArguments,
+    errors: ErrorArguments,
     model: ModelArguments,
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
-    """Label inputs with a memory: one JSON line for each, in order.
+    """Label inputs with a memory: one row for each, in order.
 
-    The model, the template and the labels come from the memory.
+    The model, the template and the labels come from the memory. A label's probability is its share among the
+    candidates; it is not calibrated to how often such labels are right.
     """
-    from deepthink_cli.prediction import CHUNK
-    from deepthink_cli.workflows.memories import model_options, open_memory
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.predict import predict_file
+    from deepthink_cli.workflows.label_files import check_resume, identity_of
+    from deepthink_cli.workflows.labelling import output_rows
+    from deepthink_cli.workflows.memories import open_memory
 
-    if output is not None and str(output) == "-":
-        output = None
-    problems, files = Problems(), ensemble or []
-    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    options = problems.result(model.checked)
+    output = None if str(output) == "-" else output
+    model, problems, files = for_memory(context, model), Problems(), ensemble or []
+    options, skip = problems.result(model.checked), errors.on_error == "skip"
     names = problems.result(lambda: calibrations(calibrate)) or ()
-    if output is not None:
-        read = read_by(memory, inputs, *files, **paths)
-        problems.result(lambda: check_apart(output, read))
+    chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    problems.result(lambda: _check_output(output, read_by(memory, inputs, *files, **paths), resume))
+    if resume:
+        problems.result(lambda: check_resume(output, inputs))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
     source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems)
-    others, checked = _checked(opened, files, iteration, source, names, problems)
+    others, checked = _checked(opened, files, iteration, source, names, skip, problems)
     problems.raise_any()
     assert opened is not None
+    assert chosen is not None
+    assert failing is not None
+    _check_model(opened, options, output, resume)
+    form = output_rows(opened, checked, output, names, score, chosen, skip)
+    label = _labeller(opened, others, source, options, checked, form)
+    identity = identity_of(opened, others, source, options, form) if resume else None
+    with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
+        counts = _write(partial(label, tell=tell), output, form, identity, checked, tell)
     if output is not None:
-        used = model_options(opened, options)
-        check_apart(output, read_by(model=used.model, adapter=used.adapter))
-    # Lines typed at a terminal are scored one by one; other inputs in batches.
-    chunk = 1 if inputs == "-" and sys.stdin.isatty() else CHUNK
-    with Show(common, bar=not sys.stdout.isatty()) as tell:
-        how: dict[str, Any] = {"options": options, "checked": checked, "chunk": chunk, "tell": tell}
-        parts = predict_file(opened, source, calibrate=names, ensemble=others, **how)
-        count = _write(parts, output, len(opened.iterations), names)
+        note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
+    counts.check(failing.allow_errors)
+
+
+def _labeller(
+    memory: OpenedMemory,
+    others: Sequence[OpenedMemory],
+    inputs: RowSource,
+    options: ModelOptions | None,
+    checked: CheckedRows | None,
+    form: OutputRows,
+) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
+    """The function that labels the inputs."""
+    from deepthink_cli.prediction import CHUNK
+    from deepthink_cli.workflows.predict import predict_file
+
+    return partial(
+        predict_file,
+        memory,
+        inputs,
+        options=options,
+        checked=checked,
+        # Lines typed at a terminal are scored one by one; other inputs in batches.
+        chunk=1 if inputs.is_stdin and sys.stdin.isatty() else CHUNK,
+        calibrate=form.calibrate,
+        score=form.score,
+        ensemble=others,
+        skip=form.skip,
+        same_labels=form.by_label,
+    )
+
+
+def _check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
+    """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
+    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.resume import partial_of
+
     if output is not None:
-        note(f"wrote {output} ({count} rows)", common.quiet)
+        for path in (output, partial_of(output)) if resume else (output,):
+            check_apart(path, read)
+        check_suffix(output)
+
+
+def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Path | None, resume: bool) -> None:
+    """Raise InputError if the output would overwrite a file of the model."""
+    from deepthink_cli.workflows.memories import model_options
+
+    used = model_options(memory, options)
+    _check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
 
 
 def rows_in_columns(opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems) -> RowSource:
@@ -114,6 +188,7 @@ def _checked(
     iteration: str,
     inputs: RowSource,
     calibrate: Sequence[str],
+    skip: bool,
     problems: Problems,
 ) -> tuple[Sequence[OpenedMemory], CheckedRows | None]:
     """The other memories and the checked rows, if the memory could be opened; mistakes are added to `problems`."""
@@ -124,46 +199,64 @@ def _checked(
     if opened is None:
         return (), None
     others = problems.result(lambda: open_ensemble(opened, files, iteration))
-    checked = check_rows(opened.provenance.demonstrations, inputs, problems)
-    problems.result(lambda: check_supported(calibrate, opened, checked))
+    checked = check_rows(opened.provenance.demonstrations, inputs, problems, skip=skip)
+    problems.result(lambda: check_supported(calibrate, opened, None if skip else checked))
     return others, checked
 
 
-def _write(parts: Iterable[list[Prediction]], output: Path | None, iterations: int, calibrate: Sequence[str]) -> int:
-    """Write predictions as they come, to a file or to stdout; returns the number of rows."""
-    from deepthink_cli.io.atomic import writing
+def _write(
+    label: Predict,
+    output: Path | None,
+    form: OutputRows,
+    identity: dict[str, Any] | None,
+    checked: CheckedRows | None,
+    tell: Tell,
+) -> RowCounts:
+    """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
+    from deepthink_cli.workflows.label_files import resume_labels, write_labels
+
+    if output is None:
+        counts = _print(label(), form)
+    elif identity is None:
+        counts = write_labels(label, output, form)
+    else:
+        assert checked is not None
+        counts = resume_labels(label, output, form, identity, checked.count, tell)
+    counts.tell(tell, form.options.threshold)
+    return counts
+
+
+def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows) -> RowCounts:
     from deepthink_cli.io.prefetch import behind
+    from deepthink_cli.workflows.labelling import Numbered, RowCounts
 
-    with nullcontext(sys.stdout) if output is None else writing(output) as out:
-        rows = _Rows(out, iterations, calibrate)
-        with behind(rows.write) as write:
-            for part in parts:
-                write(part)
-    return rows.count
+    counts, numbered = RowCounts(), Numbered(form)
+
+    def put(part: Sequence[Prediction | Skipped]) -> None:
+        rows = numbered(part)
+        counts.add(rows)
+        _write_lines(rows, sys.stdout)
+
+    with behind(put) as hand_over:
+        for part in parts:
+            hand_over(part)
+    return counts
 
 
-class _Rows:
-    """Writes predictions as JSON lines, in blocks that a pipe writes atomically: an interrupt never splits a line."""
+def _write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
+    """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
+    block, size = "", 0
+    for row in rows:
+        line = json_line(row)
+        length = len(line.encode(errors="backslashreplace"))
+        if size + length > PIPE_BUF:
+            _write_block(block, out)
+            block, size = "", 0
+        block, size = block + line, size + length
+    _write_block(block, out)
 
-    def __init__(self, out: TextIO, iterations: int, calibrate: Sequence[str]) -> None:
-        self.out, self.iterations, self.calibrate, self.count = out, iterations, calibrate, 0
 
-    def write(self, predictions: list[Prediction]) -> None:
-        from deepthink_cli.workflows.inputs import output_row
-
-        block, size = "", 0
-        for prediction in predictions:
-            row = output_row(self.count // self.iterations, prediction, self.iterations > 1, self.calibrate)
-            line = json_line(row)
-            length = len(line.encode(errors="backslashreplace"))
-            if size + length > PIPE_BUF:
-                self._write_out(block)
-                block, size = "", 0
-            block, size = block + line, size + length
-            self.count += 1
-        self._write_out(block)
-
-    def _write_out(self, block: str) -> None:
-        # The stream's own buffer is larger than a block, so that a flush is one system call.
-        self.out.write(block)
-        self.out.flush()
+def _write_block(block: str, out: TextIO) -> None:
+    # The stream's own buffer is larger than a block, so that a flush is one system call.
+    out.write(block)
+    out.flush()

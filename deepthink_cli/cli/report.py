@@ -13,6 +13,7 @@ import typer
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.html_option import Html, command_line, write_page
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -20,19 +21,21 @@ from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
+    from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.page import Report
+    from deepthink_cli.report.ranking import Ranking
 
 TEXT_WIDTH = 100
 
 
-FormatName = Literal["terminal", "markdown", "csv", "latex", "json"]
+FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html"]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
 Format = Annotated[
     FormatName | None,
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, or raw numbers as csv and json. Default: terminal.",
+        help="Formatted tables, numbers in [0, 1] as csv and json, or a page for a browser as html. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -51,12 +54,37 @@ Iteration = Annotated[
 Tasks = Annotated[
     bool, typer.Option("--tasks", rich_help_panel=DATA, help="Show every task of a group that has more than ten.")
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="FIELD=VALUE",
+        rich_help_panel=DATA,
+        show_default=False,
+        help="Only rows whose setting has this value, as in eta=0.1; give it several times for several fields, or for "
+        "several values of one.",
+    ),
+]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: stdout."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html. Default: stdout.",
+    ),
 ]
 
-SUFFIXES: dict[str, FormatName] = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
+SUFFIXES: dict[str, FormatName] = {
+    "": "terminal",
+    ".txt": "terminal",
+    ".md": "markdown",
+    ".csv": "csv",
+    ".tex": "latex",
+    ".json": "json",
+    ".html": "html",
+}
 
 
 @grouped
@@ -65,35 +93,43 @@ def report(
     iteration: Iteration = None,
     published: Published = False,
     tasks: Tasks = False,
+    where: Where = None,
     format: Format = None,
     output: Output = None,
+    html: Html = None,
     *,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
+    from deepthink_cli.report.html.of_runs import page_of_runs
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
     from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
     with problems.collected():
-        chosen = _format(format, common.json, output)
-    with problems.collected():
         number = _number(iteration)
     with problems.collected():
         if output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
+        chosen = _format(format, common.json, output)
     with problems.collected():
-        jobs = read_jobs(runs)
+        if html is not None:
+            check_apart(html, read_by(config=common.config), "--html", runs=runs)
+    with problems.collected():
+        jobs = read_jobs(runs, where or ())
     problems.raise_any()
     page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
+    web_page = page_of_runs(page, jobs, command_line(), tasks) if html is not None or chosen == "html" else None
     if output is None:
-        _write(page, chosen, sys.stdout)
+        _write(page, web_page, chosen, sys.stdout)
     else:
         with writing(output) as file:
-            _write(page, chosen, file)
+            _write(page, web_page, chosen, file)
         note(f"wrote {output}", common.quiet)
+    if html is not None and web_page is not None:
+        write_page(web_page, html, common.quiet)
     if chosen == "csv":
         for line in page.footnotes:
             note(line, common.quiet)
@@ -105,8 +141,11 @@ def _format(format: FormatName | None, json: bool, output: Path | None) -> Forma
         raise InputError(f"--json and --format {format}: two formats; give one of them")
     if json:
         return "json"
-    named = SUFFIXES.get(output.suffix.lower()) if output is not None else None
-    return format or named or "terminal"
+    suffix = "" if output is None else output.suffix.lower()
+    if format is None and suffix not in SUFFIXES:
+        known = ", ".join(filter(None, SUFFIXES))
+        raise InputError(f"-o {output}: unknown format {suffix!r}; end the name in one of {known}, or name a --format")
+    return format or SUFFIXES[suffix]
 
 
 def _number(iteration: str | None) -> int | None:
@@ -117,10 +156,14 @@ def _number(iteration: str | None) -> int | None:
     return int(iteration)
 
 
-def _write(page: Report, format: FormatName, file: TextIO) -> None:
+def _write(page: Report, web_page: WebPage | None, format: FormatName, file: TextIO) -> None:
     from deepthink_cli.report.formats import comma_separated, latex, markdown
+    from deepthink_cli.report.html.render import render
 
     match format:
+        case "html":
+            assert web_page is not None
+            file.write(render(web_page))
         case "terminal":
             print_report(*_parts(page), file=file)
         case "markdown":
@@ -141,7 +184,18 @@ def _json(page: Report) -> dict[str, Any]:
         "rows": page.records(),
         "legend": page.legend,
         "footnotes": page.footnotes,
-        **({} if page.ranking is None else {"ranking": asdict(page.ranking)}),
+        **({} if page.ranking is None else {"ranking": _ranking(page.ranking)}),
+    }
+
+
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    from deepthink_cli.report.cells import rounded
+
+    return {
+        name: {method: rounded(number) for method, number in value.items()}
+        if isinstance(value, dict)
+        else rounded(value)
+        for name, value in asdict(ranking).items()
     }
 
 

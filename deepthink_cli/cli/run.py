@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.console import duration, note, report, write_json
 from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
-from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deepthink_cli.options import RunOptions
     from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.tasks.format import Task
+    from deepthink_cli.workflows.estimate import Estimate
     from deepthink_cli.workflows.run import PreparedRun, RunSummary
 
 CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores"}  # headings of what a run crosses
@@ -45,7 +46,18 @@ Demos = Annotated[
 Samples = Annotated[
     bool, typer.Option("--samples", rich_help_panel=OUTPUT, help="Also write every input's scores, as Parquet.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print what would be done.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        rich_help_panel=OUTPUT,
+        help="Print what would be done, and an estimate of the time from a short probe if the weights are here.",
+    ),
+]
+NoProbe = Annotated[
+    bool,
+    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="With --dry-run: do not load the model; no estimate."),
+]
 
 
 @grouped
@@ -64,11 +76,13 @@ def run(
     limit: Limit = None,
     samples: Samples = False,
     dry_run: DryRun = False,
+    no_probe: NoProbe = False,
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
     from deepthink_cli.pools.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.estimate import estimate
     from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
     from deepthink_cli.workflows.run import execute, plan_run, prepare_run
@@ -85,11 +99,12 @@ def run(
     tasks = problems.result(lambda: _tasks(task))
     problems.raise_any()
     with Show(common) as tell:
+        tell_of_toy(model, tell)
         spec = find_model(model_options, tell)
         plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos), as_chat)
         prepared = prepare_run(plan, spec, out, tell)
         if dry_run:
-            _show_plan(prepared, common.json)
+            _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
         store = Store(crossing.cache or default_folder())
         summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
@@ -127,8 +142,8 @@ def _demonstrations(tasks: list[Task], options: RunOptions, demos: str | None) -
     return demonstrations_for(tasks[0], demos)
 
 
-def _show_plan(prepared: PreparedRun, json: bool) -> None:
-    values: dict[str, Any] = prepared.as_json()
+def _show_plan(prepared: PreparedRun, estimated: Estimate, json: bool) -> None:
+    values: dict[str, Any] = {**prepared.as_json(), "estimate": estimated.as_json()}
     if json:
         write_json(values)
         return
@@ -139,9 +154,22 @@ def _show_plan(prepared: PreparedRun, json: bool) -> None:
         f"seeds    {', '.join(map(str, values['seeds']))}",
         f"gates    {prepared.gates}; T = {_iterations(prepared.plan)}",
         *(f"{shown:8} {', '.join(values[name])}" for name, shown in CROSSED.items() if name in values),
+        *([f"score    {values['score']}"] if "score" in values else []),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
+        f"time     {_time(estimated, values['rows'])}",
         f"folder   {values['out']} (not written: this is a dry run)",
     )
+
+
+def _time(estimated: Estimate, rows: int) -> str:
+    """The estimated time of the missing rows, what it rests on, and what exists already."""
+    there = f"; {rows - estimated.rows} rows are there already" if estimated.rows < rows else ""
+    if estimated.seconds is None:
+        return f"not estimated: {estimated.reason}{there}"
+    if not estimated.rows:
+        return "nothing to do: all rows are there already"
+    timed = "" if estimated.timed == estimated.tasks else f" on {estimated.timed} of {estimated.tasks} tasks"
+    return f"about {duration(estimated.seconds)}, by a probe of {duration(estimated.probe)}{timed}{there}"
 
 
 def _iterations(plan: RunPlan) -> str:

@@ -24,12 +24,14 @@ from deepthink_cli.cli.data_options import (
     row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.labels import label_list, labels_option
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, only_without_task, pattern, unescaped
+from deepthink_cli.cli.values import only_without_task, pattern, unescaped
 from deepthink_cli.data.rows import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.pools.options import SelectOptions
 
@@ -56,7 +58,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file of the demonstrations; - for stdout.",
+        help="Output file of the demonstrations; the suffix is the format, as of predict -o; - for stdout.",
     ),
 ]
 MethodName = Annotated[
@@ -81,7 +83,10 @@ Queries = Annotated[
 Scores = Annotated[
     Path | None,
     typer.Option(
-        "--scores", metavar="FILE", rich_help_panel=OUTPUT, help="Write one JSON line for every row of the pool."
+        "--scores",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Write a row for every row of the pool; the suffix is the format, as of predict -o.",
     ),
 ]
 Listing = Annotated[
@@ -113,7 +118,7 @@ def select(
     """Choose demonstrations from a pool of labelled rows: a file for think, and how it was chosen."""
     from deepthink_cli.pools.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.select import queries_of_file
+    from deepthink_cli.workflows.select import check_output_holds, queries_of_file
     from deepthink_cli.workflows.select import select as choose
 
     if listing:
@@ -121,6 +126,7 @@ def select(
         return
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
+    paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: _check_outputs(output, scores, common.json, [pool, queries], paths))
     model_options = problems.result(model.checked)
@@ -133,6 +139,7 @@ def select(
     pool_source, query_source = sources
     with Show(common, bar=not common.json) as tell:
         rows_of_pool = _pool(pool_source, task, protocol, source, prompt, tell)
+        check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
@@ -155,8 +162,11 @@ def _check_outputs(
     inputs = read_by(*read, **paths)
     for file in files:
         check_apart(file, inputs)
+    if files:
+        check_suffix(output)
     if scores is not None:
         check_apart(scores, inputs, "--scores")
+        check_suffix(scores, "--scores")
         if scores.resolve() in [file.resolve() for file in files]:
             raise InputError(f"--scores {scores}: the demonstrations are written there; name another file")
 
@@ -231,10 +241,10 @@ def _next(
     if task is not None:
         return shlex.join([*words, "--task", task])
     for name, value in asdict(prompt).items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", value]
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [f"--{name.replace('_', '-')}", each]
     if prompt.labels is None and not all(chosen.labels.values()):
-        words += ["--labels", ",".join(chosen.pool.labels)]
+        words += ["--labels", labels_option(chosen.pool.labels)]
     return shlex.join(words)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, size, write_json
+from deepthink_cli.cli.console import note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
@@ -21,12 +21,15 @@ from deepthink_cli.cli.data_options import (
     row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, only_with_task, only_without_task, pattern, unescaped
+from deepthink_cli.cli.think_summary import as_json, done, planned
+from deepthink_cli.cli.values import only_with_task, only_without_task, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
@@ -83,6 +86,7 @@ def think(
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.events import Note
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.selected import read_selected
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
@@ -90,7 +94,9 @@ def think(
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: check_apart(output, read_by(demos, template=prompt.template, **paths)))
+    problems.result(
+        lambda: check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
+    )
     model_options = problems.result(model.checked)
     technique_options = problems.result(technique.checked)
     method_options = problems.result(lambda: _readings(method, technique_options, context))
@@ -107,6 +113,8 @@ def think(
         problems.raise_any()
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
+        tell_of_toy(model, tell)
+        warnings = _warnings(demonstrations, prompt, tell) if task is None else []
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
         origin_of = (origin.task, origin.seed, tell, chosen, technique_options)
@@ -114,8 +122,10 @@ def think(
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
+        for line in planned(plan, task is None and prompt.template is None and prompt.label_field is None):
+            tell(Note(line))
         result = think_and_save(plan, output, tell)
-    _report(plan, result, origin, output, common)
+    _report(plan, result, origin, output, common, warnings)
 
 
 def _from_rows(demos: RowSource | None, prompt: PromptArguments) -> DemonstrationSet:
@@ -166,40 +176,38 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
     largest = "no limit" if values["largest"] is None else f"at most {values['largest']}"
     labels = ", ".join(values["labels"]) or "per input"
     stored = f"{len(values['kept'])} kept, about {size(values['file_bytes'])} on disk"
+    seen = values["window"]
+    window = "" if seen is None else ", window {tokens} in {layers} of {of_layers} layers".format(**seen)
     read = f"{values['demonstrations']} demonstrations, L = {values['tokens']} tokens ({largest}), labels {labels}"
     report(
         f"model      {values['model']} ({values['architecture']}, {values['dtype']} on {values['device']})",
         f"read       {read}",
-        f"attention  up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}",
+        f"attention  up to {values['tokens_attended']} tokens, context {values['context'] or 'without limit'}{window}",
         f"passes     {values['passes']} ({plan.options.method.update}, {values['positions']} positions)",
         f"memory     {size(values['memory_bytes'])} an iteration, {stored}",
         f"file       {values['file']} (not written: this is a dry run)",
     )
 
 
-def _report(plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments) -> None:
+def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
+    """Warn of demonstrations that may not be what was meant; returns the warnings."""
+    from deepthink_cli.data.doubts import doubts
+    from deepthink_cli.workflows.events import Warn
+
+    messages = doubts(demonstrations, prompt.labels is not None)
+    for message in messages:
+        tell(Warn(message))
+    return messages
+
+
+def _report(
+    plan: ThinkPlan, result: ThinkResult, origin: Origin, output: Path, common: CommonArguments, warnings: list[str]
+) -> None:
     from deepthink_cli.artifact.format import summary
 
     if common.json:
-        write_json({**summary(result.header), "seconds": result.seconds})
+        write_json({**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)})
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"
-    lines = (
-        _done(plan, result.seconds),
-        f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
-        f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}",
-    )
-    for line in lines:
+    following = f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}"
+    for line in (*done(plan, result, output), following):
         note(line, common.quiet)
-
-
-def _done(plan: ThinkPlan, seconds: float) -> str:
-    """What was done with the demonstrations, in how many seconds."""
-    count, length, readings = (
-        len(plan.demonstrations.examples),
-        len(plan.demonstrations.token_ids),
-        plan.options.iterations,
-    )
-    if plan.tuning is not None:
-        return f"trained on {count} demonstrations ({length} tokens) in {plan.tuning.steps} steps, {seconds:.1f} s"
-    speed = f"{readings * length / seconds:,.0f} tokens/s"
-    return f"read {count} demonstrations ({length} tokens) {readings} times in {seconds:.1f} s, {speed}"

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, size, table, write_json
+from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
 from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import TuneArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.verdict import Comparison
@@ -68,6 +70,7 @@ def tune(
             "model": model.model,
             "adapter": model.adapter,
             "template": prompt.template,
+            "labels": prompt.labels,
             "config": common.config,
         }
         problems.result(lambda: check_apart(output, read_by(rows, **read)))
@@ -76,6 +79,7 @@ def tune(
     labelled = problems.result(lambda: _labelled(RowSource(rows, row_format), prompt, chat))
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
+        tell_of_toy(model, tell)
         plan = plan_tuning(labelled, model_options, options, tell)
         result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
     show(result, common)

@@ -10,7 +10,8 @@ from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
-from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows
+from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError, Problems
 
@@ -149,17 +150,41 @@ def read_queries(
     With `labelled`, every row must hold the template's label field, with one of its candidates.
     Raises InputError at the first bad row; with `problems`, collects them and continues.
     """
+    for row in queries_or_skipped(source, template, labels, labelled):
+        if isinstance(row, Query):
+            yield row
+        elif problems is None:
+            raise InputError(*row.messages)
+        else:
+            problems.messages.extend(row.messages)
+
+
+def queries_or_skipped(
+    source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False
+) -> Iterator[Query | Skipped]:
+    """Like `read_queries`, but yields `Skipped` in the place of a bad row.
+
+    Raises InputError for a source that is missing, has no row, or cannot be divided into rows.
+    """
     source = RowSource.of(source)
     if labelled:
         refuse_texts(source)
-    for row in read_rows(source, problems, field_of_texts(source, template)):
+    for row in rows_or_errors(source, field_of_texts(source, template)):
         try:
-            query = _query(source.converted(row, labelled), template, tuple(labels), labelled)
-            yield replace(query, fields=row.fields)
+            query = _converted(source, row, template, tuple(labels), labelled)
         except InputError as error:
-            if problems is None:
-                raise
-            problems.messages.extend(error.messages)
+            query = Skipped(error.messages)
+        yield query
+
+
+def _converted(
+    source: RowSource, row: Row | InputError, template: Template, labels: tuple[str, ...], labelled: bool
+) -> Query | Skipped:
+    """The row as a query with the fields that it had, or the reason why it cannot be read."""
+    if isinstance(row, InputError):
+        return Skipped(row.messages)
+    query = _query(source.converted(row, labelled), template, labels, labelled)
+    return replace(query, fields=row.fields)
 
 
 def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:

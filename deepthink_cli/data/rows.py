@@ -17,7 +17,7 @@ from deepthink_cli.data.row import Row
 from deepthink_cli.data.source import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 
-__all__ = ["STDIN", "FormatName", "Row", "RowSource", "check_rereadable", "name_of", "read_rows"]
+__all__ = ["STDIN", "FormatName", "Row", "RowSource", "check_rereadable", "name_of", "read_rows", "rows_or_errors"]
 
 _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = {
     "csv": csv_rows,
@@ -37,18 +37,24 @@ def read_rows(source: str | RowSource, problems: Problems | None = None, text_fi
     row that cannot be read (with `problems`, collects it there and continues), and for a source that is missing or
     holds no row.
     """
-    source, empty = RowSource.of(source), True
-    check_path(source)
-    name = source.row_format
-    reader = partial(text_rows, field=text_field) if name == "txt" else _READERS[name]
-    for row in reader(source):
-        empty = False
+    for row in rows_or_errors(source, text_field):
         if isinstance(row, Row):
             yield row
         elif problems is None:
             raise row
         else:
             problems.messages.extend(row.messages)
+
+
+def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator[Row | InputError]:
+    """Like `read_rows`, but yields the error of a row that cannot be read in its place."""
+    source, empty = RowSource.of(source), True
+    check_path(source)
+    name = source.row_format
+    reader = partial(text_rows, field=text_field) if name == "txt" else _READERS[name]
+    for row in reader(source):
+        empty = False
+        yield row
     if empty:
         raise InputError(f"{source.name}: no rows; give at least one")
 

@@ -29,3 +29,11 @@ def json_line(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def size(count: int) -> str:
+    """A human-readable number of bytes."""
+    if count < 1024:
+        return f"{count} B"
+    power = min(4, (count.bit_length() - 1) // 10)
+    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"

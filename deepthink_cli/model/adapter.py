@@ -13,7 +13,7 @@ from transformers.utils.hub import cached_file
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.extras import check_installed
-from deepthink_cli.model.failures import library_errors
+from deepthink_cli.model.failures import hub_errors, library_errors
 from deepthink_cli.model.fingerprint import hub_commit
 from deepthink_cli.model.location import Location
 from deepthink_cli.options import POCKET, ModelOptions
@@ -100,12 +100,11 @@ def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | No
     source, _, revision = options.adapter.partition("@")
     if source.startswith((".", "/", "~")) or source.count("/") != 1 or folder.exists():
         raise InputError(f"{named}: no such directory; check the path, or give a hub id, with @REVISION if needed")
-    way_out = (
-        "omit --offline, or put the adapter into the cache first"
-        if options.offline
-        else "check the name, its revision and the network, or give a local directory"
-    )
-    with library_errors(named, way_out):
+    way_out = "give a local directory"
+    with (
+        library_errors(named, f"check the name and its revision, or {way_out}"),
+        hub_errors(named, options.offline, way_out),
+    ):
         arguments = {"revision": revision or "main", "local_files_only": options.offline}
         paths = [Path(str(cached_file(source, name, **arguments))) for name in (CONFIG, WEIGHTS)]
     return paths, source, hub_commit(source, revision or None, CONFIG) or revision or None

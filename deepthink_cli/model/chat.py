@@ -70,6 +70,12 @@ class Conversation:
         """Token ids of texts that follow the demonstrations."""
         return [ids[1:] for ids in self._rendering.encode([self._separator + text for text in texts])]
 
+    def end(self) -> str:
+        """What the template writes after the text of the last reply, such as the token that ends a turn."""
+        asked: Turn = {"role": "user", "content": _PROBES[0]}
+        (text,) = self._rendering.render([[*self._turns, asked, reply(_PROBES[1])]])
+        return text.rpartition(_PROBES[1])[2]
+
     def _cut(self, asked: Sequence[Turn]) -> tuple[str, str]:
         """The text of the demonstrations up to the last special token before the query's own text, and that token."""
         common = _common(*self._rendering.render([[*self._turns, turn] for turn in asked], prompt=True))

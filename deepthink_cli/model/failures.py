@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pickle import UnpicklingError
 
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.io.hub import is_unreachable, unreachable
 
 
 @contextmanager
@@ -20,6 +21,19 @@ def library_errors(failure: str, way_out: str) -> Iterator[None]:
         if "trust_remote_code" in str(error):
             way_out = "read that code, and allow it with --trust-remote-code"
         raise InputError(f"{failure}: {_reason(error)}; {way_out}") from error
+
+
+@contextmanager
+def hub_errors(what: str, offline: bool, way_out: str) -> Iterator[None]:
+    """Raise an error of the block as a DeepThinkError if a file is not in the cache and the hub does not give it."""
+    try:
+        yield
+    except DeepThinkError:
+        raise
+    except Exception as error:  # the hub's library, transformers and the HTTP library raise many types
+        if not is_unreachable(error):
+            raise
+        raise DeepThinkError(unreachable(what, offline, way_out)) from error
 
 
 def _reason(error: Exception) -> str:

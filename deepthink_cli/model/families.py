@@ -53,6 +53,7 @@ _ENCODERS = {
 }
 _ALIBI = {"bloom", "mpt"}
 _MOST_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
+_WINDOWED = ("sliding_attention", "chunked_attention", "local")  # names of kinds of layers in configurations
 WINDOW_SIZES = ("sliding_window", "attention_chunk_size", "window_size")  # names in configurations
 _DRAFT = "drafts for another model from that one's keys and values and keeps none itself"
 _UNSUPPORTED = {
@@ -163,6 +164,18 @@ def window_sizes(text: Any) -> dict[str, Any]:
     """The sizes of its layers' attention windows, by the configuration's name for them; empty if it has none."""
     sizes = {name: getattr(text, name, None) for name in WINDOW_SIZES}
     return {name: size for name, size in sizes.items() if size is not None}
+
+
+def windowed_layers(text: Any) -> tuple[int, int, int] | None:
+    """The size of the attention window, the number of layers that have one, and of all layers; None without a window.
+
+    A token of such a layer attends to the tokens of its window only.
+    """
+    size = next(iter(window_sizes(text).values()), None)
+    kinds = getattr(text, "layer_types", None) or getattr(text, "attention_layers", None)
+    layers = int(text.num_hidden_layers)
+    windowed = layers if kinds is None else sum(kind in _WINDOWED for kind in kinds)
+    return (size, windowed, layers) if size and windowed else None
 
 
 def rotary_boundary(text: Any) -> int | None:

@@ -64,7 +64,7 @@ class Limits:
         most = self.most_tokens(length)
         if self._boundary_for(length) == most != self.positions:
             return f"other rotary factors beyond position {most}"
-        return f"context of {most}"
+        return f"window of {most}" if most != self.positions else f"context of {most}"
 
     def _boundary_for(self, length: int) -> int | None:
         """The boundary, if `length` is within it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.extras import check_installed
-from deepthink_cli.model.failures import library_errors
+from deepthink_cli.model.failures import hub_errors, library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf_checks import ignored_parts, refuse_other_kinds
 from deepthink_cli.model.gguf_header import GgufHeader, check_types, read_header
@@ -36,7 +37,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     found = locate(options)
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
-        with library_errors(f"-m {name}", _way_out(options, found)):
+        with library_errors(f"-m {name}", _way_out(options, found)), _hub(options, found):
             adapter, found = find_adapter(options), downloaded(found, options)
             refuse_adapter_as_model(found, options)
             source, header = found.source, _header(found)
@@ -56,7 +57,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
 def needs_download(options: ModelOptions) -> bool:
     """Whether opening and loading this model may download it: a hub model whose weights are not on this machine."""
     found = locate(options)
-    if options.offline or found.is_local:
+    if found.is_local or forbidden_by(options.offline):
         return False
     return not weight_files(found.source, options.revision, gguf=found.gguf)
 
@@ -134,6 +135,11 @@ def _way_out(options: ModelOptions, found: Location) -> str:
         return "use another GGUF file, or the model in the format of transformers"
     if found.gguf is None and (names := cached_gguf_files(found, options)):
         return f"add --gguf {names[0]}"
-    if options.offline:
-        return "omit --offline, or put the model into the cache first"
-    return "check the name, --revision and the network, or give a local directory"
+    return "check the name and --revision, or give a local directory"
+
+
+def _hub(options: ModelOptions, found: Location) -> AbstractContextManager[None]:
+    """Converts the errors of a hub that gives nothing, unless the cache has the model in another form."""
+    if found.is_local or (found.gguf is None and cached_gguf_files(found, options)):
+        return nullcontext()
+    return hub_errors(f"-m {found.id}", options.offline, "give a local directory")

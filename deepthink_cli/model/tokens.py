@@ -8,7 +8,7 @@ demonstrations is plain in-context learning over the same ids. With a `Chat`, bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,6 +18,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.chat import Conversation
+from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 _PROBE = 100  # characters that show which special tokens the tokenizer appends
@@ -50,6 +51,16 @@ class TokenizedQuery:
     def longest(self) -> int:
         """Tokens of the query with its longest candidate."""
         return len(self.prefix) + max(map(len, self.answers))
+
+    @property
+    def extended(self) -> dict[int, int]:
+        """For each candidate whose ids begin with those of another one, by its number: that other candidate's."""
+        numbers = {answer: number for number, answer in enumerate(self.answers)}
+        starts = {
+            number: [numbers[answer[:end]] for end in range(1, len(answer)) if answer[:end] in numbers]
+            for answer, number in numbers.items()
+        }
+        return {number: others[0] for number, others in starts.items() if others}
 
 
 def tokenize_demonstrations(
@@ -104,53 +115,77 @@ def check_known(tokenizer: PreTrainedTokenizerBase, ids: Iterable[int], known: i
 
 
 def tokenize_queries(
-    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Template | TokenizedDemonstrations,
+    queries: Sequence[Query],
+    score: ScoreName = "sum",
 ) -> list[TokenizedQuery]:
     """Tokenise every query with each of its candidates, by a template or as the queries of demonstrations.
 
-    Raises InputError, naming the query, for a candidate that adds no token and for two that add the same; with a chat,
-    as `Conversation` does.
+    For the score `end`, every candidate's last token is the first one of what follows a label among the demonstrations:
+    the separator, or the end of the reply in a chat. Raises InputError, naming the query, for a candidate that adds no
+    token and for two that add the same; with a chat, as `Conversation` does; and where no end is written.
     """
-    return query_tokenizer(tokenizer, prompt)(queries)
+    return query_tokenizer(tokenizer, prompt, score)(queries)
 
 
-def query_tokenizer(tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations) -> QueryTokenizer:
+def query_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, prompt: Template | TokenizedDemonstrations, score: ScoreName = "sum"
+) -> QueryTokenizer:
     """The tokenisation of queries, prepared once for many calls; raises InputError as `tokenize_queries`."""
+    with_end = score == "end"
     if isinstance(prompt, TokenizedDemonstrations) and prompt.chat is not None:
         conversation = Conversation(tokenizer, prompt, prompt.chat)
         if conversation.token_ids != prompt.token_ids:
             raise InputError(
                 "the chat template writes the demonstrations in another way than when this memory was made; think again"
             )
-        return QueryTokenizer(conversation.texts, conversation.ids, conversation.added)
+        end = _written(conversation.end(), "the chat template writes nothing after a reply") if with_end else ""
+        return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)
     template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
 
     def texts(query: Query) -> tuple[str, list[str]]:
         start = template.query(query.text)
         return start, [start + word(candidate) for candidate in query.candidates]
 
-    return QueryTokenizer(texts, lambda texts: encode(tokenizer, texts, special=False))
+    end = separator_end(template) if with_end else ""
+    return QueryTokenizer(texts, lambda texts: encode(tokenizer, texts, special=False), end=end)
+
+
+def separator_end(template: Template) -> str:
+    """What follows a label in demonstrations without a chat; raises InputError for an empty separator."""
+    return _written(template.separator, "the separator after the demonstrations is empty")
 
 
 @dataclass(frozen=True)
 class QueryTokenizer:
     """Tokenises queries, given their texts up to the candidates and with each of them, and the ids of such texts.
 
-    `added` is the number of bytes around a query's own text, which a chat template writes.
+    `added` is the number of bytes around a query's own text, which a chat template writes. `end` is the text after a
+    candidate whose first token is the candidate's last; empty if candidates have no end.
     """
 
     texts: Callable[[Query], tuple[str, list[str]]]
     ids: Callable[[Sequence[str]], list[list[int]]]
     added: int = 0
+    end: str = ""
 
     def __call__(self, queries: Sequence[Query]) -> list[TokenizedQuery]:
         """Tokenise every query with each of its candidates; raises InputError as `tokenize_queries`."""
         texts = [_spaced(*self.texts(query)) for query in queries]
         every = list(dict.fromkeys(text for of_query in texts for text in of_query))
         ids = dict(zip(every, self.ids(every), strict=True))
+        ended = self._ended(texts, ids) if self.end else ids
         return [
-            _spans(query, *(ids[text] for text in of_query)) for query, of_query in zip(queries, texts, strict=True)
+            _spans(query, *(ids[text] for text in of_query), ended=[ended[text] for text in of_query[2:]])
+            for query, of_query in zip(queries, texts, strict=True)
         ]
+
+    def _ended(self, texts: Iterable[Sequence[str]], ids: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
+        """The ids of every text with a candidate, with the candidate's end; `ids` are those without it."""
+        wholes = list(dict.fromkeys(text for of_query in texts for text in of_query[2:]))
+        of_end, *followed = self.ids([self.end, *(whole + self.end for whole in wholes)])
+        return {whole: _with_end(ids[whole], after, of_end) for whole, after in zip(wholes, followed, strict=True)}
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], special: bool) -> list[list[int]]:
@@ -177,10 +212,34 @@ def _spaced(start: str, whole: Sequence[str]) -> list[str]:
     return [start.rstrip(" "), start, *whole]
 
 
-def _spans(query: Query, alone: list[int], spaced: list[int], *together: list[int]) -> TokenizedQuery:
-    """Prefix and answer ids, from the token ids of `_spaced`."""
-    start = min(common_length(alone, ids) for ids in together)
-    answers = tuple(tuple(ids[start:]) for ids in together)
+def _written(end: str, problem: str) -> str:
+    if not end:
+        raise InputError(f"--score end: {problem}; use --score sum or mean")
+    return end
+
+
+def _with_end(plain: list[int], followed: list[int], of_end: list[int]) -> list[int]:
+    """The ids of a text up to the first token of its end; up to the token that joins both, if the tokenizer has one.
+
+    `plain` are the ids of the text, `followed` those of the text and its end, `of_end` those of the end alone.
+    """
+    same = common_length(plain, followed)
+    if same == len(plain):
+        if same == len(followed):
+            raise InputError(
+                "--score end: the tokenizer writes no token for what follows a label; use --score sum or mean"
+            )
+        return followed[: same + 1]
+    rest = min(common_length(followed[::-1], of_end[::-1]), len(of_end) - 1)
+    return followed[: max(same + 1, len(followed) - rest)]
+
+
+def _spans(
+    query: Query, alone: list[int], spaced: list[int], *together: list[int], ended: Sequence[list[int]]
+) -> TokenizedQuery:
+    """Prefix and answer ids, from the token ids of `_spaced`; `ended` are those of the candidates with their ends."""
+    start = min(common_length(alone, ids) for ids in ended)
+    answers = tuple(tuple(ids[start:]) for ids in ended)
     where = f"{query.where}: " if query.where else ""
     for number, answer in enumerate(answers):
         if not answer or together[number] == spaced:

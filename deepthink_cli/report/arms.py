@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.runs.results import Setting
 
 # Fields that distinguish arms only if one task has several values of them.
-SPLITTING = ("sampling", "pool_size", "balanced", "shots")
+SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
 READING = ("positions", "momentum", "eta")  # what T = 1 does not depend on
@@ -25,7 +25,8 @@ class Arm:
 
     `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
     them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
-    alone, `calibration` for raw scores.
+    alone, `calibration` for raw scores, `score` for sums of log-probabilities. `limit` is the number of test rows
+    asked for, or `all`.
     """
 
     model: str
@@ -42,13 +43,16 @@ class Arm:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    limit: int | Literal["all"] | None = None
+    score: str | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
         """The arm of a result; `splitting` names the fields of `SPLITTING` that distinguish arms."""
         chosen = () if setting.balanced is None else POOL
         names = [name for name in FIELDS if name not in SPLITTING or name in splitting or name in chosen]
-        return cls(**{name: getattr(setting, name) for name in names})
+        values = {name: getattr(setting, name) for name in names}
+        return cls(**values | ({"limit": setting.limit or "all"} if "limit" in names else {}))
 
     @property
     def family(self) -> Arm:
@@ -79,12 +83,14 @@ class Arm:
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
-            *(self.technique or "", self.calibration or "", self.momentum, self.eta or 0.0),
+            *(self.technique or "", self.calibration or "", self.score or "", self.momentum, self.eta or 0.0),
+            *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV; the chat as text."""
-        return {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        """Every field by name, for JSON and CSV; the chat as text, and no score if it is the sum."""
+        values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
+        return values if self.score else {name: value for name, value in values.items() if name != "score"}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -103,6 +109,8 @@ class Arm:
             "balanced": "balanced" if self.balanced else "",
             "technique": self.technique or "Deep-Thinking",
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
+            "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
+            "score": f"score {self.score or 'sum'}",
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 

@@ -50,10 +50,10 @@ def texts(line: ReportLine) -> dict[str, str]:
 
 
 def values(line: ReportLine) -> dict[str, Any]:
-    """The row's numbers, not rounded; accuracies are in [0, 1]."""
+    """The row's numbers, as `rounded`; accuracies are in [0, 1]."""
     row = line.row
     low, high = row.ci95 or (None, None)
-    return {
+    numbers = {
         **row.arm.values(),
         "task": row.name,
         "is_mean": row.is_mean,
@@ -80,6 +80,15 @@ def values(line: ReportLine) -> dict[str, Any]:
         "paper_icl": _share(line.paper_plain),
         "paper_thinking": _share(line.paper_thinking),
     }
+    return {name: rounded(value) for name, value in numbers.items()}
+
+
+def rounded(value: Any) -> Any:
+    """A number with six significant digits, more than any count of inputs supports; other values unchanged.
+
+    Digits beyond the twelfth decimal are what floating-point sums leave of zero.
+    """
+    return round(float(f"{value:.6g}"), 12) if isinstance(value, float) else value
 
 
 def _name(row: TableRow) -> str:
@@ -114,4 +123,4 @@ def _range(name: str, numbers: Sequence[float]) -> dict[str, float]:
 
 
 def _share(cell: Cell | None) -> float | None:
-    return round(cell.accuracy / 100, 4) if cell else None
+    return cell.accuracy / 100 if cell else None

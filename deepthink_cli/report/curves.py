@@ -1,17 +1,19 @@
-"""The data of a figure: for every task or mean, accuracy by T with its spread over seeds."""
+"""The data of a figure: for every task or mean, accuracy by T, and its difference from T = 1, over seeds."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
-from deepthink_cli.report.job_results import JobResults, result_table
-from deepthink_cli.report.significance import Spread
-from deepthink_cli.runs.results import Part
+from deepthink_cli.report.groups import LARGE, groups_of, in_order, is_detail, names_of
+from deepthink_cli.report.job_results import JobResults, Seed, result_table
+from deepthink_cli.report.significance import Paired, Spread
+from deepthink_cli.report.tables import plain_rows
+from deepthink_cli.runs.results import Part, Result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,12 +23,27 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy of one arm by T, the mean over `tasks` tasks, over the seeds that have every T on all of them."""
+    """Accuracy of one arm by T, the mean over `tasks` tasks, of the seeds that have every T on all of them.
+
+    `accuracies` has a value for each seed at every T, `before` their values at T = 1: of the same arm, or of plain
+    in-context learning for a technique that is compared with it; None if there are no such rows.
+    """
 
     arm: Arm
     part: Part
     tasks: int
-    points: Mapping[int, Spread]
+    accuracies: Mapping[int, Sequence[float]]
+    before: Sequence[float] | None
+
+    @cached_property
+    def points(self) -> dict[int, Spread]:
+        """The spread of the accuracy over seeds, by T."""
+        return {t: Spread.of(values) for t, values in self.accuracies.items()}
+
+    @cached_property
+    def gains(self) -> dict[int, Paired]:
+        """The accuracy less `before`, seed by seed, by T; empty without it."""
+        return {} if self.before is None else {t: Paired.of(self.before, v) for t, v in self.accuracies.items()}
 
 
 @dataclass(frozen=True)
@@ -47,19 +64,30 @@ def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
     results["majority"] = [result.majority for result in results["result"]]
     by_arm = dict(list(results.groupby("arm", sort=False)))
     arms = in_order(by_arm, jobs)
+    plain = plain_rows(jobs)
     shown = []
     for name in names_of(jobs):
         if is_detail(name, groups) and not tasks:
             continue
         members = groups.get(name, [name])
-        curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members))
-        if curves:
+        curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members, plain))
+        is_task = name in groups and max((curve.tasks for curve in curves), default=1) == 1  # its task has a panel
+        if curves and not (is_task and (tasks or len(members) <= LARGE)):
             majority = _majority(results[results["task"].isin(members)])
             shown.append(Panel(name, name in groups, curves, majority))
     return shown
 
 
-def _curves(arm: Arm, results: DataFrame, members: Sequence[str]) -> list[Curve]:
+def with_gains(shown: Sequence[Panel]) -> list[Panel]:
+    """The panels with the curves whose differences from T = 1 are known, without those that have none."""
+    known = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.gains)) for panel in shown]
+    return [panel for panel in known if panel.curves]
+
+
+Plain = Mapping[tuple[Arm, str, Seed], Result]
+
+
+def _curves(arm: Arm, results: DataFrame, members: Sequence[str], plain: Plain) -> list[Curve]:
     """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
 
     A job is complete if it has every T that its arm has in the same widest groups; a seed, if it has a complete
@@ -75,9 +103,20 @@ def _curves(arm: Arm, results: DataFrame, members: Sequence[str]) -> list[Curve]
         jobs = jobs.reindex(columns=iterations).dropna()
         seeds = jobs.unstack("task").dropna()
         if len(jobs) and len(seeds):
-            points = {t: Spread.of([statistics.fmean(row) for row in seeds[t].to_numpy().tolist()]) for t in iterations}
-            curves.append(Curve(arm, part, jobs.index.get_level_values("task").nunique(), points))
+            accuracies = {t: [statistics.fmean(row) for row in seeds[t].to_numpy().tolist()] for t in iterations}
+            names = [str(name) for name in seeds[iterations[0]].columns]
+            before = accuracies.get(1)
+            if arm.is_compared_with_plain:
+                before = _plain(arm, list(seeds.index), names, plain) if part == "test" else None
+            curves.append(Curve(arm, part, len(names), accuracies, before))
     return curves
+
+
+def _plain(arm: Arm, seeds: Sequence[Seed], tasks: Sequence[str], plain: Plain) -> list[float] | None:
+    """The accuracy of plain in-context learning for each seed, the mean over tasks; None if a row is missing."""
+    rows = [[plain.get((arm.untreated, task, seed)) for task in tasks] for seed in seeds]
+    known = [[row.accuracy for row in of_seed if row is not None] for of_seed in rows]
+    return list(map(statistics.fmean, known)) if all(len(each) == len(tasks) for each in known) else None
 
 
 def _majority(results: DataFrame) -> float | None:

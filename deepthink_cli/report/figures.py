@@ -1,12 +1,14 @@
-"""Draw accuracy over T as small multiples: a panel for each task or mean, a line for each arm.
+"""Draw accuracy, or its difference from T = 1, over T: a panel for each task or mean, a line for each arm.
 
 Sized for print, in 7-point type: two panels side by side fit a text column, four fit a page.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,13 +66,38 @@ LEGEND: Any = {
 }
 
 
+@dataclass(frozen=True)
+class View:
+    """What the vertical axis shows: its label, what a band is, and the mean and the band of a curve by T, in [0, 1]."""
+
+    axis: str
+    band: str
+    points: Callable[[Curve], Mapping[int, tuple[float, tuple[float, float] | None]]]
+
+
+def _accuracies(curve: Curve) -> dict[int, tuple[float, tuple[float, float] | None]]:
+    return {
+        t: (spread.mean, None if spread.sd is None else (spread.mean - spread.sd, spread.mean + spread.sd))
+        for t, spread in curve.points.items()
+    }
+
+
+def _differences(curve: Curve) -> dict[int, tuple[float, tuple[float, float] | None]]:
+    gains = {t: (gain.spread.mean, gain.ci95) for t, gain in curve.gains.items()}
+    return gains | ({1: (0.0, (0.0, 0.0))} if gains.get(1, (None,))[0] == 0 else {})  # zero by definition, not measured
+
+
+ACCURACY = View("accuracy (%)", "± 1 standard deviation", _accuracies)
+DIFFERENCE = View("accuracy less T = 1 (points)", "95 % interval", _differences)
+
+
 def check_suffix(path: Path, option: str = "-o") -> None:
     """Raise InputError for a file name without a figure's suffix."""
     if path.suffix.lower() not in METADATA:
         raise InputError(f"{option} {path}: unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
 
 
-def draw(panels: Sequence[Panel], files: Mapping[Path, str]) -> None:
+def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURACY) -> None:
     """Draw the panels once and write them to every file of `files`, in the format of the suffix that `files` gives it.
 
     The same panels give the same bytes, independently of the user's matplotlib settings.
@@ -81,13 +108,13 @@ def draw(panels: Sequence[Panel], files: Mapping[Path, str]) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
-        figure = _figure(panels)
+        figure = _figure(panels, view)
         FigureCanvasAgg(figure)
         for path, suffix in files.items():
             figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
 
 
-def _figure(panels: Sequence[Panel]) -> Figure:
+def _figure(panels: Sequence[Panel], view: View = ACCURACY) -> Figure:
     from matplotlib.figure import Figure
 
     columns = 1 if len(panels) == 1 else 2 if len(panels) <= FEW else 4
@@ -95,23 +122,37 @@ def _figure(panels: Sequence[Panel]) -> Figure:
     rows = -(-len(panels) // columns)
     arms = list(dict.fromkeys(curve.arm for panel in panels for curve in panel.curves))
     looks = {arm: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, arm in enumerate(arms)}
-    handles = _handles(panels, looks)
+    handles = _handles(panels, looks, view)
     longest = max(len(str(handle.get_label())) for handle in handles)
     abreast = max(1, min(columns, int(width / (ENTRY + LETTER * longest))))
     height = rows * height + 0.14 * -(-len(handles) // abreast) + 0.5
     figure = Figure(figsize=(width, height), layout="constrained")
     for number, panel in enumerate(panels, start=1):
-        _draw_panel(figure.add_subplot(rows, columns, number), panel, looks)
+        _draw_panel(figure.add_subplot(rows, columns, number), panel, looks, view)
     figure.legend(handles=handles, ncols=abreast, **LEGEND)
-    figure.supylabel("accuracy (%)", fontsize=7.5)
-    figure.supxlabel(f"iterations T\n{_seeds(panels)}", fontsize=7.5)
+    figure.supylabel(view.axis, fontsize=7.5)
+    figure.supxlabel(f"iterations T\n{_seeds(panels, view)}", fontsize=7.5)
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]], view: View) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title(_title(panel), pad=3)
+    if view is DIFFERENCE:
+        axes.axhline(0, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+    else:
+        _draw_levels(axes, panel, looks)
+    for curve in panel.curves:
+        _draw_curve(axes, view.points(curve), curve.part == "dev", *looks[curve.arm])
+    last = max(max(curve.points) for curve in panel.curves)
+    axes.set_xticks(_ticks(last))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.set_xlim(1 - 0.04 * last, last + 0.04 * last)
+
+
+def _draw_levels(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) -> None:
+    """The accuracies at T = 1, and that of the most frequent label."""
     plain = {
         curve.arm: 100 * curve.points[1].mean for curve in panel.curves if curve.part == "test" and 1 in curve.points
     }
@@ -120,12 +161,6 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) 
         axes.axhline(height, color=colour, linewidth=0.8, linestyle=":", zorder=1)
     if panel.majority is not None:
         axes.axhline(100 * panel.majority, color=GREY, linewidth=0.7, linestyle="-.", zorder=1)
-    for curve in panel.curves:
-        _draw_curve(axes, curve, *looks[curve.arm])
-    last = max(max(curve.points) for curve in panel.curves)
-    axes.set_xticks(_ticks(last))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
-    axes.set_xlim(1 - 0.04 * last, last + 0.04 * last)
 
 
 def _title(panel: Panel) -> str:
@@ -142,17 +177,22 @@ def _range(numbers: Collection[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _draw_curve(axes: Axes, curve: Curve, colour: str, marker: str) -> None:
-    iterations = list(curve.points)
-    middle = [100 * spread.mean for spread in curve.points.values()]
-    if curve.part == "dev":
+def _draw_curve(
+    axes: Axes,
+    points: Mapping[int, tuple[float, tuple[float, float] | None]],
+    is_dev: bool,
+    colour: str,
+    marker: str,
+) -> None:
+    iterations = list(points)
+    middle = [100 * mean for mean, _ in points.values()]
+    if is_dev:
         axes.plot(iterations, middle, color=colour, linestyle=(0, (4, 2)), linewidth=0.8, zorder=2)
         return
     axes.plot(iterations, middle, color=colour, marker=marker, zorder=3)
-    around = [100 * (spread.sd or 0) for spread in curve.points.values()]
-    if any(around):
-        low = [mean - sd for mean, sd in zip(middle, around, strict=True)]
-        high = [mean + sd for mean, sd in zip(middle, around, strict=True)]
+    bands = [band or (math.nan, math.nan) for _, band in points.values()]
+    if any(low < high for low, high in bands):
+        low, high = [100 * band[0] for band in bands], [100 * band[1] for band in bands]
         axes.fill_between(iterations, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
 
 
@@ -163,7 +203,7 @@ def _ticks(last: int) -> list[int]:
     return sorted({1, *range(step, last + 1, step)})
 
 
-def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]]) -> list[Line2D]:
+def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]], view: View) -> list[Line2D]:
     from matplotlib.lines import Line2D
 
     names = varying(list(looks)) or ["model", "eta"]
@@ -174,12 +214,12 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]]) -> l
     if any(curve.part == "dev" for panel in panels for curve in panel.curves):
         handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), label="on dev rows"))
     handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=":", label="T = 1 (plain ICL)"))
-    if any(panel.majority is not None for panel in panels):
+    if view is ACCURACY and any(panel.majority is not None for panel in panels):
         handles.append(Line2D([], [], color=GREY, linewidth=0.7, linestyle="-.", label="majority class"))
     return handles
 
 
-def _seeds(panels: Sequence[Panel]) -> str:
+def _seeds(panels: Sequence[Panel], view: View) -> str:
     """The meaning of lines and bands, for the axis label below the figure."""
     counts = {spread.n for panel in panels for curve in panel.curves for spread in curve.points.values()}
-    return "one seed" if max(counts) == 1 else f"mean of {_range(counts)} seeds, band: ± 1 standard deviation"
+    return "one seed" if max(counts) == 1 else f"mean of {_range(counts)} seeds, band: {view.band}"

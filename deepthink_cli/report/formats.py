@@ -93,9 +93,10 @@ def latex(page: Page) -> str:
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV with a header; numbers are not rounded, and an absent value is an empty field."""
+    """CSV with a header; an absent value is an empty field."""
     text = io.StringIO()
-    out = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)
+    out = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
     out.writeheader()
     out.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
     return text.getvalue()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.report.arms import SPLITTING, Arm
+from deepthink_cli.report.row_limits import RowLimits
+from deepthink_cli.report.where import conditions, select
 from deepthink_cli.runs.results import FILE, Result, Setting, read_results
 from deepthink_cli.runs.same_data import check_agree
 
@@ -55,12 +57,14 @@ class JobResults:
         return self.groups[0] if self.groups else self.task
 
 
-def read_jobs(runs: Sequence[Path]) -> list[JobResults]:
-    """The jobs of all runs.
+def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResults]:
+    """The jobs of all runs; only rows that fulfil the conditions of `where` (see `report/where.py`).
 
-    Raises InputError with a line for each folder that is not a run or has no rows, and as `jobs_of` does.
+    Raises InputError with a line for each folder that is not a run or has no rows, and as `conditions`, `select` and
+    `jobs_of` do.
     """
     problems = Problems()
+    chosen = problems.result(lambda: conditions(where))
     results: list[Result] = []
     for run in runs:
         with problems.collected():
@@ -71,11 +75,11 @@ def read_jobs(runs: Sequence[Path]) -> list[JobResults]:
                 raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
             results += rows
     problems.raise_any()
-    return jobs_of(results)
+    return jobs_of(select(results, chosen))
 
 
 def jobs_of(results: Iterable[Result]) -> list[JobResults]:
-    """Jobs in the order of their first rows.
+    """Jobs in the order of their first rows; test rows of different limits belong to different jobs.
 
     Raises InputError if results of the same name come from different data, if a setting has two
     different results, or if one arm's rows for a task differ in a value that must not be averaged over.
@@ -83,16 +87,18 @@ def jobs_of(results: Iterable[Result]) -> list[JobResults]:
     every = list(results)
     check_agree(every)
     rows = _unique(every)
-    splitting = _splitting(rows)
+    limits = RowLimits(rows)
+    splitting = _splitting(rows, limits)
     jobs: dict[tuple[Arm, str, Seed], JobResults] = {}
     for row in rows:
-        setting = row.setting
-        arm, seed = Arm.of(setting, splitting), Seed(setting.seed, setting.order_seed)
-        job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
-        rows_of_part = job.dev if setting.part == "dev" else job.test
-        if setting.iteration in rows_of_part:
-            _refuse_to_average(rows_of_part[setting.iteration], row)
-        rows_of_part[setting.iteration] = row
+        setting, seed = row.setting, Seed(row.setting.seed, row.setting.order_seed)
+        for limit in limits.of(row) if "limit" in splitting else (setting.limit,):
+            arm = Arm.of(replace(setting, limit=limit), splitting)
+            job = jobs.setdefault((arm, setting.task, seed), JobResults(arm, setting.task, row.groups, seed))
+            rows_of_part = job.dev if setting.part == "dev" else job.test
+            if setting.iteration in rows_of_part:
+                _refuse_to_average(rows_of_part[setting.iteration], row)
+            rows_of_part[setting.iteration] = row
     _check_constant(jobs.values())
     return list(jobs.values())
 
@@ -134,22 +140,25 @@ def _unique(results: Iterable[Result]) -> list[Result]:
     return list(by_setting.values())
 
 
-def _splitting(rows: Sequence[Result]) -> list[str]:
+def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     """Which of `SPLITTING` take several values for one arm and task."""
     import pandas as pd
 
     settings = [row.setting for row in rows]
     keys: list[Any] = [(Arm.of(setting), setting.task, setting.part) for setting in settings]
-    values = {name: [getattr(setting, name) for setting in settings] for name in SPLITTING}
+    names = [name for name in SPLITTING if name != "limit"]  # that of dev rows is another number
+    values = {name: [getattr(setting, name) for setting in settings] for name in names}
     several = pd.DataFrame(values).groupby(pd.Series(keys), sort=False).nunique().gt(1).any()
-    return list(several.index[several])
+    return [*several.index[several], *(["limit"] if limits.are_several else [])]
 
 
 def _refuse_to_average(first: Result, second: Result) -> None:
     names = [name for name in CONSTANT if getattr(first.setting, name) != getattr(second.setting, name)]
     values = "; ".join(f"{name} {getattr(first.setting, name)} and {getattr(second.setting, name)}" for name in names)
+    part = "dev" if first.setting.part == "dev" else "test"
     raise InputError(
-        f"{first.setting.task}: its rows differ ({values}) and cannot be averaged; run them into folders of their own"
+        f"{first.setting.task}: its {part} rows differ ({values}) and cannot be averaged; choose some of them with "
+        "--where, or run them into folders of their own"
     )
 
 
@@ -163,5 +172,5 @@ def _check_constant(jobs: Collection[JobResults]) -> None:
                 if expected != value:
                     raise InputError(
                         f"{job.task}: rows of {job.arm.model} differ in {name} ({expected}, {value}) and cannot be "
-                        "averaged; report their runs one at a time"
+                        "averaged; choose some of them with --where, or report their runs one at a time"
                     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.html_table import html_paragraphs, html_table
 from deepthink_cli.report.arms import shared, varying
 from deepthink_cli.report.cells import ReportLine, texts, values
 from deepthink_cli.report.footnotes import footnotes
@@ -27,18 +28,30 @@ class Report(Page):
     ranking: Ranking | None = None
 
     def records(self) -> list[dict[str, Any]]:
-        """The numbers of every row, not rounded; accuracies are in [0, 1]."""
+        """The numbers of every row, to six significant digits; accuracies are in [0, 1]."""
         return [values(line) for line in self.rows]
 
+    def _repr_html_(self) -> str:
+        """The tables with their legend and footnotes, for notebooks."""
+        tables = [html_table(self.columns, rows, heading or self.title) for heading, rows in self.sections]
+        return "\n".join([*tables, html_paragraphs([*self.legend, *self.footnotes])])
 
-def report(runs: Sequence[Path], iteration: int | None = None, published: bool = False, tasks: bool = False) -> Report:
+
+def report(
+    runs: Sequence[Path],
+    iteration: int | None = None,
+    published: bool = False,
+    tasks: bool = False,
+    where: Sequence[str] = (),
+) -> Report:
     """Tables of runs: Deep-Thinking against plain in-context learning, over seeds.
 
     `iteration` is the T to report (default: the best on the dev rows; without dev rows, the last);
-    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten.
-    Raises InputError for a folder that is not a run, an iteration that no run has, and runs without a row to report.
+    `published` adds the paper's figures; `tasks` shows every task of a group that has more than ten; `where` chooses
+    rows by fields of their settings, as in `eta=0.1`. Raises InputError for a folder that is not a run, an iteration
+    that no run has, a condition that no row fulfils, and runs without a row to report.
     """
-    return report_of(", ".join(map(str, runs)), read_jobs(runs), iteration, published, tasks)
+    return report_of(", ".join(map(str, runs)), read_jobs(runs, where), iteration, published, tasks)
 
 
 def report_of(
@@ -130,12 +143,12 @@ def _ranked(source: str, ranking: Ranking) -> Page:
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
     """Rows with the paper's figures for the same model, task, and way of choosing demonstrations and T.
 
-    The paper has no other techniques and no corrected scores.
+    The paper has no other techniques, no corrected scores and no scores but sums.
     """
     paper = published_figures()
     return [
         ReportLine(row)
-        if row.arm.technique or row.arm.calibration
+        if row.arm.technique or row.arm.calibration or row.arm.score
         else ReportLine(row, *paper.find(row.arm.model, row.name, row.on_dev, row.arm.sampling))
         for row in rows
     ]
@@ -174,6 +187,8 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
+    if any(row.ci95 is None and len(row.scores) > 1 for row in rows):
+        legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
     legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):
         legend.append(

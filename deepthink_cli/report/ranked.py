@@ -10,7 +10,14 @@ from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.ranking import Ranking, rank
 from deepthink_cli.report.tables import scores_of
 
-COMPARED = ("sampling", "pool_size", "balanced", "technique", "calibration")  # what makes a method to be ranked
+COMPARED = (
+    "sampling",
+    "pool_size",
+    "balanced",
+    "technique",
+    "calibration",
+    "score",
+)  # what makes a method to be ranked
 
 
 def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Ranking | str | None:
@@ -20,6 +27,8 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
     """
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
         return None
+    if "limit" in varying([job.arm for job in jobs]):
+        return "there are several samples of the test rows; choose one with --where limit=N"
     scores = scores_of(jobs, iteration)
     arms = in_order(dict.fromkeys(scores["arm"]), jobs)
     names = varying(arms)

@@ -41,6 +41,33 @@ class Discordant:
         return min(1.0, 2 * float(bdtr(fewer, both, 0.5)))
 
 
+@dataclass(frozen=True)
+class Paired:
+    """Differences after - before, pair by pair, and what they show."""
+
+    steps: tuple[float, ...]
+
+    @classmethod
+    def of(cls, before: Sequence[float], after: Sequence[float]) -> Paired:
+        """The differences of at least one pair."""
+        return cls(tuple(differences(before, after)))
+
+    @property
+    def spread(self) -> Spread:
+        """Their mean and standard deviation."""
+        return Spread.of(self.steps)
+
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """Student's interval of their mean."""
+        return t_interval(self.steps)
+
+    @property
+    def wilcoxon_p(self) -> float | None:
+        """Exact signed-rank p."""
+        return wilcoxon_p(self.steps)
+
+
 def differences(before: Sequence[float], after: Sequence[float]) -> list[float]:
     """After - before, pair by pair.
 
@@ -50,9 +77,12 @@ def differences(before: Sequence[float], after: Sequence[float]) -> list[float]:
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval for the mean; None for fewer than two values."""
+    """Student's 95 % interval for the mean; None for fewer than two values, and for equal ones.
+
+    Equal values estimate no variance: an interval of width zero would claim certainty.
+    """
     spread = Spread.of(values)
-    if spread.sd is None:
+    if not spread.sd:
         return None
     from scipy.special import stdtrit
 

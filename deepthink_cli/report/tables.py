@@ -12,7 +12,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
 from deepthink_cli.report.job_results import JobResults, Seed, job_table, result_table
-from deepthink_cli.report.significance import Discordant, Spread, differences, discordant, t_interval, wilcoxon_p
+from deepthink_cli.report.significance import Discordant, Paired, Spread, discordant
 from deepthink_cli.runs.results import Result
 
 if TYPE_CHECKING:
@@ -71,24 +71,24 @@ class TableRow:
         return Spread.of([score.oracle for score in self.scores])
 
     @cached_property
-    def steps(self) -> list[float]:
+    def gain(self) -> Paired:
         """Accuracy gain of each seed: thinking minus plain."""
-        return differences([score.plain for score in self.scores], [score.thinking for score in self.scores])
+        return Paired.of([score.plain for score in self.scores], [score.thinking for score in self.scores])
 
     @property
     def difference(self) -> Spread:
         """The paired difference."""
-        return Spread.of(self.steps)
+        return self.gain.spread
 
     @property
     def ci95(self) -> tuple[float, float] | None:
-        """Student's interval of the paired difference."""
-        return t_interval(self.steps)
+        """Student's interval of the paired difference; None for fewer than two seeds, and for equal differences."""
+        return self.gain.ci95
 
     @property
     def wilcoxon_p(self) -> float | None:
         """Exact signed-rank p over seeds."""
-        return wilcoxon_p(self.steps)
+        return self.gain.wilcoxon_p
 
     @property
     def better(self) -> int:
@@ -159,7 +159,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
     sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
-    plain, scores = _plain_rows(jobs), []
+    plain, scores = plain_rows(jobs), []
     for (arm, task, seed), shared in sharing.iterrows():
         before = plain.get((arm.untreated, task, seed)) if arm.is_compared_with_plain else None
         if shared["on_dev"]:
@@ -173,7 +173,7 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
 
 
-def _plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
+def plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
     """The result at T = 1 of every job without a technique."""
     return {
         (job.arm.untreated, job.task, job.seed): job.test[1]

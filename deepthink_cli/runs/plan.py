@@ -11,6 +11,7 @@ from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.method import Positions
+from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.selection.registry import Sampling
@@ -32,7 +33,7 @@ class RunPlan:
     `dev_size` counts dev rows (None: as many as test rows). With a `chat`, all demonstrations are turns of a
     conversation. If there are methods in `demos_by`, each chooses the demonstrations from a pool of at most `pool_size`
     training rows. Each of the `techniques` makes memories of its own, one of them by the steps of `tuning`; each of the
-    `calibrations` corrects the scores of all of them.
+    `calibrations` corrects the scores of all of them; `score` is what is compared of log-probabilities.
     """
 
     tasks: tuple[Task, ...]
@@ -57,6 +58,7 @@ class RunPlan:
     techniques: tuple[str, ...] = (DEEP_THINKING,)
     tuning: ContextTuning = field(default_factory=ContextTuning)
     calibrations: tuple[str, ...] = (NONE,)
+    score: ScoreName = "sum"
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -90,6 +92,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         pool_size=plan.pool_size if job.from_pool else None,
         balanced=plan.balanced if job.from_pool else None,
         technique=job.technique,
+        score=None if plan.score == "sum" else plan.score,
     )
     dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.dev_size or len(job.evaluated)
     of_part = {"test": base, "dev": replace(base, part="dev", split=dev_split, limit=dev_size)}

@@ -18,11 +18,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.provenance import canonical_json
 from deepthink_cli.updates.gate import Gate
 
 FILE = "results.jsonl"
-OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration")  # absent in rows that do not use them
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score")  # absent in rows that do not use them
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -39,7 +40,8 @@ class Setting:
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
     `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
-    (`run --method`), with its parameters; `calibration` is the correction of the scores.
+    (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
+    of log-probabilities other than their sum (`run --score`).
     """
 
     model: str
@@ -68,6 +70,7 @@ class Setting:
     balanced: bool | None = None
     technique: str | None = None
     calibration: str | None = None
+    score: Literal["mean", "end"] | None = None
 
     @property
     def gate(self) -> Gate:
@@ -159,8 +162,8 @@ ADAPTER = TypeAdapter(Result)
 def bits(right: Sequence[bool]) -> str:
     """Booleans packed eight a byte, the first in the lowest bit, in base64."""
     packed = bytearray((len(right) + 7) // 8)
-    for place, value in enumerate(right):
-        packed[place // 8] |= value << (place % 8)
+    for number, value in enumerate(right):
+        packed[number // 8] |= value << (number % 8)
     return base64.b64encode(packed).decode()
 
 
@@ -188,8 +191,8 @@ def _row(line: bytes, where: str) -> Result:
         row: Any = ADAPTER.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "row"
-        raise InputError(f"{where}: not a row of a run: {place}: {first['msg']}; remove the line") from error
+        path = place(first) or "row"
+        raise InputError(f"{where}: not a row of a run: {path}: {reason(first)}; remove the line") from error
     if row.key != row.setting.key:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
     if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):

@@ -1,7 +1,8 @@
-"""Every input's scores of one row of a run, as a Parquet file named after the row's key."""
+"""Every input's scores of one row of a run, as a Parquet file named after the row."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +14,29 @@ from deepthink_cli.runs.scorer import corrections_of
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
-_WORDS = ["gold", "label", "candidates.list.element"]
+_WORDS = ["gold", "label", "candidates.list.element", "score"]
+
+
+def samples_path(folder: Path, row: Result) -> Path:
+    """`folder/samples/TASK-seedS-TN-KEY.parquet`, as in `sst2-seed0-T5-0d75aa67c1ff4614.parquet`."""
+    setting = row.setting
+    task = re.sub(r"[^\w.-]", "_", setting.task)[:100]  # names of tasks in a family contain a slash
+    return folder / FOLDER / f"{task}-seed{setting.seed}-T{setting.iteration}-{row.key}.parquet"
+
+
+def find_samples(folder: Path, row: Result) -> Path | None:
+    """The file of a row's scores, also one of an older version, which named it `KEY.parquet`; None if it is missing."""
+    paths = (samples_path(folder, row), folder / FOLDER / f"{row.key}.parquet")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
-    """Write `folder/samples/KEY.parquet`: where, gold, label, probability, candidates and their scores.
+    """Write the file of `samples_path`: where, gold, label, probability, candidates and their scores.
 
     Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
     and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
-    corrected ones and what was taken off. Raises DeepThinkError if the write fails.
+    corrected ones and what was taken off. If it has a score, `score` is its name. Raises DeepThinkError if the write
+    fails.
     """
     import pyarrow
     import pyarrow.parquet
@@ -39,8 +54,10 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     if corrections is not None:
         columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
         columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    if row.setting.score is not None:
+        columns["score"] = [row.setting.score] * len(predictions)
     table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
-    path = folder / FOLDER / f"{row.key}.parquet"
+    path = samples_path(folder, row)
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "--samples") as temporary:

@@ -10,12 +10,13 @@ from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation import Evaluator, ScoringChunk, scoring_chunks
+from deepthink_cli.evaluation import Evaluator, scoring_chunks
 from deepthink_cli.memory import Memory
 from deepthink_cli.prediction import Correction, Prediction, mean_predictions, predict_plan
 from deepthink_cli.runs.jobs import RunJob
 from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.results import Corrected, Part, Result, Setting, bits
+from deepthink_cli.skipping import ScoringChunk
 from deepthink_cli.updates.gate import Gate
 
 
@@ -60,7 +61,7 @@ class JobScorer:
         if predictions is None:
             placed, predictions = self.engine.place(memory), []
             for chunk in self._queries(part):
-                (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan)
+                (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.score)
                 predictions += of_chunk
                 yield Step(self.job, len(of_chunk))
         if iteration == 1:
@@ -77,12 +78,12 @@ class JobScorer:
         predictions = _averaged([member.predictions for member in ordered])
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
+            score, demonstrations = self.plan.score, self.job.demonstrations
 
             def predict(queries: Sequence[Query], plan: ScoringPlan) -> list[list[Prediction]]:
-                return [_averaged(predict_plan(self.engine, memories, queries, plan))]
+                return [_averaged(predict_plan(self.engine, memories, queries, plan, score))]
 
-            demonstrations = self.job.demonstrations
-            predictions = Calibrator(self.engine, memories[:1], demonstrations, names, predict)(predictions)
+            predictions = Calibrator(self.engine, memories[:1], demonstrations, names, predict, score)(predictions)
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 
@@ -90,7 +91,8 @@ class JobScorer:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
             demonstrations, queries = self.job.demonstrations, self.job.queries(self.plan, part)
-            self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, self.skipped[part]))
+            skipped, score = self.skipped[part], self.plan.score
+            self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
             if not self.queries[part]:
                 raise InputError(
                     f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "

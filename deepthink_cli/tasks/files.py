@@ -13,25 +13,14 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
+from deepthink_cli.io.mistakes import plain, reason
 from deepthink_cli.tasks.defaults import completed
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
 _FAMILY = "members"
-_REASONS = {
-    "missing": "is missing; add it",
-    "string_type": "must be a string; put it in quotation marks",
-    "string_too_short": "must not be empty",
-    "string_pattern_mismatch": "is not a valid name; use letters, digits, - _ . and /",
-    "int_type": "must be a whole number",
-    "greater_than_equal": "must be {ge} or more",
-    "literal_error": "is not {expected}",
-    "list_type": "must be a list, as in [first, second]",
-    "dict_type": "must be a mapping, as in {{name: value}}",
-    "model_type": "must be a mapping, as in {{name: value}}",
-    "too_short": "must not be empty; name at least one",
-}
+_BAD_NAME = "is not a valid name; use letters, digits, - _ . and /"
 # Parts that pydantic adds to the path of an error, and that are not in the file.
 _STEPS = ("str", "list[str]", "[key]")
 
@@ -173,7 +162,7 @@ def _place(error: Any) -> tuple[object, ...]:
     """The path of keys of an error; for an error of the whole task, from the field name at the start of its message."""
     if error["loc"]:
         return tuple(error["loc"])
-    field = error["msg"].removeprefix("Value error, ").split(":")[0]
+    field = plain(error["msg"]).split(":")[0]
     return (field,) if field in Task.model_fields else ()
 
 
@@ -182,10 +171,9 @@ def _reason(error: Any) -> str:
     if error["type"] in ("extra_forbidden", "invalid_key"):
         near = difflib.get_close_matches(place, Task.model_fields, n=1)
         return f"{place}: no such field; {f'did you mean {near[0]}?' if near else 'docs/tasks.md lists them'}"
-    if error["type"] in _REASONS:
-        reason = _REASONS[error["type"]].format(**error.get("ctx", {}))
-        value = error["input"]
-        shown = "" if value == "" or isinstance(value, list | dict | None) else f"{value!r:.60} "
-        return f"{place}: {shown}{reason}"
-    reason = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {reason}" if place else str(reason)
+    why = _BAD_NAME if error["type"] == "string_pattern_mismatch" else reason(error)
+    if error["type"] == "value_error":  # of a validator, whose message names the value
+        return f"{place}: {why}" if place else why
+    value = error["input"]
+    shown = "" if value == "" or isinstance(value, list | dict | None) else f"{value!r:.60} "
+    return f"{place}: {shown}{why}"

@@ -12,6 +12,7 @@ from typing import Any
 from deepthink_cli.data.formats.texts import refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, read_rows
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.tasks.format import Split, Task
 
@@ -48,7 +49,7 @@ def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
 
 def needs_hub(task: Task, source: Source) -> bool:
     """Whether rows may be downloaded."""
-    return source.data_dir is None and not source.offline and not files_of(task)
+    return source.data_dir is None and not forbidden_by(source.offline) and not files_of(task)
 
 
 def files_of(task: Task) -> list[str]:
@@ -95,11 +96,12 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         with quiet_libraries(source.offline):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
+        way_out = f"give --data-dir DIR with DIR/{task.folder}/{split}.jsonl"
+        if is_unreachable(error):
+            raise DeepThinkError(unreachable(f"task {task.name}: {origin}", source.offline, way_out)) from error
         reason = " ".join(str(error).split())[:200]
-        way = "connect once without --offline" if source.offline else "check the connection"
         raise DeepThinkError(
-            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way}, or give --data-dir DIR "
-            f"with DIR/{task.folder}/{split}.jsonl"
+            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way_out}"
         ) from error
     for number, fields in enumerate(rows, start=1):
         yield Row(fields, f"{origin}:{number}")

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from deepthink_cli.calibrating.basis import check_calibrations
+from deepthink_cli.calibrating.basis import BasisInputs, check_calibrations
 from deepthink_cli.calibrating.calibrator import own_candidates
-from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.registry import NONE, from_rows
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring import check_length
 from deepthink_cli.workflows.events import Note, Tell, Warn
 from deepthink_cli.workflows.inputs import CheckedRows
 from deepthink_cli.workflows.memories import OpenedMemory
 
+CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
 EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, by this
 FIRST = 256  # the rows of a stream after which its user is warned
@@ -26,6 +34,50 @@ def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: Che
     for name in from_rows(calibrate):
         if checked is not None and checked.other_labels is not None:
             raise own_candidates(name, checked.other_labels)
+
+
+def row_check(
+    calibrate: Sequence[str],
+    demonstrations: TokenizedDemonstrations,
+    engine: Engine,
+    score: ScoreName = "sum",
+    same_labels: bool = False,
+) -> CheckRow:
+    """A function that raises InputError, naming the row, for candidates that a calibration does not support.
+
+    With `same_labels`, all candidates must be labels of the memory.
+    """
+    by_rows, labels = from_rows(calibrate), demonstrations.labels
+    by_texts = [name for name in calibrate if name != NONE and name not in by_rows]
+    texts = [BasisInputs(name, engine.tokenizer, demonstrations, score) for name in by_texts]
+
+    def check(query: Query) -> None:
+        if set(query.candidates) == set(labels):
+            return
+        if same_labels and not set(query.candidates) <= set(labels):
+            raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
+        for name in by_rows:
+            raise own_candidates(name, query.where)
+        try:
+            for inputs in texts:
+                for tokenized in inputs([query.candidates])[1]:
+                    check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), tokenized)
+        except InputError as error:
+            raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
+
+    return check
+
+
+def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query | Skipped]:
+    """The rows; those that the check refuses are skipped."""
+    for row in rows:
+        try:
+            if isinstance(row, Query):
+                check(row)
+        except InputError as error:
+            yield Skipped(error.messages)
+        else:
+            yield row
 
 
 def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tell: Tell) -> None:
@@ -56,6 +108,8 @@ class OneLabelWarning:
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """Count the answers of a chunk, the last of which is by the last iteration."""
+        if not predictions:
+            return
         last = predictions[-1].iteration
         same = (each for each in predictions if each.iteration == last and set(each.query.candidates) == self.labels)
         self.answers.update(each.label for each in same)

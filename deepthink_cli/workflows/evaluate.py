@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibrating.basis import check_inputs
-from deepthink_cli.calibrating.calibrator import Calibrator
+from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated, with_first_reading
+from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated_or_skipped, with_first_reading
+from deepthink_cli.io.html_table import html_paragraphs
 from deepthink_cli.memory import Memory
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import Prediction
-from deepthink_cli.workflows.calibrations import check_supported, warn_of_one_label
+from deepthink_cli.workflows.calibrations import check_supported, row_check, skipping, warn_of_one_label
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.workflows.events import Progress, Tell, silent
-from deepthink_cli.workflows.inputs import check_tokens
+from deepthink_cli.workflows.extended_labels import check_labels
+from deepthink_cli.workflows.inputs import check_tokens, scored_by
 from deepthink_cli.workflows.memories import (
     OpenedMemory,
     check_memories,
@@ -31,6 +37,7 @@ from deepthink_cli.workflows.memories import (
     load_both,
     opened,
 )
+from deepthink_cli.workflows.overlap import Overlap, OverlapEvaluator, warn_of_overlap
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,8 @@ class EvaluationReport:
     """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
 
     `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
-    names the memories whose log-probabilities were averaged with the memory's.
+    names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared of them.
+    `overlap` is set if rows are among the demonstrations.
     """
 
     evaluation: Evaluation
@@ -50,6 +58,8 @@ class EvaluationReport:
     seconds: float
     calibrate: tuple[str, ...] = ()
     ensemble: tuple[str, ...] = ()
+    score: ScoreName = "sum"
+    overlap: Overlap | None = None
 
     @property
     def inputs_per_second(self) -> float:
@@ -65,6 +75,16 @@ class EvaluationReport:
     def accuracy(self) -> float:
         """The accuracy of the last iteration, by the first calibration."""
         return self.judged.last.accuracy
+
+    def _repr_html_(self) -> str:
+        """The memory, the rows and the tables of the evaluation, for notebooks."""
+        made = self.memory.provenance
+        lines = [
+            f"{self.memory.name}: {len(made.demonstrations.examples)} demonstrations, {made.model.id}",
+            f"{self.task or made.task or 'rows'}, {self.split}",
+            *(f"skipped {count}: {reason}" for reason, count in self.skipped.items()),
+        ]
+        return html_paragraphs(lines) + "\n" + self.evaluation._repr_html_()
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -85,7 +105,9 @@ class EvaluationReport:
             "split": self.split,
             "protocol": self.protocol,
             "skipped": self.skipped,
+            **scored_by(self.score),
             **self.evaluation.as_json(),
+            **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,
             **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
@@ -103,6 +125,8 @@ def evaluate(
     calibrate: Sequence[str] = (),
     observe: Callable[[Prediction], None] | None = None,
     ensemble: Sequence[str | Path | OpenedMemory] = (),
+    score: ScoreName = "sum",
+    skip: Callable[[Skipped], None] | None = None,
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
@@ -111,40 +135,50 @@ def evaluate(
         memory: a file, the result of `open_memory`, or memories from think().
         rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
         iteration: which kept iterations of a file: a number, `last` or `all`.
-        options: how to load the model that made the memory, as in `ModelOptions.checked(device="cuda")`; unset options
-            are taken from the memory.
+        options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
-        calibrate: calibrations that correct the predictions, as in `("batch", "contextual")`; all rows are in memory
-            together for those that are estimated from the rows.
+        calibrate: names of calibrations; all rows are in memory together for those that are estimated from the rows.
         observe: called with every prediction; each row has one per iteration.
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
+        score: as in `predict`; a warning names labels that it never chooses.
+        skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
         tell: called with every event (`deepthink_cli.workflows.events`).
 
-    Raises InputError for a memory or rows that do not fit, as `open_memory` and `rows_of_file` do, and for calibrations
-    that they do not support.
+    Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
     """
     memory = opened(memory, iteration)
     others = open_ensemble(memory, ensemble, iteration)
-    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows)
+    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
     check_read_for(rows, memory)
-    check_supported(calibrate, memory, rows.checked)
+    check_supported(calibrate, memory, rows.checked if skip is None else None)
     if engine is None:
         spec = find_its_model(memory, options, tell)
-        check_inputs(calibrate, memory.provenance.demonstrations, spec)
-        for each in (memory, *others):
-            check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked)
+        check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
+        for each in (memory, *others) if skip is None else ():
+            check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
+        _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
+        _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
-    evaluation = _evaluate(engine, members, rows, skipped, calibrate, observe, tell)
+    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
-    if not calibrate:
-        warn_of_one_label(evaluation.confusion, tell)
+    _warn(evaluation, overlap, memory, calibrate, tell)
     described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
-    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names)
+    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
+
+
+def _warn_of_extended(
+    tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of labels and candidates that the score never chooses."""
+    with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
+    extended = check_labels(tokenizer, rows.demonstrations, score, calibrate, tell)
+    if extended and with_candidates:
+        extended.check_rows(rows.queries, rows.demonstrations.labels)
 
 
 def _evaluate(
@@ -154,28 +188,68 @@ def _evaluate(
     skipped: Counter[str],
     calibrate: Sequence[str],
     observe: Callable[[Prediction], None] | None,
+    score: ScoreName,
+    skip: Callable[[Skipped], None] | None,
     tell: Tell,
-) -> Evaluation:
-    memories, *others = [with_first_reading(engine, member) for member in members]
+) -> tuple[Evaluation, Overlap | None]:
+    members = [with_first_reading(engine, member) for member in members]
+    known = [member[0].provenance.demonstrations for member in members if member[0].provenance]
+    iterations = [memory.iteration for memory in members[0]]
+    evaluator, overlap = (
+        Evaluator(iterations, known[0].labels, calibrate),
+        OverlapEvaluator(known, iterations, calibrate),
+    )
+    counted, message = 0, ""
+    for row in _rows(engine, members, rows, skipped, calibrate, score, skip is not None, tell):
+        if isinstance(row, Skipped):
+            message = message or row.error
+            if skip is not None:
+                skip(row)
+            continue
+        counted += 1
+        evaluator.add(row)
+        overlap.add(row)
+        if observe is not None:
+            observe(row)
+    if not counted:
+        raise InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
+    return evaluator.result(), overlap.result()
+
+
+def _rows(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: EvaluatedRows,
+    skipped: Counter[str],
+    calibrate: Sequence[str],
+    score: ScoreName,
+    skip: bool,
+    tell: Tell,
+) -> Iterator[Prediction | Skipped]:
+    """The corrected predictions of every row, in order; all are in memory if a calibration is estimated from them."""
+    memories, *others = members
     provenance = memories[0].provenance
     assert provenance is not None
-    evaluator = Evaluator([memory.iteration for memory in memories], provenance.demonstrations.labels, calibrate)
-
-    def count(prediction: Prediction) -> None:
-        evaluator.add(prediction)
-        if observe is not None:
-            observe(prediction)
-
-    by_rows = from_rows(calibrate)
+    demonstrations, by_rows, done = provenance.demonstrations, from_rows(calibrate), 0
     by_texts = [name for name in calibrate if name not in by_rows]
-    waiting: list[Prediction] = []  # until the bias of all rows is known
-    for number, prediction in enumerate(evaluated(engine, memories, rows.queries, skipped, by_texts, others), start=1):
+    check = row_check(calibrate, demonstrations, engine, score)
+    queries = skipping(rows.queries, check) if skip else rows.queries
+    waiting: list[Prediction | Skipped] = []
+    for row in evaluated_or_skipped(engine, memories, queries, skipped, by_texts, others, score, skip):
         if by_rows:
-            waiting.append(prediction)
+            waiting.append(row)
         else:
-            count(prediction)
-        if number % len(memories) == 0:
-            tell(Progress("evaluating", number // len(memories), rows.count))
-    for prediction in Calibrator(engine, memories, provenance.demonstrations, by_rows)(waiting):
-        count(prediction)
-    return evaluator.result()
+            yield row
+        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
+            done += 1
+            tell(Progress("evaluating", done, rows.count))
+    yield from corrected_rows(Calibrator(engine, memories, demonstrations, by_rows), waiting)
+
+
+def _warn(
+    evaluation: Evaluation, overlap: Overlap | None, memory: OpenedMemory, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
+    if not calibrate:
+        warn_of_one_label(evaluation.confusion, tell)
+    warn_of_overlap(overlap, evaluation.n, memory.name, tell)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deepthink_cli.data.examples import Query, read_queries
+from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import RowSource, check_rereadable
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -18,19 +19,19 @@ from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows
 from deepthink_cli.workflows.memories import OpenedMemory, opened
-from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns, tell_of_leaks
+from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns
 
 
 @dataclass(frozen=True)
 class EvaluatedRows:
     """The rows to evaluate: a file's, or a task's split under a protocol; they can be read several times.
 
-    `count` is the number of queries; `demonstrations` those of the memory that the rows were read for; `skipped` counts
+    `count` is the number of rows; `demonstrations` those of the memory that the rows were read for; `skipped` counts
     rows that are no queries of the task, by reason; `source` is the file and `checked` the result of checking its rows,
     None for a task.
     """
 
-    queries: Iterable[Query]
+    queries: Iterable[Query | Skipped]
     count: int
     split: str
     demonstrations: TokenizedDemonstrations
@@ -43,31 +44,39 @@ class EvaluatedRows:
 
 @dataclass(frozen=True)
 class _FileQueries:
-    """The queries at some places of a file, read again by every iterator."""
+    """The queries at some places of a file, read again by every iterator; bad rows among them are skipped or raise."""
 
     source: RowSource
     demonstrations: TokenizedDemonstrations
     places: frozenset[int]
+    skip: bool
 
-    def __iter__(self) -> Iterator[Query]:
+    def __iter__(self) -> Iterator[Query | Skipped]:
         template, labels = self.demonstrations.template, self.demonstrations.labels
-        queries = read_queries(self.source, template, labels, labelled=True)
+        read = queries_or_skipped if self.skip else read_queries
+        queries: Iterator[Query | Skipped] = read(self.source, template, labels, labelled=True)
         return (query for place, query in enumerate(queries) if place in self.places)
 
 
 def rows_of_file(
-    memory: str | Path | OpenedMemory | Memory, path: str | Path | RowSource, limit: int | None = None
+    memory: str | Path | OpenedMemory | Memory,
+    path: str | Path | RowSource,
+    limit: int | None = None,
+    skip: bool = False,
 ) -> EvaluatedRows:
-    """The labelled rows of a file, or a seeded sample of `limit`; raises InputError with all mistakes."""
+    """The labelled rows of a file, or a seeded sample of `limit`.
+
+    Raises InputError with all mistakes; with `skip`, only if no row can be used.
+    """
     memory, problems = opened(memory), Problems()
     source = in_columns(memory, path)
     check_rereadable(source)
     demonstrations = memory.provenance.demonstrations
-    checked = check_rows(demonstrations, source, problems, labelled=True)
+    checked = check_rows(demonstrations, source, problems, labelled=True, skip=skip)
     problems.raise_any()
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
-    queries = _FileQueries(source, demonstrations, places)
+    queries = _FileQueries(source, demonstrations, places, skip)
     return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
 
 
@@ -79,7 +88,7 @@ def rows_of_task(
     limit: int | None = None,
     tell: Tell = silent,
 ) -> EvaluatedRows:
-    """The rows that a task's protocol evaluates, with a warning if the memory's demonstrations are among them.
+    """The rows that a task's protocol evaluates.
 
     Raises InputError for a memory that was made for other labels or fields.
     """
@@ -87,7 +96,6 @@ def rows_of_task(
     check_memory(memory, task, tell)
     announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
-    tell_of_leaks(memory, rows, tell)
     demonstrations = memory.provenance.demonstrations
     return EvaluatedRows(rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped)
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from deepthink_cli.artifact.files import check_fit, memories_of
 from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
+from deepthink_cli.description import provenance_lines
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.html_table import facts_table
+from deepthink_cli.io.text import size
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.spec import ModelSpec
@@ -36,6 +39,13 @@ class OpenedMemory:
     def memories(self) -> list[Memory]:
         """The memory of each iteration; raises InputError for NaN or infinity."""
         return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what `deepthink inspect` says of the file."""
+        count = self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
+        iterations = ", ".join(map(str, self.iterations))
+        opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(count)}"
+        return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
 
 
 def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:

@@ -21,7 +21,7 @@ def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
     """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file."""
     check_engine(options.engine)
     if needs_download(options):
-        tell(Note(f"downloading {options.model} from the hub"))
+        tell(Note(f"{options.model} is not in the cache; asking the hub, to download it"))
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning))

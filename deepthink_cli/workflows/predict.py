@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from deepthink_cli.calibrating.basis import check_inputs
-from deepthink_cli.calibrating.calibrator import Calibrator
-from deepthink_cli.data.examples import read_queries
+from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
+from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.errors import Problems
-from deepthink_cli.options import ModelOptions
-from deepthink_cli.prediction import CHUNK, Prediction, predict_chunks, predict_mean
-from deepthink_cli.workflows.calibrations import OneLabelWarning, check_supported, tell_of_bias
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.prediction import CHUNK, Prediction, predict_mean, predict_or_skip
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.skipping import predicted
+from deepthink_cli.workflows.calibrations import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
+from deepthink_cli.workflows.calibrations import skipping as skipping_bad_rows
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
 from deepthink_cli.workflows.task_rows import in_columns
@@ -31,40 +38,104 @@ def predict_file(
     chunk: int = CHUNK,
     calibrate: Sequence[str] = (),
     ensemble: Sequence[str | Path | OpenedMemory] = (),
+    score: ScoreName = "sum",
+    skip: bool = False,
+    same_labels: bool = False,
+    start: int = 0,
+    before: Iterable[Sequence[Prediction]] = (),
     tell: Tell = silent,
-) -> Iterator[list[Prediction]]:
+) -> Iterator[list[Prediction | Skipped]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
 
-    For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`.
-    Rows are checked before the model is loaded, unless the caller has `checked` them. Each is corrected by the
-    calibrations in `calibrate`; a bias of the rows is that of all rows up to the end of the chunk. Raises InputError
-    with every mistake in a file, or at the first bad row of standard input, for a calibration that the memory or a row
-    does not support, and for memories that do not fit together.
+    For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`;
+    `score` is as in `predict`, with a warning for labels that it never chooses. Rows are checked before the model is
+    loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the
+    rows is that of all rows up to the end of the chunk. The first `start` rows are left out; `before` holds their
+    predictions in chunks, if a calibration is estimated from rows.
+
+    With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
+    InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
+    other candidates than the labels.
     """
     memory = opened(memory, iteration)
-    others = open_ensemble(memory, ensemble, iteration)
-    demonstrations, inputs = memory.provenance.demonstrations, in_columns(memory, inputs)
-    if checked is None:
-        problems = Problems()
-        checked = check_rows(demonstrations, inputs, problems)
-        problems.raise_any()
-    check_supported(calibrate, memory, checked)
+    others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
+    demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
+    checked = _checked(memory, source, skip) if checked is None else checked
+    check_supported(calibrate, memory, None if skip else checked)
     spec = find_its_model(memory, options, tell)
-    check_inputs(calibrate, demonstrations, spec)
-    for each in (memory, *others):
-        check_tokens(each.provenance.demonstrations, spec, inputs, checked)
+    check_inputs(calibrate, demonstrations, spec, score)
+    for each in () if skip else (memory, *others):
+        check_tokens(each.provenance.demonstrations, spec, source, checked, score)
+    extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
     engine, memories = load_both(memory, spec, tell)
-    members = members_of(others, engine, tell)
-    queries = read_queries(inputs, demonstrations.template, demonstrations.labels)
-    done, total = 0, None if checked is None else checked.count
-    predict = partial(predict_mean, engine, [memories, *members])
-    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict)
-    warning, part = OneLabelWarning(demonstrations.labels, silent if calibrate else tell), list[Prediction]()
-    for raw in predict_chunks(engine, memories, queries, chunk, members):
-        part = calibrator(raw)
-        yield part
+    members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
+    rows = _rows(source, demonstrations, skip, check, extended if checked is None else None)
+    predict = partial(predict_mean, engine, [memories, *members], score=score)
+    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score)
+    for earlier in before:
+        calibrator.count(earlier)
+    done, total = start, None if checked is None else checked.count
+    warning, part = OneLabelWarning(demonstrations.labels, told), list[Prediction]()
+    for raw in predict_or_skip(engine, memories, islice(rows, start, None), chunk, members, score, skip):
+        labelled = corrected_rows(calibrator, raw)
+        yield labelled
+        part = predicted(labelled)
         warning.add(part)
-        done += len(part) // len(memories)
+        done += _count(labelled, len(memories))
         tell(Progress("predicting", done, total))
     warning.end()
     tell_of_bias(part, demonstrations.labels, tell)
+
+
+def _checked(memory: OpenedMemory, source: RowSource, skip: bool) -> CheckedRows | None:
+    problems = Problems()
+    checked = check_rows(memory.provenance.demonstrations, source, problems, skip=skip)
+    problems.raise_any()
+    return checked
+
+
+def _warn_of_extended(
+    spec: ModelSpec,
+    source: RowSource,
+    demonstrations: TokenizedDemonstrations,
+    checked: CheckedRows | None,
+    score: ScoreName,
+    calibrate: Sequence[str],
+    tell: Tell,
+) -> ExtendedLabels | None:
+    """Warn of labels that the score never chooses, and of such candidates of the rows of a file."""
+    extended = check_labels(spec.tokenizer, demonstrations, score, calibrate, tell)
+    if extended and checked is not None and checked.own_candidates:
+        rows = queries_or_skipped(source, demonstrations.template, demonstrations.labels)
+        extended.check_rows(rows, demonstrations.labels)
+    return extended
+
+
+def _rows(
+    source: RowSource,
+    demonstrations: TokenizedDemonstrations,
+    skip: bool,
+    check: CheckRow,
+    extended: ExtendedLabels | None,
+) -> Iterator[Query | Skipped]:
+    """The rows of the inputs, watched by `extended`; those that cannot be used are skipped or raise InputError."""
+    prompt = (demonstrations.template, demonstrations.labels)
+    rows: Iterator[Query | Skipped]
+    if skip:
+        rows = skipping_bad_rows(queries_or_skipped(source, *prompt), check)
+    elif source.is_stdin:
+        rows = _passing(read_queries(source, *prompt), check)
+    else:  # the rows of a file have been checked
+        rows = read_queries(source, *prompt)
+    return rows if extended is None else extended.watched(rows, demonstrations.labels)
+
+
+def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:
+    for query in queries:
+        check(query)
+        yield query
+
+
+def _count(rows: Sequence[Prediction | Skipped], iterations: int) -> int:
+    predictions = len(predicted(rows))
+    return len(rows) - predictions + predictions // iterations

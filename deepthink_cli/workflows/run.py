@@ -24,11 +24,14 @@ from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.samples import write_samples
+from deepthink_cli.runs.texts import write_texts
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
+from deepthink_cli.workflows.extended_labels import ExtendedLabels
+from deepthink_cli.workflows.inputs import scored_by
 from deepthink_cli.workflows.models import describe_engine, load, warn_without_chat
 from deepthink_cli.workflows.task_rows import announce
 
@@ -64,6 +67,7 @@ class PreparedRun:
             "iterations": self.plan.iterations,
             "scored_iterations": list(self.plan.scored),
             **self._crossed(),
+            **scored_by(plan.score),
             "jobs": len(self.jobs) + len(self.pending) * len(plan.techniques),
             "rows": sum(len(wanted) for _, wanted in work) + sum(each.rows(plan) for each in self.pending),
             "inputs_to_score": inputs + sum(each.scorings(plan) for each in self.pending),
@@ -129,6 +133,7 @@ def plan_run(
         techniques=options.methods,
         tuning=ContextTuning(steps=options.steps, lr=options.lr),
         calibrations=options.calibrations,
+        score=options.score,
     )
 
 
@@ -149,9 +154,26 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     jobs = [each for each in prepared if isinstance(each, RunJob)]
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
     _tell_of_fewer(jobs, spec, tell)
+    _warn_of_extended(plan, prepared, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
     _check_folder(run, tell)
     return run
+
+
+def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], spec: ModelSpec, tell: Tell) -> None:
+    """Warn once for each task of labels and candidates that raw scores never choose.
+
+    Raises InputError for a score that needs an end of every label where none is written.
+    """
+    if plan.score == "mean":
+        return
+    tell = tell if NONE in plan.calibrations else silent
+    for each in {each.task.name: each for each in reversed(prepared)}.values():
+        prompt = each.demonstrations if isinstance(each, RunJob) else each.task.prompt
+        extended = ExtendedLabels(spec.tokenizer, prompt, plan.score, tell, f"task {each.task.name}: ")
+        query = next(iter(each.evaluated))
+        extended.check_labels(query.text, each.task.labels or (str(query.gold),))
+        extended.check_rows(() if each.task.labels else each.evaluated, ())
 
 
 def _tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:
@@ -247,6 +269,7 @@ def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples
                 if step.row is not None:
                     if samples:
                         write_samples(folder.folder, step.row, step.predictions)
+                        write_texts(folder.folder, str(step.row.setting.rows_sha256), step.predictions)
                     folder.append(step.row)
                     observer.row(step.job, step.row)
             observer.finish(unfinished)

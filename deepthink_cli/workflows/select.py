@@ -12,8 +12,7 @@ from typing import Any
 from deepthink_cli.data.examples import DemonstrationSet, Query, read_queries
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.atomic import writing
-from deepthink_cli.io.text import json_line
+from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
@@ -26,6 +25,8 @@ from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent
 from deepthink_cli.workflows.inputs import jsonable
 from deepthink_cli.workflows.models import describe_engine, find_model, load
 from deepthink_cli.workflows.selected import write_selected
+
+_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +124,24 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
 def write_selection(result: SelectResult, output: str | Path) -> None:
     """Write the chosen rows to a file, and beside it how they were chosen (`FILE.selection.json`)."""
     write_selected(output, result.chosen.selected, result.demonstrations.examples)
-    with writing(output) as out:
-        out.writelines(map(json_line, result.rows()))
+    rows = list(result.rows())
+    with writing_rows(output, columns_of(rows)) as write:
+        write(rows)
 
 
 def write_scores(result: SelectResult, path: str | Path) -> None:
-    """Write one JSON line for every row of the pool (`SelectResult.score_rows`)."""
-    with writing(path, "--scores") as out:
-        out.writelines(map(json_line, result.score_rows()))
+    """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix is the format."""
+    with writing_rows(path, _SCORES, "--scores") as write:
+        write(result.score_rows())
+
+
+def check_output_holds(pool: PoolRows, output: str | Path) -> None:
+    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
+    check_suffix(output)
+    for place in range(len(pool.queries)) if is_table(output) else ():
+        for name, value in pool.row(place).items():
+            if isinstance(value, list | dict):
+                raise InputError(f"-o {output}: {name!r} holds a list, which no table does; write .jsonl")
 
 
 def _progress(tell: Tell) -> dict[str, Advance]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations
+from deepthink_cli.data.examples import DemonstrationSet, read_demonstrations
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
@@ -15,7 +15,7 @@ from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source, needs_hub
-from deepthink_cli.tasks.splits import Drawn, EvaluationSet, draw_demonstrations, evaluation_set, key
+from deepthink_cli.tasks.splits import Drawn, draw_demonstrations, evaluation_set
 from deepthink_cli.workflows.events import Note, Tell, Warn, silent
 from deepthink_cli.workflows.memories import OpenedMemory
 
@@ -99,18 +99,3 @@ def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
             "the rows are written with the memory's"
         )
         tell(Warn(text))
-
-
-def tell_of_leaks(memory: OpenedMemory, evaluated: EvaluationSet, tell: Tell) -> None:
-    """Warn if demonstrations of the memory are among the evaluated rows."""
-    demonstrations = memory.provenance.demonstrations
-    labels = tuple(demonstrations.labels)
-    leaked = sum(
-        bool(labels) and key(Query(example.text, labels)) in evaluated.keys for example in demonstrations.examples
-    )
-    if leaked:
-        text = (
-            f"warning: {leaked} of the memory's demonstrations are in {evaluated.task.name}'s {evaluated.split} "
-            "split; the accuracy is too high"
-        )
-        tell(Note(text))

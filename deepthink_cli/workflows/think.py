@@ -13,17 +13,19 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.context_tuning.partial import Partial
 from deepthink_cli.context_tuning.training import ContextTuning
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
+from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
 from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
 from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
 from deepthink_cli.workflows.training import plan_training, train
 
@@ -61,6 +63,7 @@ class ThinkPlan:
             "tokens_attended": length if method.iterations == 1 else 2 * length,
             "largest": spec.limits.largest(method.positions, method.iterations, length),
             "context": spec.limits.most_tokens(length),
+            "window": _window(spec),
             "passes": method.iterations,
             **rule_as_json(method.update),
             "positions": method.positions,
@@ -69,6 +72,12 @@ class ThinkPlan:
             "memory_bytes": memory_bytes,
             "file_bytes": memory_bytes * len(self.kept),
         }
+
+
+def _window(spec: ModelSpec) -> dict[str, int] | None:
+    """The attention window of a model in tokens, and the layers that have it; None without a window."""
+    window = windowed_layers(spec.config.get_text_config(decoder=True))
+    return None if window is None else dict(zip(("tokens", "layers", "of_layers"), window, strict=True))
 
 
 @dataclass(frozen=True)
@@ -102,9 +111,9 @@ def plan_thinking(
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     if demonstrations.labels:
-        query = Query(demonstrations.examples[0].text, demonstrations.labels, where="--labels")
-        (labelled,) = tokenize_queries(spec.tokenizer, tokenized, [query])
-        spec.check_ids(labelled.ids, query.where)
+        extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
+        labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
+        spec.check_ids(labelled.ids, labelled.where)
     tuning = plan_training(spec, tokenized, technique, seed, tell) if technique.trains else None
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
 

@@ -188,7 +188,7 @@ def test_a_wrong_option_is_named_by_the_line_of_the_file_that_it_came_from(capsy
     Path("options.toml").write_text('# usual\neta = 7\ndevice = "tpu"\n')
     lines = refused(["think", "demos.jsonl", "--config", "options.toml", "--eta", "8"], capsys)
     assert [line.split(";")[0] for line in lines] == [
-        "deepthink: options.toml:3: --device tpu: use auto, cpu, cuda, cuda:N or mps",
+        "deepthink: options.toml:3: device tpu: use auto, cpu, cuda, cuda:N or mps",
         "deepthink: --eta 8: the gate is a number in (0, 1]",
     ]
 

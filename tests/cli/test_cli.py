@@ -75,6 +75,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert run(["think", str(demos), "-m", str(folder), "-T", "4", "--dry-run", "--json", "-o", str(path)]) == 0
     (plan,) = rows(capsys.readouterr().out)
     assert plan["tokens_attended"] == 2 * int(str(plan["tokens"]))
+    assert plan["window"] is None
     assert (plan["passes"], plan["context"]) == (4, 512)
     assert not path.exists()
 
@@ -260,7 +261,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_pat
     assert child.until(lambda: "packed engine" in child.said.read_text())
     child.interrupt()
     assert child.wait(30) == 130
-    assert child.said.read_text().splitlines()[3:] == [INTERRUPTED]
+    assert child.said.read_text().splitlines()[7:] == [INTERRUPTED]
     assert [path.name for path in tmp_path.iterdir()] == ["demos.jsonl"]
 
 
@@ -293,8 +294,8 @@ def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    real = examples.read_rows
-    monkeypatch.setattr(examples, "read_rows", lambda source, *more: looked.append(source) or real(source, *more))
+    real = examples.rows_or_errors
+    monkeypatch.setattr(examples, "rows_or_errors", lambda source: looked.append(source) or real(source))
     short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
     long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
     for source in (short, long):
@@ -322,3 +323,15 @@ def test_a_bug_is_reported_shortly_and_in_full_with_debug(
     assert "Traceback" not in err
     assert run(["think", str(demos), "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_window_is_named_beside_the_context(
+    models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for family, words in (
+        ("gemma3_text", "context 512, window 256 in 2 of 3 layers\n"),
+        ("mistral", "context 512, window 256 in 2 of 2 layers\n"),
+        ("llama", "context 512\n"),
+    ):
+        assert run(["think", str(demos), "-m", str(models(family)), "--dry-run"]) == 0
+        assert words in capsys.readouterr().out

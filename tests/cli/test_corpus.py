@@ -23,6 +23,8 @@ from deepthink_cli.cli import main
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 KINDS = {"configs": 116, "demonstrations": 181, "inputs": 57, "tasks": 166}
+# What pydantic would say; messages are in the words of this program.
+PYDANTIC = r"(Value|Assertion) error|Input should|Field required|String should|Extra inputs|Unexpected keyword|pydantic"
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"
 BEFORE = "what was there before"
 PARSER = typer.main.get_command(main.app)  # otherwise built anew for every file, which takes longest
@@ -116,6 +118,7 @@ def test_a_malformed_file_is_refused_by_its_line(
         (given / case.name).unlink()
     said = err.removesuffix("\n").split("\n")
     assert all(line.startswith("deepthink: ") for line in said)
+    assert not re.search(PYDANTIC, err)
     assert "Traceback" not in err
     for place in case.places:
         assert any(f"{place}: " in line and case.message in line for line in said), err

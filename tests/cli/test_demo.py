@@ -1,47 +1,76 @@
-"""`deepthink demo`: the steps and the sentence about what thinking changed."""
+"""`deepthink demo`: the steps, the curves, and the sentences about them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deepthink_cli.cli.demo import _outcome
+from deepthink_cli.cli.demo_words import bias, choice, outcome, saved, story
 from deepthink_cli.cli.main import run
+from deepthink_cli.workflows.demo import Answer, ReadingCost, best_settings, mean
 
 Captured = pytest.CaptureFixture[str]
-STEPS = ("Think:", "Inspect:", "Predict:", "Eval:", "deepthink think demos.jsonl -m gpt2")
+STEPS = ("Think:", "Inspect:", "Predict:", "deepthink think demos.jsonl -m gpt2")
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 
-def test_the_demo_tells_the_whole_story(capsys: Captured) -> None:
+def test_the_demo_tells_the_whole_story(capsys: Captured, tmp_path: Path) -> None:
     assert run(["demo"]) == 0
     out, err = capsys.readouterr()
     labelled = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert [set(row["scores"]) for row in labelled] == [{"negative", "positive"}] * 4
-    assert "64 inputs" in out
-    assert "200 inputs" in out
-    assert "What thinking changed, on 200 rows of sentences.jsonl: T = " in out
-    assert "was chosen on the 64 rows of labelled.jsonl" in out
-    assert "That is one choice of demonstrations" in out
+    assert "Film reviews: 16 demonstrations, 200 rows of sentences.jsonl." in out
+    assert "News articles: 8 demonstrations, 100 rows of articles.jsonl." in out
+    assert "Chosen on 64 other rows (labelled.jsonl) by log p: " in out
+    assert re.search(r"times as long, for the same scores \(largest difference \de-0[4-9] nats\)", out)
     for step in STEPS:
         assert step in err
+    _check_against_commands(out, tmp_path, capsys)
 
 
-def test_another_model_reads_the_rows_of_sst2(models: Callable[[str], Path], tmp_path: Path, capsys: Captured) -> None:
-    tiny = str(models("llama"))
-    folder = tmp_path / "sst2"
-    folder.mkdir()
-    for split in ("train", "validation"):
-        rows = [{"sentence": f"{split} film {n}", "label": n % 2} for n in range(40)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run(["demo", "-m", tiny, "--dtype", "float32", "--offline", "--data-dir", str(tmp_path)]) == 0
+def _check_against_commands(out: str, folder: Path, capsys: Captured) -> None:
+    """The demo's second curve is what think and eval give."""
+    memory, samples = str(folder / "mem.safetensors"), folder / "samples.jsonl"
+    keep = ["--eta", "0.1", "-T", "12", "--keep", "1,2,4,8,12"]
+    assert run(["think", str(EXAMPLES / "news" / "demos.jsonl"), *keep, "-o", memory]) == 0
+    rows = str(EXAMPLES / "news" / "articles.jsonl")
+    assert run(["eval", memory, rows, "--json", "--samples", str(samples)]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    news = out[out.index("articles.jsonl") :].splitlines()[3:8]
+    assert [line.split()[-2] for line in news] == [f"{each['accuracy']:.1%}" for each in results]
+    labels: dict[int, list[str]] = {}
+    for row in map(json.loads, samples.read_text(encoding="utf-8").splitlines()):
+        labels.setdefault(row["iteration"], []).append(row["label"])
+    changed = [sum(a != b for a, b in zip(labels[1], of_t, strict=True)) for of_t in labels.values()]
+    assert [int(line.split()[-1]) for line in news] == changed
+    assert changed[-1] > 20
+
+
+def test_with_a_data_directory_the_rows_are_those_of_both_tasks(tmp_path: Path, capsys: Captured) -> None:
+    for folder, column, splits in (
+        ("sst2", "sentence", ("train", "validation")),
+        ("ag_news", "text", ("train", "test")),
+    ):
+        (tmp_path / folder).mkdir()
+        for split in splits:
+            rows = [{column: f"{split} film {n}", "label": n % 2} for n in range(40)]
+            (tmp_path / folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["demo", "--dtype", "float32", "--offline", "--data-dir", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
-    assert f"--model {tiny} --dtype float32 --offline -T 8" in err
-    assert "40 rows of SST-2: T = 8 is fixed in this demo; eta = 0.1 is" in out
-    assert re.search(r"\nT = 1 answers '\w+' for \d+ of 40 rows, T = 8 for \d+; it is the true label of 20.\n", out)
+    assert "--dtype float32 --offline -T 5" in err
+    assert "sst2: 8 demonstrations, 40 rows of its validation split." in out
+    assert "agnews: 8 demonstrations, 40 rows of its test split." in out
+    assert "other rows (training split) by log p" in out
+    assert re.search(r"\nT = 1 answers '\w+' for \d+ of 40 rows, T = 12 for \d+; it is the true label of 20.\n", out)
+
+
+def test_a_directory_without_the_tasks_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["demo", "--data-dir", str(tmp_path)]) == 2
+    assert "has none of the folders sst2, ag_news" in capsys.readouterr().err
 
 
 def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Captured) -> None:
@@ -49,17 +78,54 @@ def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Ca
     assert "no such model directory" in capsys.readouterr().err
 
 
-def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
-    def outcome(corrected: int, spoilt: int, chosen: int = 2) -> list[str]:
-        first = [False] * corrected + [True] * (100 - corrected)
-        second = [True] * (100 - spoilt) + [False] * spoilt
-        return _outcome({1: first, 2: second}, chosen, "reason", "rows")[1:]
+def answers(*log_probabilities: float, right: int = 1, of: int = 1) -> list[Answer]:
+    """Answers with these log-probabilities, of which the first `right` of every `of` are right."""
+    labels = ["a" if place % of < right else "b" for place in range(len(log_probabilities))]
+    return [Answer(label, "a", value) for label, value in zip(labels, log_probabilities, strict=True)]
 
-    assert outcome(12, 2) == [
-        "T = 1: 88.0%; T = 2: 98.0%, +10.0 points: corrected 12, spoilt 2; exact McNemar p = 0.013: a gain."
-    ]
-    assert outcome(2, 12)[-1].endswith("a loss.")
-    assert outcome(3, 2)[-1].endswith("no more than chance can explain.")
-    kept, compared = outcome(2, 12, chosen=1)
-    assert kept == "So plain in-context learning is kept: 98.0%."
-    assert compared.startswith("T = 1: 98.0%; with T = 2: 88.0%, -10.0 points")
+
+def test_the_story_is_what_the_log_probabilities_say() -> None:
+    rise, fall = {1: answers(-2.0), 2: answers(-1.0)}, {1: answers(-1.0), 2: answers(-2.0)}
+    assert "log p is highest at T = 2, the last one: -2.000 to -1.000" in story(0.1, rise)
+    assert "no T has a higher log p than T = 1" in story(0.1, fall)
+    both = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.5)})
+    assert "rises from -2.000 to -1.000 at T = 2, and is -1.500 at T = 3: more readings over-think" in both
+    slight = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.005)})
+    assert "over-think" not in slight
+
+
+def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
+    def changes(fixed: int, broken: int) -> str:
+        first = answers(*[0.0] * 100)
+        wrong = [replace(each, label="b") for each in first]
+        before = wrong[:fixed] + first[fixed:]
+        after = first[: 100 - broken] + wrong[100 - broken :]
+        return outcome({1: before, 2: after}, 2)
+
+    expected = "T = 2 changes 14 of 100 labels: fixes 12, breaks 2, +10.0 points; exact McNemar p = 0.013: a gain."
+    assert changes(12, 2) == expected
+    assert changes(2, 12).endswith("a loss.")
+    assert changes(3, 2).endswith("no more than chance can explain.")
+
+
+def test_settings_are_chosen_by_log_probability_the_smallest_of_equals() -> None:
+    curves = {0.1: {1: answers(-2.0), 2: answers(-1.0)}, 0.01: {1: answers(-2.0), 2: answers(-1.0)}}
+    assert best_settings(curves) == (0.01, 2)
+    assert mean(answers(-1.0, -2.0)) == -1.5
+    assert "T = 1, plain in-context learning" in choice(0.1, 1, curves[0.1], "8 rows")
+    assert choice(0.1, 2, curves[0.1], "8 rows").startswith("Chosen on 8 rows by log p: eta = 0.1, T = 2. Here T = 2")
+
+
+def test_a_bias_is_told_in_counts() -> None:
+    half = answers(*[0.0] * 10, right=1, of=2)
+    assert bias({1: half, 2: answers(*[0.0] * 10)}) == (
+        "T = 1 answers 'a' for 5 of 10 rows, T = 2 for 10; it is the true label of 10."
+    )
+
+
+def test_the_cost_of_reading_again_is_told_per_input() -> None:
+    cost = ReadingCost(tokens=300, reading=0.05, inputs=200, scoring=1.0, again=20, rereading=2.0, difference=2e-6)
+    assert cost.ratio == pytest.approx(20)
+    once, again = saved(cost)
+    assert once == "One reading of 300 tokens: 50.0 ms. After it, 200 inputs: 1.00 s, 5.0 ms each."
+    assert "20 inputs: 2.00 s, 100.0 ms each: 20.0 times as long" in again

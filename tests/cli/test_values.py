@@ -11,13 +11,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deepthink_cli.cli.console import bar, note, report, size, table, write_json
+from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments
 from deepthink_cli.cli.options import CommonArguments, ModelArguments, Offline
-from deepthink_cli.cli.values import label_list, pattern, unescaped
+from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import size
 
 app = typer.Typer()
 
@@ -84,37 +85,6 @@ def test_a_template_that_is_no_file_and_has_no_field_is_refused(typed: str) -> N
     assert str(caught.value) == f"--template {typed}: {way_out}"
 
 
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [
-        ("a,b", ["a", "b"]),
-        (" yes , no way ", ["yes", "no way"]),
-        ('["x, y", " z "]', ["x, y", "z"]),
-        ("a,a", ["a", "a"]),
-    ],
-)
-def test_label_words_are_separated_by_commas_or_a_json_list(typed: str, words: list[str]) -> None:
-    assert label_list(typed) == words
-    assert label_list(None) is None
-
-
-@pytest.mark.parametrize(
-    ("typed", "reason"),
-    [
-        ("a", "one label only; name at least two"),
-        ('["a"]', "one label only; name at least two"),
-        ("", "a label word is empty; write a,b,c"),
-        ("a, ,b", "a label word is empty; write a,b,c"),
-        ('["a", ""]', "a label word is empty; write a,b,c"),
-        ('["a", "b"', "not a JSON list; write a,b,c"),
-    ],
-)
-def test_wrong_label_words_are_refused(typed: str, reason: str) -> None:
-    with pytest.raises(InputError) as caught:
-        label_list(typed)
-    assert str(caught.value) == f"--labels {typed}: {reason}"
-
-
 def test_an_empty_model_name_is_not_the_pocket_model() -> None:
     with pytest.raises(InputError, match=r"^--model : "):
         ModelArguments(model="").checked()
@@ -123,13 +93,8 @@ def test_an_empty_model_name_is_not_the_pocket_model() -> None:
 def test_toml_and_yaml_give_the_same_options(toml: Path, yaml: Path) -> None:
     written(toml, 'eta = 0.5\nkeep = [1, 3]\nlabels = ["a", "b"]\nlabel-field = "gold"\noffline = true\n')
     written(yaml, "eta: 0.5\nkeep: [1, 3]\nlabels:\n- a\n- b\nlabel_field: gold\noffline: true\n")
-    expected = [0.5, "1,3", "a,b", "gold", True]
+    expected = [0.5, "1,3", ["a", "b"], "gold", True]
     assert parsed("--config", str(toml)) == parsed("--config", str(yaml)) == expected
-
-
-def test_a_label_word_with_a_comma_stays_one_word_in_a_file(toml: Path) -> None:
-    written(toml, 'labels = ["yes, please", "no"]')
-    assert label_list(parsed("--config", str(toml))[2]) == ["yes, please", "no"]
 
 
 def test_an_option_takes_its_value_by_where_it_came_from(toml: Path) -> None:
@@ -217,6 +182,14 @@ def test_a_bar_is_filled_in_proportion_to_its_scale(share: float, drawn: str) ->
 
 
 @pytest.mark.parametrize(
+    ("low", "value", "high", "drawn"),
+    [(0.5, 0.75, 1.0, "├────●────┤"), (0.6, 0.7, 0.8, "  ├─●─┤    "), (0.95, 1.0, 1.0, "         ├●")],
+)
+def test_an_interval_is_drawn_in_its_place_on_the_axis(low: float, value: float, high: float, drawn: str) -> None:
+    assert interval_bar(low, value, high, 0.5, 1.0, 11) == drawn
+
+
+@pytest.mark.parametrize(
     ("count", "shown"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (3 * 2**20, "3.0 MiB"), (2**50, "1024.0 TiB")],
 )
@@ -225,6 +198,5 @@ def test_sizes_are_in_powers_of_1024(count: int, shown: str) -> None:
 
 
 def test_bytes_that_are_not_utf8_on_the_command_line_are_refused() -> None:
-    for read, option in ((label_list, "--labels"), (pattern, "--template")):
-        with pytest.raises(InputError, match=rf"{option} 'a\\udcff,b': holds bytes that are not UTF-8"):
-            read("a\udcff,b")
+    with pytest.raises(InputError, match=r"--template 'a\\udcff,b': holds bytes that are not UTF-8"):
+        pattern("a\udcff,b")

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.results import read_results
@@ -220,7 +220,9 @@ def test_an_adapter_in_the_hubs_cache_is_reopened_at_its_commit(
     assert run(["predict", str(memory), str(demos), "-q", "--offline"]) == 0
     stored = load_memory(memory).provenance.model.adapter  # type: ignore[union-attr]
     assert str(stored) == f"team/lora@{commit}"
-    with pytest.raises(InputError, match=r"--adapter team/absent: .*; omit --offline, or put the adapter into"):
+    with pytest.raises(
+        DeepThinkError, match=r"--adapter team/absent: not in the cache, and --offline .*; omit --offline"
+    ):
         opened(model=str(models("llama")), adapter="team/absent", offline=True)
 
 

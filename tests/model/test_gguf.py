@@ -320,8 +320,11 @@ def test_names_that_do_not_fit_are_refused_with_the_way_out(
         ),
         ({"model": str(folder)}, r"no config.json in this directory; add --gguf tiny.gguf"),
         ({"model": cached, "gguf": "other.gguf", "offline": True}, r"GGUF files: small/tiny.gguf, tiny.gguf"),
-        ({"model": "team/absent", "gguf": "other.gguf", "offline": True}, "-m team/absent: .*; omit --offline"),
-        ({"model": "team/absent", "offline": True}, "-m team/absent: .*; omit --offline"),
+        (
+            {"model": "team/absent", "gguf": "other.gguf", "offline": True},
+            "-m team/absent: not in the cache.*; omit --offline",
+        ),
+        ({"model": "team/absent", "offline": True}, "-m team/absent: not in the cache.*; omit --offline"),
         ({"model": cached, "offline": True}, f"-m {cached}: .*; add --gguf small/tiny.gguf"),
         ({"model": str(part)}, "part 1 of 3 of a split GGUF file; join the parts"),
         ({"model": str(tmp_path), "gguf": part.name}, "--gguf big-00001-of-00003.gguf: part 1 of 3"),
@@ -341,7 +344,7 @@ def test_names_that_do_not_fit_are_refused_with_the_way_out(
     ]
     monkeypatch.setattr("deepthink_cli.model.opening._check_extras", lambda options: None)  # bitsandbytes is not here
     for options, message in refusals:
-        with pytest.raises(InputError, match=message) as caught:
+        with pytest.raises(DeepThinkError, match=message) as caught:
             opened(**options)
         assert len(caught.value.messages) == 1
 

@@ -93,12 +93,14 @@ def test_an_unknown_directory_is_an_error_before_anything_is_loaded(tmp_path: Pa
 
 
 def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
-    assert needs_download(options.model_copy(update={"offline": False}))
-    assert not needs_download(options)
-    with pytest.raises(InputError, match=r"-m no-such-owner/no-such-model: .*omit --offline"):
+    allowed = options.model_copy(update={"offline": False})
+    assert (needs_download(allowed), needs_download(options)) == (True, False)
+    with pytest.raises(DeepThinkError, match=r"-m no-such-owner/no-such-model: not in the cache.*omit --offline"):
         open_model(options)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert not needs_download(allowed)
 
 
 def test_a_missing_tokenizer_is_named(models: Callable[[str], Path], tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md", "select.md"])
+@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md", "select.md", "sklearn.md"])
 def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ModuleType("page")

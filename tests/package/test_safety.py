@@ -427,19 +427,20 @@ def test_nothing_is_fetched_offline(offline: dict[str, tuple[int, list[str]]]) -
 
 def test_what_is_not_here_is_an_error_offline(offline: dict[str, tuple[int, list[str]]]) -> None:
     (model_code, model_lines), (task_code, task_lines) = offline["a model of the hub"], offline["a task of the hub"]
-    assert (model_code, len(model_lines), task_code, len(task_lines)) == (2, 1, 1, 1)
-    assert model_lines[0].startswith("deepthink: -m team/model: ")
-    assert model_lines[0].endswith("omit --offline, or put the model into the cache first")
-    assert "connect once without --offline, or give --data-dir DIR" in task_lines[0]
+    assert (model_code, len(model_lines), task_code, len(task_lines)) == (1, 1, 1, 1)
+    reason = "not in the cache, and --offline forbids downloads; omit --offline, or give"
+    assert model_lines == [f"deepthink: -m team/model: {reason} a local directory"]
+    assert f": {reason} --data-dir DIR" in task_lines[0]
 
 
 def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     def unreachable(options: ModelOptions) -> None:
         raise InputError("asked")
 
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("deepthink_cli.workflows.models.open_model", unreachable)
     assert run(think("no-such-owner/no-such-model", demos)) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "downloading no-such-owner/no-such-model from the hub",
+        "no-such-owner/no-such-model is not in the cache; asking the hub, to download it",
         "deepthink: asked",
     ]

@@ -10,10 +10,11 @@ from imports import modules_after
 from synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.report.curves import Panel, panels
-from deepthink_cli.report.figures import _figure, _ticks
+from deepthink_cli.report.curves import Panel, panels, with_gains
+from deepthink_cli.report.figures import DIFFERENCE, _figure, _ticks
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
+from deepthink_cli.report.tables import summarize
 from deepthink_cli.runs.results import Result
 
 
@@ -56,6 +57,43 @@ def test_the_figure_says_what_lines_and_bands_are() -> None:
     assert [text.get_text() for text in legend.get_texts()] == labels
     assert figure.get_supylabel() == "accuracy (%)"
     assert figure.get_supxlabel() == "iterations T\nmean of 3 seeds, band: ± 1 standard deviation"
+
+
+def test_differences_are_those_of_the_report() -> None:
+    rows = seeds(THREE)
+    (panel,) = with_gains(panels_of(rows))
+    (line,) = summarize(jobs_of(rows))
+    gain = panel.curves[0].gains[3]
+    assert (gain.spread, gain.ci95) == (line.difference, line.ci95)
+    figure = _figure([panel], DIFFERENCE)
+    (drawn,) = [each for each in figure.axes[0].lines if len(each.get_xdata()) == 3]
+    assert list(drawn.get_ydata()) == pytest.approx([0, 100 * (0.05 + 0.02 + 0.1) / 3, 5])
+    assert figure.get_supylabel() == "accuracy less T = 1 (points)"
+    assert figure.get_supxlabel().endswith("mean of 3 seeds, band: 95 % interval")
+    assert "majority class" not in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_a_technique_is_drawn_against_plain_in_context_learning() -> None:
+    plain, trained = seeds([[50, 60], [40, 41]]), seeds([[70], [80]], technique="ct-kv-200")
+    curves = with_gains(panels_of([*plain, *trained]))[0].curves
+    assert [curve.gains[1].steps for curve in curves] == [(0.0, 0.0), (0.2, 0.4)]
+    alone = seeds([[70], [80]], technique="ct-kv-200")
+    assert with_gains(panels_of(alone)) == []
+
+
+def test_a_mean_of_one_task_is_not_drawn_beside_the_task() -> None:
+    rows = [*curve([50, 60]), *curve([50], task="mr")]
+    assert [panel.name for panel in panels_of(rows)] == ["sst2"]
+
+
+def test_differences_need_rows_at_the_first_iteration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "run", curve([50, 60])[1:])
+    assert run(["plot", str(folder), "--difference"]) == 2
+    assert "no seed has rows at every T, T = 1 included" in capsys.readouterr().err
+    assert run(["plot", str(folder), "--difference", "--ranks"]) == 2
+    assert "--ranks and --difference: two figures; give one of them" in capsys.readouterr().err
+    assert run(["plot", str(write(tmp_path / "whole", seeds(THREE))), "--difference", "-q"]) == 0
+    assert {path.name for path in (tmp_path / "whole").iterdir()} >= {"difference.png", "difference.svg"}
 
 
 def test_one_seed_has_no_band_and_names_its_model() -> None:

@@ -65,13 +65,31 @@ def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[
     assert cells(table[2])[3:6] == ["60.0 ± 10.0", "65.0 ± 4.6", "+5.0"]
 
 
-def test_csv_and_json_hold_the_same_unrounded_numbers(three: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_and_json_hold_the_same_numbers(three: str, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = csv.DictReader(io.StringIO(printed(capsys, three, "--format", "csv")))
     (same,) = json.loads(printed(capsys, three, "--json"))["rows"]
     assert row == {name: "" if value is None else str(value) for name, value in same.items()}
     assert same["thinking_mean"] == pytest.approx(0.65)
     assert same["difference_low"] == pytest.approx(0.05 - 0.138311, abs=1e-6)
     assert (same["seeds"], same["iteration_median"], same["chosen_on_dev"]) == (3, 3, False)
+
+
+def test_csv_and_json_hold_no_digits_that_the_data_do_not_support(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write(tmp_path / "run", seeds([[60, 50, 52], [60, 50, 52], [70, 60, 61]])))
+    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    assert (row["difference_mean"], row["thinking_mean"], row["icl_mean"]) == (-0.0833333, 0.55, 0.633333)
+    assert all(len(repr(value)) <= 12 for value in row.values() if isinstance(value, float))
+
+
+def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(write(tmp_path / "run", seeds([[60, 57], [50, 47]])))
+    out = printed(capsys, folder)
+    assert "-3.0 to -3.0" not in out
+    assert "No interval: all seeds have the same difference" in " ".join(out.split())
+    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    assert (row["difference_low"], row["difference_high"]) == (None, None)
 
 
 def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: pytest.CaptureFixture[str]) -> None:

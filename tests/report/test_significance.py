@@ -19,7 +19,11 @@ def test_the_interval_is_students() -> None:
     half = 2.776445 * math.sqrt(2.5 / 5)
     assert t_interval([1, 2, 3, 4, 5]) == pytest.approx((3 - half, 3 + half), abs=1e-5)
     assert t_interval([0.1]) is None
-    assert t_interval([0.5, 0.5]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.5], [-0.03, -0.03], [0.0] * 10])
+def test_equal_values_have_no_interval(values: list[float]) -> None:
+    assert t_interval(values) is None
 
 
 @pytest.mark.parametrize(

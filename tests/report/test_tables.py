@@ -27,7 +27,7 @@ def test_the_last_iteration_is_reported_against_the_first() -> None:
     line = only(seeds(THREE))
     assert line.plain == Spread(pytest.approx(0.6), pytest.approx(0.1), 3)
     assert line.thinking.mean == pytest.approx(0.65)
-    assert line.steps == [0.1, 0.06, -0.01]
+    assert line.gain.steps == (0.1, 0.06, -0.01)
     assert line.iterations == [3, 3, 3]
     # Mean 0.05, sd 0.0556776, t(2, 97.5 %) = 4.302653.
     assert line.ci95 == pytest.approx((0.05 - 0.138311, 0.05 + 0.138311), abs=1e-5)
@@ -87,7 +87,7 @@ def test_of_equal_dev_accuracies_the_smaller_t_then_the_smaller_eta_wins() -> No
 def test_a_choice_may_be_not_to_think() -> None:
     line = only([*curve([50, 40]), *dev([70, 70], 0, 0.01)])
     assert line.iterations == [1]
-    assert line.steps == [0.0]
+    assert line.gain.steps == (0.0,)
 
 
 def test_a_group_is_averaged_in_each_seed_first() -> None:
@@ -174,8 +174,8 @@ def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() ->
 
 
 def test_rows_that_may_not_be_averaged_are_refused() -> None:
-    with pytest.raises(InputError, match=r"differ in limit \(None, 50\) and cannot be averaged"):
-        jobs_of([*curve([50]), *curve([50], seed=1, limit=50)])
+    with pytest.raises(InputError, match=r"differ in split \(validation, test\) and cannot be averaged; choose"):
+        jobs_of([*curve([50]), *curve([50], seed=1, split="test")])
     with pytest.raises(InputError, match="two different results for one setting"):
         jobs_of([row(50), row(51)])
     assert len(jobs_of([row(50), row(50)])) == 1

@@ -16,6 +16,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs import jobs, runner
 from deepthink_cli.runs.results import Result, read_results
+from deepthink_cli.runs.samples import samples_path
 
 Models = Callable[[str], Path]
 
@@ -32,7 +33,7 @@ def rows_of(folder: Path) -> list[Result]:
 
 
 def samples(folder: Path, row: Result) -> dict[str, list[object]]:
-    return pyarrow.parquet.read_table(folder / "out" / "samples" / f"{row.key}.parquet").to_pydict()
+    return pyarrow.parquet.read_table(samples_path(folder / "out", row)).to_pydict()
 
 
 def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[s
     """The samples at T = 2 of the same demonstrations in the order of seed 1."""
     assert run([*words("--order-seed", "1", "--samples"), "--out", str(tmp_path / "order")]) == 0
     return [
-        pyarrow.parquet.read_table(tmp_path / "order" / "samples" / f"{row.key}.parquet").to_pydict()
+        pyarrow.parquet.read_table(samples_path(tmp_path / "order", row)).to_pydict()
         for row in read_results(tmp_path / "order")
         if row.setting.iteration == 2
     ]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,6 +17,8 @@ from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE, Result, bits, read_results
+from deepthink_cli.runs.samples import find_samples, samples_path
+from deepthink_cli.runs.texts import read_texts, texts_path
 
 Models = Callable[[str], Path]
 
@@ -106,9 +111,53 @@ def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path)
 def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
     assert run([*command, "--samples", "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[-1]
-    kept = pyarrow.parquet.read_table(tmp_path / "out" / "samples" / f"{row.key}.parquet").to_pylist()
+    kept = pyarrow.parquet.read_table(samples_path(tmp_path / "out", row)).to_pylist()
     assert [one["label"] == one["gold"] for one in kept] == row.was_right()
     assert all(max(one["scores"]) == one["scores"][one["candidates"].index(one["label"])] for one in kept)
+
+
+def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples", "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[-1]
+    path = find_samples(tmp_path / "out", row)
+    assert path is not None
+    assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
+    of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
+    assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
+
+
+def test_samples_have_the_texts_of_their_inputs_once(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples"]) == 0
+    rows = read_results(tmp_path / "out")
+    (digest,) = {row.setting.rows_sha256 for row in rows}
+    assert digest is not None
+    texts = read_texts(tmp_path / "out", digest)
+    samples = pyarrow.parquet.read_table(samples_path(tmp_path / "out", rows[0])).to_pylist()
+    assert list(texts) == [sample["where"] for sample in samples]
+    assert all(texts.values())
+    written = texts_path(tmp_path / "out", digest).read_bytes()
+    (tmp_path / "out" / FILE).unlink()
+    (tmp_path / "out" / FILE).touch()
+    assert run([*command, "--samples"]) == 0
+    assert texts_path(tmp_path / "out", digest).read_bytes() == written
+
+
+def test_a_damaged_file_of_texts_is_named(tmp_path: Path) -> None:
+    path = texts_path(tmp_path, "0123456789abcdef0123")
+    path.parent.mkdir()
+    path.write_bytes(b"not parquet")
+    with pytest.raises(InputError, match=r"inputs-0123456789abcdef\.parquet: not a file of inputs; remove it"):
+        read_texts(tmp_path, "0123456789abcdef0123")
+
+
+def test_samples_of_an_older_version_are_found_by_their_key(command: list[str], tmp_path: Path) -> None:
+    run([*command, "--seeds", "1"])
+    row = read_results(tmp_path / "out")[-1]
+    assert find_samples(tmp_path / "out", row) is None
+    (tmp_path / "out" / "samples").mkdir()
+    older = tmp_path / "out" / "samples" / f"{row.key}.parquet"
+    older.touch()
+    assert find_samples(tmp_path / "out", row) == older
 
 
 def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
@@ -196,6 +245,45 @@ def test_a_dry_run_says_what_would_be_done(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_estimates_the_time_of_what_is_missing(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run"]) == 0
+    assert re.search(r"time     about \d+ s, by a probe of \d+ s\n", capsys.readouterr().out)
+    assert run([*command, "--seeds", "1"]) == 0
+    assert run([*command, "--dry-run", "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    assert (estimate["rows"], estimate["inputs"], estimate["tasks"], estimate["timed"]) == (3, 36, 1, 1)
+    assert estimate["seconds"] > 0
+    assert estimate["reason"] is None
+    assert run([*command, "--dry-run", "--seeds", "1"]) == 0
+    assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [["--method", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
+def test_every_kind_of_job_is_estimated(
+    command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert run([*command, *more, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs_to_score"])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_without_weights_or_without_a_probe_says_why_there_is_no_estimate(
+    command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run", "--no-probe"]) == 0
+    assert "time     not estimated: --no-probe\n" in capsys.readouterr().out
+    bare = tmp_path / "bare"
+    shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert run([*command, "--dry-run", "-m", str(bare)]) == 0
+    out = capsys.readouterr().out
+    assert "2 jobs, 6 rows, 72 inputs to score" in out
+    assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
+
+
 def test_bits_are_unpacked_as_they_were_packed(command: list[str], tmp_path: Path) -> None:
     run([*command, "--seeds", "1"])
     row = read_results(tmp_path / "out")[0]
@@ -227,13 +315,16 @@ def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
     assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
 
 
-def test_samples_of_different_size_are_not_averaged(
+def test_samples_of_different_size_are_reported_apart(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for limit in ("5", "9"):
         assert run([*command, "--limit", limit]) == 0
-    assert run(["report", str(tmp_path / "out")]) == 2
-    assert "tiny: its rows differ (limit 5 and 9) and cannot be averaged" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
+    assert run(["report", str(tmp_path / "out"), "--where", "limit=9"]) == 0
+    assert "at most 5" not in capsys.readouterr().out
 
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:

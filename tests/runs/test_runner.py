@@ -23,12 +23,13 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.evaluation import SAME_TOKENS, TOO_LONG, evaluated, scoring_chunks
+from deepthink_cli.evaluation import evaluated, scoring_chunks
 from deepthink_cli.prediction import predict
 from deepthink_cli.runs import scorer
 from deepthink_cli.runs.folder import LOCK, RunFolder, open_run_folder
 from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.runs.results import FILE, read_results
+from deepthink_cli.skipping import SAME_TOKENS, TOO_LONG
 
 Models = Callable[[str], Path]
 PAIR = ("positive", "negative")

@@ -22,6 +22,7 @@ from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.runs.folder import LOCK, open_run_folder
 from deepthink_cli.runs.results import FILE, read_results
+from deepthink_cli.runs.samples import samples_path
 
 
 @dataclass
@@ -122,7 +123,7 @@ def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
 def test_samples_that_were_lost_with_their_row_are_written_again(whole: Whole, forks: Forks) -> None:
     last = read_results(whole.out)[-1]
     (whole.out / FILE).write_bytes(whole.files[FILE].removesuffix(last.line().encode()))
-    kept = whole.out / "samples" / f"{last.key}.parquet"
+    kept = samples_path(whole.out, last)
     kept.unlink()
     (kept.parent / f".{kept.name}.deepthink-1").mkdir()  # of the process that was killed
     assert forks.run(whole.words) == (0, "")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from conftest import write_rows
 from tiny import tiny_task
@@ -35,6 +38,7 @@ class Still(UpdateRule):
         return history, None
 
 
+TEXTS = ("A fine film.", "Awful.", "Dull and long.", "I loved it.", "A mess without a plot.", "Charming and witty.")
 TIMES = ("seconds", "inputs_per_second")
 
 
@@ -46,11 +50,11 @@ def memory(tmp_path: Path, demos: Path) -> Path:
     return path
 
 
-def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What a command prints as JSON, without times."""
     capsys.readouterr()
     assert run([*words, "--json"]) == 0
-    values: dict[str, object] = json.loads(capsys.readouterr().out)
+    values: dict[str, Any] = json.loads(capsys.readouterr().out)
     return {name: value for name, value in values.items() if name not in TIMES}
 
 
@@ -134,3 +138,58 @@ def test_a_report_names_the_update_rule_that_made_the_memory(demos: Path, monkey
 def test_a_memory_of_another_model_is_refused(memory: Path, demos: Path, llama: object) -> None:
     with pytest.raises(InputError, match="made by another model"):
         evaluate(load_memory(memory), demos, engine=llama)  # type: ignore[arg-type]
+
+
+def test_what_thinking_did_is_what_the_samples_of_every_iteration_give(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = [{"review": text, "sentiment": label} for text, label in zip(TEXTS, "pnnpnp", strict=True)]
+    words = {"p": "positive", "n": "negative"}
+    rows = write_rows(tmp_path / "rows.jsonl", [{**row, "sentiment": words[row["sentiment"]]} for row in labelled])
+    samples = tmp_path / "samples.jsonl"
+    values = printed(["eval", str(memory), str(rows), "--samples", str(samples)], capsys)
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    by_iteration = {t: [line for line in lines if line["iteration"] == t] for t in (1, 2, 3)}
+    logs = {t: np.array([gold_log_probability(line) for line in each]) for t, each in by_iteration.items()}
+    for result in values["results"]:
+        now, first = by_iteration[result["iteration"]], by_iteration[1]
+        assert result["log_probability"] == pytest.approx(logs[result["iteration"]].mean())
+        assert result["predicted"] == dict(Counter(line["label"] for line in now))
+        if result["iteration"] == 1:
+            assert result["changes"] is None
+            continue
+        right = [[line["label"] == line["gold"] for line in each] for each in (first, now)]
+        assert result["changes"]["fixed"] == sum(now and not before for before, now in zip(*right, strict=True))
+        assert result["changes"]["broken"] == sum(before and not now for before, now in zip(*right, strict=True))
+        assert result["changes"]["changed"] == sum(
+            before["label"] != after["label"] for before, after in zip(first, now, strict=True)
+        )
+        assert result["changes"]["log_probability"] == pytest.approx((logs[result["iteration"]] - logs[1]).mean())
+    assert values["true_labels"] == {"positive": 3, "negative": 3}
+
+
+def gold_log_probability(line: dict[str, Any]) -> float:
+    scores = np.array(list(line["scores"].values()))
+    return float(line["scores"][line["gold"]] - np.log(np.exp(scores).sum()))
+
+
+def test_memories_in_any_order_are_compared_with_the_first_reading(demos: Path) -> None:
+    engine = load_model()
+    demonstrations = tokenize_demonstrations(engine.tokenizer, read_demonstrations(str(demos)))
+    memories = list(think(engine, demonstrations, Method(3)))
+    ordered = evaluate(memories, demos, engine=engine).evaluation
+    assert evaluate(memories[::-1], demos, engine=engine).evaluation.changes == ordered.changes
+    assert list(ordered.changes) == [2, 3]
+
+
+def test_rows_with_their_own_candidates_have_no_label_distribution(tmp_path: Path) -> None:
+    questions = [
+        {"question": f"{a} and {b}?", "candidates": [str(a + b), str(a * b)], "answer": str(a + b)}
+        for a, b in [(1, 3), (3, 4), (5, 2)]
+    ]
+    rows, path = write_rows(tmp_path / "rows.jsonl", questions), tmp_path / "mem.safetensors"
+    assert run(["think", str(rows), "-T", "2", "-q", "--label-field", "answer", "-o", str(path)]) == 0
+    values = evaluate(path, rows).as_json()
+    assert (values["true_labels"], values["results"][0]["predicted"]) == ({}, {})
+    assert values["results"][1]["changes"]["changed"] >= 0
+    assert values["results"][0]["log_probability"] < 0

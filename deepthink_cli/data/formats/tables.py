@@ -46,7 +46,13 @@ def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
         try:
             for cells in _records(table):
                 where, first_line = f"{source.name}:{first_line}", table.line_num + 1
-                _check_cells(cells, where)
+                try:
+                    _check_cells(cells, where)
+                except InputError as error:
+                    if header is None:
+                        raise
+                    yield error
+                    continue
                 if not cells:
                     continue
                 if header is None:

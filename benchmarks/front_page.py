@@ -1,0 +1,168 @@
+"""The table and the plot of README.md, and the picture of docs/performance.md, from what is measured and committed.
+
+    python -m benchmarks.front_page [--check]
+
+Times are read from the table "On real weights" of docs/measurements.md, accuracies from the result folders of
+evidence/. With --check nothing is written, and the exit code is 1 if README.md has another table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from deepthink_cli.report.figures import COLOURS, GREY, LEGEND, MARKERS
+
+from .evidence.cells import choices, compare_chosen
+from .evidence.findings import interval, points
+from .evidence.load import TASK_NAMES, read_evidence
+from .evidence.plots import CALIBRATED, RAW, write
+from .evidence.pooled import summary
+from .evidence.statistics import Interval
+from .evidence.tables import table
+
+ROOT = Path(__file__).resolve().parent.parent
+README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "measurements.md", ROOT / "evidence"
+TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
+SYSTEMS = {
+    "harness s (batch)": "lm-evaluation-harness",
+    "official s (batch)": "official way",
+    "deepthink s": "deepthink",
+}
+CANDIDATE_TOKENS = 2
+SETTINGS = ("continued", "restarted")  # positions; the last one is shown calibrated and in the plot
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one system for 64 inputs, by the number of demonstration tokens."""
+
+    system: str
+    seconds: dict[int, float]
+
+
+def times(text: str) -> list[Times]:
+    """Read the times on real weights from docs/measurements.md, for candidates of two tokens."""
+    section = text[text.index("## On real weights") :]
+    lines = section[section.index("64 inputs, text of") :].split("\n\n")[1].splitlines()
+    headings, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    shown = [dict(zip(headings, row, strict=True)) for row in rows]
+    shown = [row for row in shown if row["c"] == str(CANDIDATE_TOKENS)]
+    return [
+        Times(name, {int(row["L"].replace(",", "")): float(row[column].split()[0]) for row in shown})
+        for column, name in SYSTEMS.items()
+    ]
+
+
+def accuracies(chosen: pd.DataFrame) -> str:
+    """Accuracy of T = 1 and of thinking, raw and calibrated, for each task and all of them, over seeds."""
+    tasks = [(TASK_NAMES[str(task)], rows) for task, rows in chosen.groupby("task", observed=True)]
+    lines = []
+    for name, rows in tasks:
+        settings = [rows[rows["setting"] == setting] for setting in SETTINGS]
+        raw = [compare_chosen(of_setting) for of_setting in settings]
+        calibrated = compare_chosen(settings[-1], calibrated=True)
+        cells = [_percent(raw[0].before), *(_change(each.after, each.mean, each.interval) for each in raw)]
+        lines.append([name, *cells, _percent(calibrated.before)])
+        lines[-1].append(_change(calibrated.after, calibrated.mean, calibrated.interval))
+    return table(_HEADINGS, [*lines, _all(chosen)])
+
+
+_HEADINGS = ["", "T = 1", *(f"thinking, {setting}" for setting in SETTINGS), "T = 1, calibrated"]
+_HEADINGS += [f"thinking, {SETTINGS[-1]}, calibrated"]
+
+
+def _all(chosen: pd.DataFrame) -> list[str]:
+    """The last line: the mean over all tasks and seeds, with intervals over them."""
+    first, last = (summary(chosen[chosen["setting"] == setting]) for setting in SETTINGS)
+    raw = [_change([each.thinking], each.gain.mean, each.gain.interval) for each in (first, last)]
+    gain = last.calibrated_gain
+    calibrated = _change([last.calibrated_thinking], gain.mean, gain.interval)
+    return ["all five", _percent([first.plain]), *raw, _percent([last.calibrated_plain]), calibrated]
+
+
+def costs(of_systems: Sequence[Times]) -> Figure:
+    """Seconds for 64 inputs against the number of demonstration tokens, for every system."""
+    figure = Figure(figsize=(4.6, 2.9), layout="constrained")
+    _costs(figure.add_subplot(), of_systems)
+    return figure
+
+
+def front(of_systems: Sequence[Times], chosen: pd.DataFrame) -> Figure:
+    """Two panels: the cost of scoring, and accuracy at T = 1 and with thinking, raw and calibrated."""
+    figure = Figure(figsize=(7.6, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _costs(left, of_systems)
+    shown = chosen[chosen["setting"] == SETTINGS[-1]]
+    places, tasks = range(shown["task"].nunique()), list(shown.groupby("task", observed=True))
+    for shift, colour, name, calibrated in ((-0.13, RAW, "raw scores", False), (0.13, CALIBRATED, "calibrated", True)):
+        pairs = [compare_chosen(rows, calibrated) for _, rows in tasks]
+        for place, pair in zip(places, pairs, strict=True):
+            before, after = (100 * statistics.fmean(values) for values in (pair.before, pair.after))
+            right.plot([place + shift] * 2, [before, after], color=colour, linewidth=1.2)
+            right.plot(place + shift, before, "o", color=colour, markerfacecolor="white", markersize=4)
+            right.plot(place + shift, after, "o", color=colour, markersize=4)
+        right.plot([], [], "o", color=colour, markerfacecolor="white", label=f"T = 1, {name}")
+        right.plot([], [], "o-", color=colour, label=f"thinking, {name}")
+    right.set_xticks(places, [TASK_NAMES[str(task)] for task, _ in tasks])
+    right.set_ylabel("accuracy (%), mean over 5 seeds")
+    right.set_ylim(0, 100)
+    right.legend(ncols=2, **{**LEGEND, "loc": "upper center"})
+    return figure
+
+
+def _costs(axes: Axes, of_systems: Sequence[Times]) -> None:
+    for number, each in enumerate(of_systems):
+        look = {"color": (GREY, COLOURS[1], COLOURS[0])[number], "marker": MARKERS[number], "markersize": 4}
+        axes.plot(list(each.seconds), list(each.seconds.values()), label=each.system, **look)
+    axes.set_yscale("log")
+    axes.set_xticks(list(of_systems[0].seconds))
+    axes.set_ylim(1, 10_000)
+    axes.set_xlabel("demonstration tokens L")
+    axes.set_ylabel("seconds for 64 inputs")
+    axes.legend(ncols=1, **{**LEGEND, "loc": "upper left"})
+
+
+def _percent(shares: Sequence[float]) -> str:
+    return f"{100 * statistics.fmean(shares):.1f}"
+
+
+def _change(shares: Sequence[float], difference: float, limits: Interval | None) -> str:
+    return f"{_percent(shares)} ({points(difference)}: {interval(limits)})"
+
+
+def with_table(readme: str, lines: str) -> str:
+    """README.md with the table between its marks."""
+    if TABLE.search(readme) is None:
+        raise SystemExit("README.md: no <!-- table --> marks")
+    return TABLE.sub(lambda _: f"{lines}\n", readme)
+
+
+def main() -> None:
+    """Write the table and the pictures, or check the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the table is another one")
+    args = parser.parse_args()
+    grid = choices(read_evidence(EVIDENCE).grid)
+    chosen = grid[grid["setting"].isin(SETTINGS)]
+    before = README.read_text(encoding="utf-8")
+    after = with_table(before, accuracies(chosen))
+    if args.check:
+        sys.exit(0 if before == after else "README.md: not the table of evidence/; run python -m benchmarks.front_page")
+    measured = times(MEASUREMENTS.read_text(encoding="utf-8"))
+    write(ROOT / "docs" / "front.png", front, measured, chosen)
+    write(ROOT / "docs" / "performance.png", costs, measured)
+    README.write_text(after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

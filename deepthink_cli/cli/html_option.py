@@ -1,0 +1,45 @@
+"""The option that also writes a page for a browser, and the command line that the page names."""
+
+from __future__ import annotations
+
+import shlex
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.cli.options import OUTPUT
+from deepthink_cli.io.text import size
+
+if TYPE_CHECKING:
+    from deepthink_cli.report.html.page import WebPage
+
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Also write a page for a browser, as one file: tables, curves and a browser of samples.",
+    ),
+]
+
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
+
+
+def command_line() -> str:
+    """The command line that runs, as a shell takes it."""
+    return shlex.join(["deepthink", *ARGUMENTS.get()])
+
+
+def write_page(page: WebPage, path: Path, quiet: bool) -> None:
+    """Write a page to a file, and note its size; raises as `io.atomic.writing` does."""
+    from deepthink_cli.io.atomic import writing
+    from deepthink_cli.report.html.render import render
+
+    text = render(page)
+    with writing(path, "--html") as file:
+        file.write(text)
+    note(f"wrote {path} ({size(path.stat().st_size)})", quiet)

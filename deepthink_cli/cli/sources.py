@@ -1,0 +1,102 @@
+"""Where the values of options came from: messages name the variable or the line of the file, not a flag unused."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.mistakes import plain
+
+PREFIX = "DEEPTHINK_"
+LINES = "deepthink.config"  # where a context holds the places of the values of its config file
+
+
+class Command(TyperCommand):
+    """A command whose errors name the source of the value that they are about."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with naming_sources(ctx):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def naming_sources(context: typer.Context) -> Iterator[None]:
+    """Begin errors about an option with `DEEPTHINK_ETA=7` or `options.toml:3: eta 7` if its value came from there."""
+    try:
+        yield
+    except DeepThinkError as error:
+        sources = _sources(context)
+        error.messages = tuple(_named(message, sources) for message in error.messages)
+        raise
+
+
+def usage_message(error: TyperException) -> str:
+    """One line about a mistake that the parser found, with the source of the value instead of a flag nobody typed."""
+    parameter, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    if parameter is None or context is None:
+        return plain(error.format_message())
+    reason, value = plain(error.message), os.environ.get(str(parameter.envvar), "")
+    if _is_from(context, parameter, "ENVIRONMENT"):
+        return f"{parameter.envvar}: {boolean_reason(value) if getattr(parameter, 'is_flag', False) else reason}"
+    return plain(error.format_message())
+
+
+def boolean_reason(value: object) -> str:
+    """Why a value cannot be that of a flag."""
+    return f"{value} is neither true nor false"
+
+
+def unread_variables(program: Callable[[], Any]) -> list[str]:
+    """A line for each variable of the environment that begins as ours do and that no command of the program reads."""
+    named = [name for name in os.environ if name.startswith(PREFIX)]
+    if not named:
+        return []
+    parameters = [parameter for each in program().commands.values() for parameter in each.params]
+    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar}
+    flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
+    return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
+
+
+def _advice(name: str, known: set[str], flags: Mapping[str, str]) -> str:
+    word = name.removeprefix(PREFIX)
+    if flag := flags.get(word.lower()):
+        return f"{flag} has no variable, give it on the command line" if flag.startswith("-") else "unset it"
+    close = difflib.get_close_matches(word, [each.removeprefix(PREFIX) for each in known], n=1)
+    return f"did you mean {PREFIX}{close[0]}?" if close else "unset it, or see docs/concepts.md for the names"
+
+
+def _sources(context: typer.Context) -> dict[str, str]:
+    """What to write in place of the name of an option, by each of its names."""
+    lines: Mapping[str, str] = context.meta.get(LINES, {})
+    sources: dict[str, str] = {}
+    for parameter in context.command.params:
+        names, name = (str(parameter.name), *parameter.opts), str(parameter.name)
+        if _is_from(context, parameter, "DEFAULT_MAP") and name in lines:
+            sources.update(dict.fromkeys(names, f"{lines[name]} "))
+        elif _is_from(context, parameter, "ENVIRONMENT"):
+            sources.update(dict.fromkeys(names, f"{parameter.envvar}="))
+    return sources
+
+
+def _is_from(context: typer.Context, parameter: Any, source: str) -> bool:
+    actual = context.get_parameter_source(str(parameter.name))
+    return actual is not None and actual.name == source
+
+
+def _named(message: str, sources: Mapping[str, str]) -> str:
+    """The message with the source in place of the option that it begins with, if the value came from there."""
+    option = re.split("[ :]", message, maxsplit=1)[0]
+    if option not in sources:
+        return message
+    rest = message.removeprefix(option)
+    return sources[option] + rest[1:] if rest.startswith(" ") else sources[option].rstrip(" =") + rest

@@ -1,0 +1,285 @@
+"""scikit-learn: a classifier of texts that reads its training rows as demonstrations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args
+from warnings import warn
+
+import numpy as np
+
+from deepthink_cli.calibration.base import normalised
+from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
+from deepthink_cli.integrations.value_errors import value_errors
+from deepthink_cli.method import Method
+from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
+from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.gate import Gate
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise ImportError("scikit-learn is not installed; pip install 'deepthink-cli[sklearn]'") from error
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.prediction import Prediction
+    from deepthink_cli.provenance import Selected, TokenizedDemonstrations
+    from deepthink_cli.workflows.events import Event
+    from deepthink_cli.workflows.thinking_cache import ThinkingCache
+
+TEMPLATE = "Text: {text}\nLabel: {label}"
+
+
+@cache
+def shared_cache() -> ThinkingCache:
+    """The models and readings that all classifiers of this process share; its `limit` may be changed."""
+    from deepthink_cli.workflows.thinking_cache import ThinkingCache
+
+    return ThinkingCache()
+
+
+class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
+    r"""A frozen language model that reads the training rows T times, and labels texts after them (section 3.1).
+
+    The weights are not part of the estimator: they are loaded when they are first needed, once for all classifiers of
+    a process, which also share the readings of the same rows (`shared_cache`).
+
+    Args:
+        model: `pocket`, a hub id, a local directory or GGUF file.
+        iterations: T, the number of readings; 1 is plain in-context learning.
+        eta: the step of the gate (Eq. 4), in (0, 1].
+        positions: `continued` or `restarted`, of the readings after the first.
+        update: an update rule in place of the gate of the paper; `eta` must then be left at its default.
+        template: a prompt that ends with the label's field, as `Review: {text}\nSentiment: {label}`.
+        chat: makes the rows turns of a conversation, for instruct models.
+        label_words: what the model reads for each class, by class or in the order of `classes_`; `str(label)` if None.
+        shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
+        demos_by: how they are chosen, a name of `deepthink select --list`.
+        random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
+        candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
+            the sum with that of the label's end.
+        calibrate: the name of a calibration that corrects the scores, as in `--calibrate`.
+        keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
+        model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
+
+    Attributes:
+        classes_: the labels, sorted, (C,).
+        n_features_in_: the number of text fields of the template.
+        memory_: the memory after the last stored iteration, for `save_memory`.
+        memories_: the memories of all stored iterations.
+    """
+
+    def __init__(
+        self,
+        model: str = "pocket",
+        *,
+        iterations: int = 5,
+        eta: float = 0.01,
+        positions: str = "continued",
+        update: UpdateRule | None = None,
+        template: str | Template = TEMPLATE,
+        chat: Chat | None = None,
+        label_words: Mapping[Any, str] | Sequence[str] | None = None,
+        shots: int | None = None,
+        demos_by: str = "stratified",
+        random_state: Any = None,
+        candidate_score: ScoreName = "sum",
+        calibrate: str | None = None,
+        keep: str = "last",
+        model_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.iterations = iterations
+        self.eta = eta
+        self.positions = positions
+        self.update = update
+        self.template = template
+        self.chat = chat
+        self.label_words = label_words
+        self.shots = shots
+        self.demos_by = demos_by
+        self.random_state = random_state
+        self.candidate_score = candidate_score
+        self.calibrate = calibrate
+        self.keep = keep
+        self.model_options = model_options
+
+    @property
+    def memory_(self) -> Memory:
+        """The memory after the last stored iteration."""
+        memory: Memory = self.memories_[-1]
+        return memory
+
+    def fit(self, X: Any, y: Any) -> DeepThinkingClassifier:
+        """Read texts and their labels T times.
+
+        X is a list, a one-dimensional array or a Series of strings, or has a column for each text field of the
+        template; y holds n labels. Raises ValueError with every mistake found, and for rows that do not fit the model.
+        """
+        from deepthink_cli.calibrating.basis import check_calibrations
+
+        with value_errors():
+            method, kept = self._method()
+            template = self.template if isinstance(self.template, Template) else Template(self.template)
+            texts = texts_of(X, template.text_fields)
+            classes, places = classes_of(y, texts)
+            words = words_of(classes, self.label_words)
+            examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
+            given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
+            demonstrations = self._tokenized(given, method)
+            check_calibrations(self._calibrations(), demonstrations, "the template")
+            memories = shared_cache().memories(self._model_options(), demonstrations, method, _warn)
+        self.classes_ = classes
+        self.n_features_in_ = len(template.text_fields)
+        self.memories_ = tuple(_selected_by(selected, memories[iteration - 1]) for iteration in kept)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The likeliest label of every text, (n,)."""
+        check_is_fitted(self)
+        return self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> Any:
+        """The share of every label among the labels, (n, C), in the order of `classes_`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """The logarithm of `predict_proba`, (n, C)."""
+        check_is_fitted(self)
+        return self._log_probabilities(X, self.memories_[-1:])[0]
+
+    def staged_predict(self, X: Any) -> Iterator[Any]:
+        """`predict` after each of the stored iterations (`keep`), all of which are scored together."""
+        for probabilities in self.staged_predict_proba(X):
+            yield self.classes_[probabilities.argmax(axis=1)]
+
+    def staged_predict_proba(self, X: Any) -> Iterator[Any]:
+        """`predict_proba` after each of the stored iterations (`keep`), all of which are scored together."""
+        check_is_fitted(self)
+        yield from map(np.exp, self._log_probabilities(X, self.memories_))
+
+    def __sklearn_tags__(self) -> Any:
+        """The inputs are texts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        tags.input_tags.string = True
+        return tags
+
+    def _method(self) -> tuple[Method, tuple[int, ...]]:
+        """The method and the iterations to keep."""
+        options = MethodOptions.checked(
+            iterations=self.iterations, eta=self.eta, positions=self.positions, keep=self.keep
+        )
+        if self.update is None:
+            return options.method, options.kept
+        if options.eta != Gate().eta:
+            raise InputError(f"eta {self.eta}: the update rule {self.update} is used in its place; omit one of the two")
+        return replace(options.method, update=self.update), options.kept
+
+    def _model_options(self) -> ModelOptions:
+        return ModelOptions.checked(**{**(self.model_options or {}), "model": os.fspath(self.model)})
+
+    def _engine(self) -> Engine:
+        return shared_cache().engine(self._model_options(), _warn)
+
+    def _chosen(self, given: DemonstrationSet) -> tuple[DemonstrationSet, Selected | None]:
+        """The rows that are read: all, or `shots` of them."""
+        from deepthink_cli.pools.choosing import Request, choose_demonstrations
+        from deepthink_cli.pools.rows import PoolRows
+
+        reads = selection_method(self.demos_by, "demos_by").reads
+        if self.shots is None:
+            return given, None
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        queries = [Query(example.text, given.labels, example.label) for example in given.examples]
+        request = Request(self.demos_by, self.shots, int(seed), chat=self.chat)
+        engine = self._engine()
+        pool = PoolRows.of("X", queries, given.template, given.labels).fitting(engine.tokenizer, engine.limits)
+        chosen = choose_demonstrations(engine if reads else None, pool, request)
+        return replace(chosen.demonstrations, chat=self.chat), chosen.selected
+
+    def _tokenized(self, given: DemonstrationSet, method: Method) -> TokenizedDemonstrations:
+        """The demonstrations as tokens; raises InputError unless T readings of them, and the labels, fit the model.
+
+        Warns of labels that can never be predicted.
+        """
+        from deepthink_cli.model.fitting import check_fit
+        from deepthink_cli.model.tokens import tokenize_demonstrations
+        from deepthink_cli.workflows.events import silent
+        from deepthink_cli.workflows.extended_labels import ExtendedLabels
+
+        engine, score = self._engine(), self._score()
+        check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
+        demonstrations = tokenize_demonstrations(engine.tokenizer, given)
+        engine.check_ids(demonstrations.token_ids, "X")
+        tell = silent if score == "mean" or self._calibrations() else _warn
+        extended = ExtendedLabels(engine.tokenizer, demonstrations, score, tell, options='candidate_score="end"')
+        engine.check_ids(extended.check_labels(given.examples[0].text, given.labels).ids, "label_words")
+        return demonstrations
+
+    def _score(self) -> ScoreName:
+        if self.candidate_score not in get_args(ScoreName):
+            raise InputError(f"candidate_score {self.candidate_score!r}: use sum, mean or end")
+        return self.candidate_score
+
+    def _calibrations(self) -> list[str]:
+        """The name of the calibration, if there is one."""
+        if self.calibrate is None or self.calibrate == NONE:
+            return []
+        calibration(self.calibrate)
+        return [self.calibrate]
+
+    def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
+        """Log-probabilities (n, C) among the labels, after each of the memories."""
+        from deepthink_cli.calibrating.calibrator import Calibrator
+        from deepthink_cli.prediction import predict
+        from deepthink_cli.workflows.memories import check_memories, opened
+
+        memory = opened(memories)
+        demonstrations = memory.provenance.demonstrations
+        with value_errors():
+            texts = texts_of(X, demonstrations.template.text_fields)
+            engine, names = self._engine(), self._calibrations()
+            check_memories(memory, memories, engine, _warn)
+            queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
+            predictions = list(predict(engine, memories, queries, score=self._score()))
+            corrected = Calibrator(engine, memories, demonstrations, names, score=self._score())(predictions)
+        scores = normalised([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
+        return [scores[place :: len(memories)] for place in range(len(memories))]
+
+
+def _warn(event: Event) -> None:
+    """Issue the warnings of a workflow as Python's."""
+    from deepthink_cli.workflows.events import Warn
+
+    if isinstance(event, Warn):
+        warn(event.text, UserWarning, stacklevel=2)
+
+
+def _selected_by(selected: Selected | None, memory: Memory) -> Memory:
+    """The memory with how its demonstrations were chosen in its provenance."""
+    assert memory.provenance is not None
+    return replace(memory, provenance=replace(memory.provenance, selected=selected))
+
+
+def _scores(prediction: Prediction, names: Sequence[str]) -> list[float]:
+    """The scores of a prediction in the order of the candidates, corrected by the last of the calibrations."""
+    final = prediction.calibrated[names[-1]].prediction if names else prediction
+    return [final.scores[word] for word in prediction.query.candidates]

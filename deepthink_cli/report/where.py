@@ -1,0 +1,82 @@
+"""Choose the rows of runs by the fields of their settings, as in `--where eta=0.1 --where task=sst2`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.report.row_limits import RowLimits
+from deepthink_cli.runs.results import Result, Setting
+
+FIELDS = tuple(field.name for field in fields(Setting))
+SHOWN = 10  # values that a message lists
+
+
+def conditions(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each field in texts of the form `FIELD=VALUE`.
+
+    Raises InputError with a line for each text without `=` and each unknown field.
+    """
+    problems, values = Problems(), dict[str, list[str]]()
+    for text in texts:
+        with problems.collected():
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise InputError(f"--where {text}: write FIELD=VALUE, as in eta=0.1")
+            field = name.strip().replace("-", "_")
+            if field not in FIELDS:
+                close = difflib.get_close_matches(field, FIELDS, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(FIELDS)}"
+                raise InputError(f"--where {text}: a setting has no field {field!r}; {hint}")
+            values.setdefault(field, []).append(value.strip())
+    problems.raise_any()
+    return values
+
+
+def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[Result]:
+    """The rows that have, in every field of `wanted`, one of its values.
+
+    The `limit` of dev rows is that of the test rows which they belong to. Raises InputError for each value that no row
+    has, with those that there are, and if no row has one of the values in every field.
+    """
+    problems, limits = Problems(), RowLimits(rows)
+    selected = list(rows)
+    for field, values in wanted.items():
+        actual = [limits.of(row) if field == "limit" else (getattr(row.setting, field),) for row in rows]
+        known = list(dict.fromkeys(value for of_row in actual for value in of_row))
+        for value in values:
+            with problems.collected():
+                _check_present(field, value, known)
+        accepted = {each for each in known if any(_equal(each, value) for value in values)}
+        having = {id(row) for row, of_row in zip(rows, actual, strict=True) if accepted.intersection(of_row)}
+        selected = [row for row in selected if id(row) in having]
+    problems.raise_any()
+    if not selected:
+        named = " ".join(f"--where {field}={value}" for field, values in wanted.items() for value in values)
+        raise InputError(f"{named}: there are rows with each of these values, but none with all; omit one")
+    return selected
+
+
+def _check_present(field: str, value: str, known: Sequence[object]) -> None:
+    if not any(_equal(each, value) for each in known):
+        names = list(map(_text, known))
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        raise InputError(f"--where {field}={value}: no row has it; {field} is {', '.join(names[:SHOWN])}{more}")
+
+
+def _equal(actual: object, value: str) -> bool:
+    if isinstance(actual, int | float) and not isinstance(actual, bool):
+        try:
+            return float(value) == actual
+        except ValueError:
+            return False
+    return value == _text(actual)
+
+
+def _text(value: object) -> str:
+    """A value of a setting as it is written after `=`: `none` if it is not set."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

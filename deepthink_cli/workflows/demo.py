@@ -1,0 +1,158 @@
+"""The measurements of `deepthink demo`: what thinking changes with each eta, and what a memory saves."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations, read_queries
+from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.method import Method
+from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
+from deepthink_cli.options import TaskOptions
+from deepthink_cli.prediction import Prediction, predict_chunks
+from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import dev_set, evaluation_set
+from deepthink_cli.thinking import think
+from deepthink_cli.updates.gate import Gate
+from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.task_rows import draw
+
+_PROTOCOL = "official"
+_AGAIN = 20  # inputs before which the demonstrations are read again, to time it
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one row: its label, the true one, and the log of the true label's share of the probability."""
+
+    label: str
+    gold: str
+    log_probability: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the label is the true one."""
+        return self.label == self.gold
+
+
+Answers = Mapping[int, Sequence[Answer]]  # by iteration, in the order of the rows
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """Demonstrations, rows to show, and `dev`, other rows to choose T and eta on; their names are for the reader."""
+
+    name: str
+    rows_name: str
+    demonstrations: DemonstrationSet
+    rows: Sequence[Query]
+    dev_name: str = ""
+    dev: Sequence[Query] = ()
+
+
+@dataclass(frozen=True)
+class ReadingCost:
+    """Seconds for one reading of `tokens` demonstration tokens, for all `inputs` after it, and for `again` inputs.
+
+    Before each of those `again` inputs the demonstrations were read anew; `difference` is the largest difference
+    between a score of theirs and the same score after one reading, in nats.
+    """
+
+    tokens: int
+    reading: float
+    inputs: int
+    scoring: float
+    again: int
+    rereading: float
+    difference: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long an input takes if the demonstrations are read again before it."""
+        return (self.rereading / self.again) / (self.scoring / self.inputs)
+
+
+def exhibit_of_files(name: str, folder: Path, rows: str, dev: str | None = None) -> Exhibit:
+    """The demonstrations `demos.jsonl` of a folder, with other files of it as rows."""
+    demonstrations = read_demonstrations(str(folder / "demos.jsonl"))
+
+    def queries(file: str) -> list[Query]:
+        template, labels = demonstrations.template, demonstrations.labels
+        return list(read_queries(str(folder / file), template, labels, labelled=True))
+
+    return Exhibit(name, rows, demonstrations, queries(rows), dev or "", queries(dev) if dev else ())
+
+
+def exhibit_of_task(name: str, source: Source, limit: int, dev: int, tell: Tell = silent) -> Exhibit:
+    """Demonstrations of a task, drawn with seed 0, and samples of its test rows and of its other training rows."""
+    task = find_task(name)
+    evaluated = evaluation_set(task, _PROTOCOL, source, limit)
+    drawn = draw(task, _PROTOCOL, source, TaskOptions.checked(), tell)
+    others = dev_set(task, evaluated, drawn, dev)
+    return Exhibit(
+        name, f"its {evaluated.split} split", drawn.demonstrations, list(evaluated), "training split", others
+    )
+
+
+def answers_of(
+    engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query], eta: float, at: Sequence[int], tell: Tell
+) -> Answers:
+    """The answers to rows after each of the numbers of readings `at`."""
+    tokenized = tokenize_demonstrations(engine.tokenizer, demonstrations)
+    method = Method(max(at), Gate(eta))
+    memories = [memory for memory in think(engine, tokenized, method) if memory.iteration in at]
+    answers: dict[int, list[Answer]] = {iteration: [] for iteration in at}
+    for part in predict_chunks(engine, memories, rows):
+        for prediction in part:
+            answers[prediction.iteration].append(_answer(prediction))
+        tell(Progress(f"eta {eta}", len(answers[max(at)]), len(rows)))
+    return answers
+
+
+def reading_cost(engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query]) -> ReadingCost:
+    """Time scoring after one reading, and with the demonstrations read again before each of the first inputs.
+
+    Readings that are fastest together are made together. There must be at least one row.
+    """
+    tokenized = tokenize_demonstrations(engine.tokenizer, demonstrations)
+    queries, reading = query_tokenizer(engine.tokenizer, tokenized)(rows), Reading(tokenized.token_ids)
+    started = time.perf_counter()
+    (memory,) = engine.read([reading])
+    read = time.perf_counter()
+    (sums,) = engine.score([memory], engine.plan(queries))
+    scored = time.perf_counter()
+    again = queries[:_AGAIN]
+    together = max(1, engine.tokens_together // len(reading))
+    difference, left = 0.0, iter(zip(again, sums, strict=False))
+    while part := list(islice(left, together)):
+        for fresh, (query, before) in zip(engine.read([reading] * len(part)), part, strict=True):
+            ((after,),) = engine.score([fresh], engine.plan([query]))
+            difference = max(difference, *(abs(one - other) for one, other in zip(before, after, strict=True)))
+    seconds = time.perf_counter() - scored
+    return ReadingCost(len(reading), read - started, len(queries), scored - read, len(again), seconds, difference)
+
+
+def best_settings(answers: Mapping[float, Answers]) -> tuple[float, int]:
+    """The eta and T of the highest mean log-probability of the true label; the smallest of several."""
+    means = {(eta, t): mean(of_t) for eta, of_eta in answers.items() for t, of_t in of_eta.items()}
+    return max(sorted(means), key=means.__getitem__)
+
+
+def mean(answers: Iterable[Answer]) -> float:
+    """The mean log-probability of the true label, in nats."""
+    values = [answer.log_probability for answer in answers]
+    return math.fsum(values) / len(values)
+
+
+def _answer(prediction: Prediction) -> Answer:
+    gold = prediction.query.gold
+    assert gold is not None
+    most = max(prediction.scores.values())
+    total = most + math.log(sum(math.exp(score - most) for score in prediction.scores.values()))
+    return Answer(prediction.label, gold, prediction.scores[gold] - total)

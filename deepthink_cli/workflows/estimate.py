@@ -1,0 +1,117 @@
+"""Estimate the time of a run by a timed probe: the workflow of `deepthink run --dry-run`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.runs.folder import RunFolder
+from deepthink_cli.runs.jobs import RunJob, prepare_jobs
+from deepthink_cli.runs.plan import settings
+from deepthink_cli.runs.results import FILE, Setting
+from deepthink_cli.runs.runner import Work
+from deepthink_cli.runs.timing import Rates, amount_of, measure
+from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.models import load
+from deepthink_cli.workflows.run import PreparedRun
+
+BUDGET = 30.0  # seconds after which no further task is timed
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The seconds that the missing rows take, `loading` the model included; None, with a `reason`, if unknown.
+
+    `probe` is how long the probe took. Of the `tasks` with missing rows, `timed` were timed; the others are taken to be
+    like their mean. `rows` and `inputs` are missing; what exists already is subtracted.
+    """
+
+    seconds: float | None
+    rows: int
+    inputs: int
+    loading: float = 0.0
+    probe: float = 0.0
+    timed: int = 0
+    tasks: int = 0
+    reason: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The estimate as JSON values, with its hours."""
+        hours = None if self.seconds is None else round(self.seconds / 3600, 4)
+        return {"hours": hours, **{name: _rounded(value) for name, value in asdict(self).items()}}
+
+
+def estimate(prepared: PreparedRun, may_load: bool = True, tell: Tell = silent) -> Estimate:
+    """Load the model and time readings and scored inputs of the plan's own sizes; downloads and writes nothing.
+
+    Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
+    """
+    plan, spec, work = prepared.plan, prepared.spec, _missing(prepared)
+    rows = sum(len(wanted) for _, wanted in work)
+    inputs = sum(job.scorings(plan, wanted) for job, wanted in work)
+    if not rows:
+        return Estimate(0.0, 0, 0)
+    if not may_load:
+        return Estimate(None, rows, inputs, reason="--no-probe")
+    if not spec.local_weights():
+        return Estimate(
+            None, rows, inputs, reason="the weights are not on this machine, and a dry run downloads nothing"
+        )
+    started = time.perf_counter()
+    engine = load(spec, tell)
+    loading = time.perf_counter() - started
+    by_task = _by_task(work)
+    rates: dict[str, Rates] = {}
+    for name, of_task in by_task.items():
+        tell(Progress("timing", len(rates), len(by_task), {"task": name}))
+        rates[name] = measure(plan, engine, of_task)
+        if time.perf_counter() - started - loading > BUDGET:
+            break
+    tell(Progress("timing", len(by_task), len(by_task), {"task": ""}))
+    other = _mean(rates)
+    seconds = sum(rates.get(job.task.name, other).seconds(amount_of(plan, job, wanted)) for job, wanted in work)
+    probe = time.perf_counter() - started
+    return Estimate(loading + seconds, rows, inputs, loading, probe, len(rates), len(by_task))
+
+
+def _missing(prepared: PreparedRun) -> Work:
+    """The jobs with their settings that have no row yet, also those whose demonstrations are not chosen yet."""
+    work = prepared.settings()
+    if (prepared.out / FILE).is_file():
+        folder = RunFolder(Path(prepared.out))
+        work = [(job, [each for each in wanted if not folder.has(each)]) for job, wanted in work]
+    return [(job, wanted) for job, wanted in [*work, *_stand_ins(prepared)] if wanted]
+
+
+def _stand_ins(prepared: PreparedRun) -> list[tuple[RunJob, list[Setting]]]:
+    """Jobs with drawn demonstrations, in place of those whose demonstrations a method chooses."""
+    if not prepared.pending:
+        return []
+    drawn, identity = replace(prepared.plan, demos_by=()), prepared.spec.identify()
+    jobs = [job for task in drawn.tasks for job in prepare_jobs(drawn, prepared.spec, task)]
+    known = [(job, settings(drawn, job, identity)) for job in jobs if isinstance(job, RunJob)]
+    return known * len(prepared.plan.demos_by)
+
+
+def _by_task(work: Work) -> dict[str, Work]:
+    """The jobs of each task, the task with the most inputs to score first."""
+    by_task: dict[str, list[tuple[RunJob, Any]]] = defaultdict(list)
+    for job, wanted in work:
+        by_task[job.task.name].append((job, wanted))
+    size = {name: sum(len(job.evaluated) * len(wanted) for job, wanted in jobs) for name, jobs in by_task.items()}
+    return dict(sorted(by_task.items(), key=lambda item: -size[item[0]]))
+
+
+def _mean(rates: Mapping[str, Rates]) -> Rates:
+    """The mean of each rate over the timed tasks."""
+    names = [field.name for field in fields(Rates)]
+    return Rates(**{name: statistics.fmean(getattr(each, name) for each in rates.values()) for name in names})
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 1) if isinstance(value, float) else value

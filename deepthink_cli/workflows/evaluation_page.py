@@ -1,0 +1,125 @@
+"""The page of an evaluation: what `deepthink eval --html` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deepthink_cli.prediction import Prediction
+from deepthink_cli.report.html.evaluation_parts import LEGEND, curves_of, tables_of
+from deepthink_cli.report.html.page import Table, WebPage
+from deepthink_cli.report.html.samples import Group, Samples
+from deepthink_cli.report.html.versions import versions
+from deepthink_cli.runs.texts import as_lines
+from deepthink_cli.updates.registry import values_of
+from deepthink_cli.workflows.evaluate import EvaluationReport
+
+
+class Observed:
+    """Collects predictions as the samples of a page; pass `add` to `evaluate` as `observe`.
+
+    Each row has `iterations` predictions, one after another. Labels and scores are those of the first calibration, or
+    raw ones.
+    """
+
+    def __init__(self, iterations: int, calibrate: Sequence[str] = (), name: str = "") -> None:
+        self.samples = Samples()
+        self.iterations, self.calibration, self.name = iterations, "".join(calibrate[:1]), name
+        self._waiting: list[Prediction] = []
+
+    def add(self, prediction: Prediction) -> None:
+        """Take one prediction; the row is complete with its last one."""
+        self._waiting.append(prediction)
+        if len(self._waiting) == self.iterations:
+            self._add_row(sorted(self._waiting, key=lambda each: each.iteration))
+            self._waiting.clear()
+
+    def _add_row(self, predictions: Sequence[Prediction]) -> None:
+        query = predictions[0].query
+        if not self.samples.groups:
+            self.samples.start(Group(self.name, "", "", "test", tuple(each.iteration for each in predictions)))
+        answers = [
+            each.calibrated[self.calibration].prediction if self.calibration in each.calibrated else each
+            for each in predictions
+        ]
+        self.samples.add(
+            text=as_lines(query.text),
+            where=query.where,
+            gold=str(query.gold),
+            candidates=list(answers[0].scores),
+            labels=[answer.label for answer in answers],
+            scores=[list(answer.scores.values()) for answer in answers],
+        )
+
+
+def page_of_evaluation(report: EvaluationReport, observed: Observed, command: str = "") -> WebPage:
+    """The page of an evaluation and of the predictions that were observed; `command` is the line that writes it."""
+    made, evaluation = report.memory.provenance, report.evaluation
+    task = report.task or made.task
+    rows = report.split if report.task is None else f"{report.task}, split {report.split} ({report.protocol} protocol)"
+    return WebPage(
+        title=f"{report.memory.name} on {rows}",
+        summary=[
+            f"{made.model.id}, {len(made.demonstrations.examples)} demonstrations" + (f" of {task}" if task else ""),
+            f"{evaluation.n:,} rows at T = {', '.join(map(str, evaluation.results))}",
+        ],
+        tables=[*tables_of(evaluation), *_rest(report)],
+        legend=[LEGEND],
+        footnotes=[*_overlap(report), *(f"Skipped {count}: {reason}" for reason, count in report.skipped.items())],
+        curves=curves_of(evaluation),
+        settings=_settings(report),
+        versions=versions(),
+        commands=[("This page", command)] if command else [],
+        samples=observed.samples,
+        about_samples=_about_samples(observed.calibration),
+    )
+
+
+def _overlap(report: EvaluationReport) -> list[str]:
+    if report.overlap is None:
+        return []
+    return [
+        f"{report.overlap.rows:,} of the rows are demonstrations of the memory, which the model has read with labels"
+    ]
+
+
+def _rest(report: EvaluationReport) -> list[Table]:
+    rest = None if report.overlap is None else report.overlap.rest
+    return [] if rest is None else [Table(f"{rest.n:,} rows that are not demonstrations", *rest.table())]
+
+
+def _about_samples(calibration: str) -> list[str]:
+    return [f"Labels and scores are those of {calibration} calibration."] if calibration not in ("", "none") else []
+
+
+def _settings(report: EvaluationReport) -> dict[str, str]:
+    made = report.memory.provenance
+    model, method, demonstrations = made.model, made.method, made.demonstrations
+    settings: dict[str, str | None] = {
+        "memory": report.memory.name,
+        "memory sha256": report.memory.sha256,
+        "model": model.id,
+        "revision": model.revision,
+        "adapter": str(model.adapter or ""),
+        "dtype": model.dtype,
+        "quantize": model.quantize,
+        "weights sha256": model.weights_sha256,
+        **{name: f"{value:g}" for name, value in values_of(method.update).items()},
+        "positions": method.positions,
+        "iterations": str(method.iterations),
+        "technique": str(made.technique or ""),
+        "demonstrations": str(len(demonstrations.examples)),
+        "demonstrations sha256": demonstrations.sha256,
+        "tokens of the demonstrations": str(len(demonstrations.token_ids)),
+        "template": demonstrations.template.pattern if demonstrations.chat is None else str(demonstrations.chat),
+        "labels": ", ".join(demonstrations.labels),
+        "selected": str(made.selected or ""),
+        "seed": None if made.seed is None else str(made.seed),
+        "rows": report.split,
+        "protocol": report.protocol,
+        "score": report.score,
+        "calibration": ", ".join(report.calibrate),
+        "ensemble": ", ".join(report.ensemble),
+        "score": "" if report.score == "sum" else report.score,
+        "seconds": f"{report.seconds:.1f}",
+    }
+    return {name: value for name, value in settings.items() if value}

@@ -1,0 +1,46 @@
+"""The table and the pictures of README.md: read from committed measurements, with the statistics of the evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_evidence import write_grid
+
+from benchmarks.evidence.cells import choices, compare_chosen
+from benchmarks.evidence.load import read_evidence
+from benchmarks.front_page import MEASUREMENTS, README, accuracies, costs, times, with_table
+
+
+def test_the_times_are_those_of_the_table_on_real_weights() -> None:
+    harness, official, deepthink = times(MEASUREMENTS.read_text(encoding="utf-8"))
+    assert [each.system for each in (harness, official, deepthink)] == [
+        *("lm-evaluation-harness", "official way", "deepthink")
+    ]
+    assert list(deepthink.seconds) == [0, 128, 512, 1536]
+    assert (harness.seconds[512], official.seconds[512], deepthink.seconds[512]) == (221, 30.8, 3.61)
+    ratio = round(harness.seconds[512] / deepthink.seconds[512])
+    assert f"takes 1/{ratio} of the time" in README.read_text(encoding="utf-8")
+    assert len(costs([harness, official, deepthink]).axes[0].lines) == 3
+
+
+def test_the_table_has_every_task_and_their_mean(tmp_path: Path) -> None:
+    for positions in ("continued", "restarted"):
+        write_grid(tmp_path / positions, positions, range(3))
+    chosen = choices(read_evidence(tmp_path).grid)
+    headings, _, *tasks, all_tasks = accuracies(chosen).splitlines()
+    assert headings.count("|") == all_tasks.count("|") == 7
+    assert all_tasks.startswith("| all five |")
+    assert len(tasks) == chosen["task"].nunique()
+    first = chosen[(chosen["setting"] == "continued") & (chosen["task"] == chosen["task"].iloc[0])]
+    comparison = compare_chosen(first)
+    plain = 100 * sum(comparison.before) / len(comparison.before)
+    assert f"| {plain:.1f} |" in tasks[0]
+    assert f"({100 * comparison.mean:+.1f}: " in tasks[0]
+
+
+def test_the_table_stands_between_its_marks() -> None:
+    before = "a\n<!-- table -->\nold\n<!-- /table -->\nb\n"
+    assert with_table(before, "new") == "a\n<!-- table -->\nnew\n<!-- /table -->\nb\n"
+    with pytest.raises(SystemExit, match="no <!-- table --> marks"):
+        with_table("a", "new")

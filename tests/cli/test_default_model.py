@@ -1,0 +1,83 @@
+"""The model is the flag's, the environment's, the config file's or the default, in this order; memories name theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deepthink_cli.cli.main import run
+
+REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
+Models = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+WITHOUT_CONFIG = ("doctor", "demo")
+NOWHERE = "./no-such-model"
+
+
+def config(folder: Path, model: str) -> str:
+    (folder / "options.toml").write_text(f"model = {json.dumps(model)}\n")
+    return str(folder / "options.toml")
+
+
+def test_a_flag_precedes_the_environment_which_precedes_a_file(
+    models: Models, demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def model_of(*words: str) -> str:
+        assert run(["think", str(demos), "--dry-run", "--json", "-T", "1", *words]) == 0
+        return str(json.loads(capsys.readouterr().out)["model"])
+
+    first, second = str(models("llama")), str(models("gpt2"))
+    file = config(tmp_path, first)
+    assert model_of() == "pocket"
+    assert model_of("--config", file) == first
+    monkeypatch.setenv("DEEPTHINK_MODEL", second)
+    assert model_of("--config", file) == second
+    assert model_of("--config", file, "-m", "pocket") == "pocket"
+    assert model_of() == second
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["think", str(REVIEWS)],
+        ["tune", str(REVIEWS)],
+        ["select", str(REVIEWS), "--method", "herding", "--shots", "4"],
+        ["run", "--task", "sst2", "--dry-run"],
+        ["doctor"],
+        ["demo"],
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_every_command_that_names_a_model_takes_the_default_from_both(
+    words: list[str], by_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if by_file and words[0] in WITHOUT_CONFIG:
+        return
+    if by_file:
+        words = [*words, "--config", config(tmp_path, NOWHERE)]
+    else:
+        monkeypatch.setenv("DEEPTHINK_MODEL", NOWHERE)
+    assert run(words) == 2
+    assert f"{NOWHERE}: no such model directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_a_memory_names_its_model_and_only_a_flag_names_another(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    memory = str(tmp_path / "mem.safetensors")
+    assert run(["think", str(REVIEWS), "-T", "1", "-q", "-o", memory]) == 0
+    words = [command, memory, str(REVIEWS), "-q"]
+    for name in ("MODEL", "REVISION", "GGUF", "ADAPTER"):
+        monkeypatch.setenv(f"DEEPTHINK_{name}", NOWHERE)
+    assert run(words) == 0
+    assert run([*words, "--config", config(tmp_path, NOWHERE)]) == 0
+    capsys.readouterr()
+    monkeypatch.delenv("DEEPTHINK_GGUF")
+    assert run([*words, "-m", NOWHERE]) == 2
+    assert NOWHERE in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""`report --html` and `eval --html`: one file beside the usual output."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_reviews, write_rows
+from small_evidence import write_grid
+
+from deepthink_cli.cli.main import run
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    write_grid(tmp_path / "grid", "continued", seeds=(0,))
+    return tmp_path / "grid"
+
+
+@pytest.fixture
+def memory(models: Callable[[str], Path], tmp_path: Path) -> Path:
+    demos, path = write_reviews(tmp_path / "demos.jsonl"), tmp_path / "mem.safetensors"
+    assert (
+        run(["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
+    )
+    return path
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    rows = [{"review": f"film <b>number</b> {n}", "sentiment": ("positive", "negative")[n % 2]} for n in range(6)]
+    return write_rows(tmp_path / "labelled.jsonl", rows)
+
+
+def column(file: Path, name: str) -> Any:
+    """A JSON column of a page's samples."""
+    packed = re.findall(rf'data-column="{name}" data-type="json">([^<]*)<', file.read_text(encoding="utf-8"))[0]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_a_report_is_printed_and_written_as_a_page(grid: Path, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "report.html"
+    assert run(["report", str(grid)]) == 0
+    printed = capsys.readouterr().out
+    assert run(["report", str(grid), "--html", str(file)]) == 0
+    written = capsys.readouterr()
+    assert written.out == printed
+    assert f"wrote {file} (" in written.err
+    page = file.read_text(encoding="utf-8")
+    assert f"deepthink report {grid} --html {file}" in page
+    assert len(column(file, "about")["groups"]) == 8
+
+
+@pytest.mark.parametrize("options", [["-o", "FILE"], ["--format", "html", "-o", "FILE"]])
+def test_the_suffix_of_the_output_asks_for_the_page_alone(
+    options: list[str], grid: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    file = tmp_path / "report.html"
+    assert run(["report", str(grid), "-q", *(str(file) if word == "FILE" else word for word in options)]) == 0
+    assert capsys.readouterr().out == ""
+    assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_page_is_not_written_into_a_run(grid: Path, capsys: Captured) -> None:
+    assert run(["report", str(grid), "--html", str(grid / "report.html")]) == 2
+    assert "holds a run, and only deepthink run writes there" in capsys.readouterr().err
+
+
+def test_an_evaluation_is_written_as_a_page(memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "eval.html"
+    assert run(["eval", str(memory), str(labelled), "--html", str(file), "-q", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    page = file.read_text(encoding="utf-8")
+    assert f"{result['results'][1]['log_probability']:.3f}" in page
+    assert "deepthink eval" in page
+    assert column(file, "texts")[0] == "film <b>number</b> 0"
+    assert column(file, "places")[0].endswith("labelled.jsonl:1")
+    assert column(file, "about")["groups"][0]["iterations"] == [1, 2]
+    assert "<b>number" not in page
+
+
+def test_samples_of_a_page_are_those_of_the_first_calibration(memory: Path, labelled: Path, tmp_path: Path) -> None:
+    file = tmp_path / "eval.html"
+    words = ["eval", str(memory), str(labelled), "-q", "--html", str(file), "--calibrate", "batch"]
+    assert run(words) == 0
+    page = file.read_text(encoding="utf-8")
+    assert "Labels and scores are those of batch calibration." in page
+    assert "6 rows by batch calibration" in page
+
+
+def test_rows_that_are_demonstrations_are_told_apart_in_the_page(memory: Path, labelled: Path, tmp_path: Path) -> None:
+    rows = write_rows(
+        tmp_path / "some.jsonl",
+        [
+            {"review": "far too long", "sentiment": "negative"},
+            {"review": "another", "sentiment": "negative"},
+        ],
+    )
+    file = tmp_path / "eval.html"
+    assert run(["eval", str(memory), str(rows), "-q", "--html", str(file)]) == 0
+    page = file.read_text(encoding="utf-8")
+    assert "1 of the rows are demonstrations" in page
+    assert "1 rows that are not demonstrations" in page
+
+
+def test_a_page_does_not_overwrite_what_is_read(memory: Path, labelled: Path, capsys: Captured) -> None:
+    assert run(["eval", str(memory), str(labelled), "--html", str(labelled)]) == 2
+    assert f"--html {labelled}: the same file as {labelled}" in capsys.readouterr().err

@@ -1,0 +1,157 @@
+"""--labels: a line of CSV, a file, or an option that is repeated, and the same from a configuration file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.labels import label_list, labels_option
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+
+COMMA = ["positive", "negative, mixed"]
+HARD = ["a, b", 'say "no"', "@user", "[PAD]", "it's", "c"]
+
+
+def refusal(*typed: str) -> tuple[str, ...]:
+    with pytest.raises(InputError) as caught:
+        label_list(typed)
+    return caught.value.messages
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["a,b"], ["a", "b"]),
+        ([" yes , no way "], ["yes", "no way"]),
+        (['positive,"negative, mixed"'], COMMA),
+        (['positive, "negative, mixed"'], COMMA),
+        (['"a","b"'], ["a", "b"]),
+        (['"say ""no""",5" disk'], ['say "no"', '5" disk']),
+        (['["x, y", " z "]'], ["x, y", "z"]),
+        (["a,a"], ["a", "a"]),
+        (["a,@b"], ["a", "@b"]),
+        (["positive", "negative, mixed"], COMMA),
+        (['"a"', "b"], ['"a"', "b"]),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_one_value_is_a_line_of_csv_and_several_are_one_label_each(
+    typed: list[str] | None, words: list[str] | None
+) -> None:
+    assert label_list(typed) == words
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        (["a"], "one label only; name at least two"),
+        (['["a"]'], "one label only; name at least two"),
+        ([""], "a label word is empty; write a,b,c"),
+        (["a, ,b"], "a label word is empty; write a,b,c"),
+        (["a", " "], "a label word is empty; write a,b,c"),
+        (['["a", ""]'], "a label word is empty; write a,b,c"),
+        (['["a", "b"'], "not a JSON list; write a,b,c"),
+        (['"a,b'], "not a line of CSV; write a,b,c, with quotation marks around a label that has a comma"),
+        (['"a"b,c'], "not a line of CSV; write a,b,c, with quotation marks around a label that has a comma"),
+        (["a,b\nc"], "not a line of CSV; write a,b,c, with quotation marks around a label that has a comma"),
+    ],
+)
+def test_wrong_label_words_are_refused(typed: list[str], reason: str) -> None:
+    assert refusal(*typed) == (f"--labels {', '.join(typed)}: {reason}",)
+
+
+def test_bytes_that_are_not_utf8_are_refused() -> None:
+    assert refusal("a\udcff,b") == (r"--labels a\udcff,b: holds bytes that are not UTF-8; write it in UTF-8",)
+
+
+def test_a_file_has_one_label_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "labels.txt"
+    file.write_text("\ufeffpositive\r\n\n  negative, mixed  \n\n@user", encoding="utf-8")
+    assert label_list([f"@{file}"]) == [*COMMA, "@user"]
+
+
+def test_mistakes_in_a_file_of_labels_are_named_by_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "labels.txt"
+    file.write_bytes(b"a\n\nb\n a\n\xff\n")
+    assert refusal(f"@{file}") == (
+        f"{file}:4: 'a' is duplicated, first at {file}:1; keep one",
+        f"{file}:5: not UTF-8 (byte 0xff); save the file as UTF-8",
+    )
+    file.write_text("a\n\n")
+    assert refusal(f"@{file}") == (f"--labels @{file}: 1 labels; write at least two, one a line",)
+
+
+def test_a_file_of_labels_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert refusal(f"@{tmp_path}/gone") == (
+        f"--labels @{tmp_path}/gone: no such file; give a file with one label a line",
+    )
+    assert refusal(f"@{tmp_path}")[0].startswith(f"--labels @{tmp_path}: cannot be read: ")
+
+
+def test_a_file_beside_other_labels_is_refused() -> None:
+    assert refusal("a", "@b")[0].startswith("--labels @b: a file of labels cannot be combined with other labels")
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], COMMA, HARD])
+def test_the_option_that_names_labels_is_read_as_these_labels(labels: list[str]) -> None:
+    (word,) = shlex.split(shlex.quote(labels_option(labels)))
+    assert label_list([word]) == labels
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Demonstrations with a label that has a comma."""
+    rows: list[dict[str, object]] = [{"text": f"text {n}", "kind": COMMA[n % 2]} for n in range(4)]
+    return write_rows(tmp_path / "mixed.jsonl", rows)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--labels", "negative, mixed", "--labels", "positive"],
+        ["--labels", '"negative, mixed",positive'],
+        ["--labels", "@labels.txt"],
+        ["--config", "labels.toml"],
+        ["--config", "labels.yaml"],
+        ["--config", "file.yaml"],
+    ],
+)
+def test_think_takes_labels_from_everywhere(
+    words: list[str], mixed: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mixed.parent)
+    Path("labels.txt").write_text("negative, mixed\npositive\n")
+    Path("labels.toml").write_text('labels = ["negative, mixed", "positive"]\n')
+    Path("labels.yaml").write_text("labels:\n- negative, mixed\n- positive\n")
+    Path("file.yaml").write_text('labels: "@labels.txt"\n')
+    assert run(["think", str(mixed), "-m", str(models("llama")), "-T", "1", "-q", *words]) == 0
+    assert read_header("memory.safetensors").metadata.labels == ["negative, mixed", "positive"]
+
+
+def test_labels_of_the_environment_may_have_blanks(
+    mixed: Path, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_LABELS", '"negative, mixed",positive,not at all')
+    assert run(["think", str(mixed), "-m", str(models("llama")), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == ["negative, mixed", "positive", "not at all"]
+
+
+def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = mixed.parent / "labels.safetensors"
+    file.write_text("negative, mixed\npositive\n")
+    assert run(["think", str(mixed), "--labels", f"@{file}", "-o", str(file)]) == 2
+    assert "labels.safetensors" in capsys.readouterr().err
+    assert file.read_text() == "negative, mixed\npositive\n"
+
+
+def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["think", "--task", "sst2", "--labels", "a", "--labels", "b, c"]) == 2
+    assert "--labels a, b, c: the task has its own" in capsys.readouterr().err

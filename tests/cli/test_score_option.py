@@ -1,0 +1,233 @@
+"""`--score` on predict, eval and run: what is written, what stays as it was, and labels that a sum never chooses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from conftest import write_rows
+from tiny import reviews, run_words, tiny_task
+
+from deepthink_cli import evaluate
+from deepthink_cli.cli.main import run
+from deepthink_cli.runs.results import read_results
+from deepthink_cli.runs.samples import find_samples
+from deepthink_cli.workflows.predict import predict_file
+
+LABELS = ("bug", "bug report", "feature")
+ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]
+NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
+WARNING = f"warning: label 'bug report' {NEVER} 'bug'; rename it, or use --score end\n"
+CANDIDATES: list[dict[str, object]] = [
+    {"text": "a", "candidates": ["x", "y"]},
+    {"text": "b", "candidates": ["New York", "New"]},
+    {"text": "c", "candidates": ["bug report", "bug", "bugs"]},
+    {"text": "d"},
+]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labelled rows, one of whose labels begins with another."""
+    return write_rows(tmp_path_factory.mktemp("score") / "rows.jsonl", ROWS)
+
+
+@pytest.fixture(scope="module")
+def memory(rows: Path, models: Callable[[str], Path]) -> Path:
+    """A memory of these rows with two iterations."""
+    path = rows.parent / "mem.safetensors"
+    words = ["think", str(rows), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]
+    assert run(words) == 0
+    return path
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+    """What a command writes on stdout and stderr."""
+
+    def call(*words: str | Path) -> tuple[str, str]:
+        capsys.readouterr()
+        assert run(list(map(str, words))) == 0
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return call
+
+
+Printed = Callable[..., tuple[str, str]]
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_by_the_sum_rows_are_the_same_bytes(memory: Path, rows: Path, printed: Printed) -> None:
+    plain, _ = printed("predict", memory, rows)
+    assert list(lines(plain)[0]) == ["index", "label", "probability", "scores", "input"]
+    assert printed("predict", memory, rows, "--score", "sum")[0] == plain
+    assert "score" not in json.loads(printed("eval", memory, rows, "--json", "--score", "sum")[0])
+
+
+@pytest.mark.parametrize("score", ["mean", "end"])
+def test_a_row_names_the_score_that_gave_its_label(score: str, memory: Path, rows: Path, printed: Printed) -> None:
+    plain = lines(printed("predict", memory, rows)[0])
+    for before, row in zip(plain, lines(printed("predict", memory, rows, "--score", score)[0]), strict=True):
+        assert row["score"] == score
+        assert row["label"] == max(row["scores"], key=row["scores"].__getitem__)
+        higher = row["scores"]["feature"] > before["scores"]["feature"]
+        assert higher == (score == "mean")
+
+
+def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: Printed) -> None:
+    written = lines(printed("predict", memory, rows, "--score", "end")[0])
+    parts = list(predict_file(memory, str(rows), score="end"))
+    assert [each.scores for part in parts for each in part] == [row["scores"] for row in written]
+    report = evaluate(memory, rows, score="mean")
+    assert (report.score, report.as_json()["score"]) == ("mean", "mean")
+    assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())
+
+
+def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
+    memory: Path, rows: Path, tmp_path: Path, printed: Printed
+) -> None:
+    samples = tmp_path / "samples.jsonl"
+    out, _ = printed("eval", memory, rows, "--score", "end", "--samples", samples)
+    assert "compared by the sum of log-probabilities with the end of the label" in out
+    assert {row["score"] for row in lines(samples.read_text())} == {"end"}
+    assert "compared by" not in printed("eval", memory, rows)[0]
+    assert json.loads(printed("eval", memory, rows, "--score", "mean", "--json")[0])["score"] == "mean"
+
+
+def test_a_score_from_the_environment_counts(
+    memory: Path, rows: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_SCORE", "end")
+    assert lines(printed("predict", memory, rows)[0])[0]["score"] == "end"
+    assert run(["predict", str(memory), str(rows), "--score", "most"]) == 2
+    assert "'sum', 'mean', 'end'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        ([], True),
+        (["--score", "end"], False),
+        (["--score", "mean"], False),
+        (["--calibrate", "batch"], False),
+        (["--calibrate", "none,batch"], True),
+    ],
+)
+def test_a_label_that_a_sum_never_chooses_is_named(
+    command: str, options: list[str], warns: bool, memory: Path, rows: Path, printed: Printed
+) -> None:
+    _, told = printed(command, memory, rows, "-q", *options)
+    assert (WARNING in told) == warns
+    assert warns or "never" not in told
+
+
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_it_is_named_before_the_weights_are_loaded(
+    command: str, memory: Path, rows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    module = "evaluate" if command == "eval" else command
+    monkeypatch.setattr(sys.modules[f"deepthink_cli.workflows.{module}"], "load_both", stop)
+    assert run([command, str(memory), str(rows)]) == 130
+    assert WARNING in capsys.readouterr().err
+
+
+def test_think_says_it_of_its_labels(rows: Path, models: Callable[[str], Path], printed: Printed) -> None:
+    _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run")
+    assert f"label 'bug report' {NEVER} 'bug'; rename it, or use predict and eval with --score end\n" in told
+    more = ["--labels", "bug,bug report,feature,bug fix,bugs x,bug tracker,feature request"]
+    _, told = printed("think", rows, "-m", models("llama"), "-q", "--dry-run", *more)
+    assert "'bug' (also 'bug fix' after 'bug', 'bugs x' after 'bug', 2 more); rename it" in told
+    assert told.count("warning:") == 1
+
+
+def test_candidates_of_rows_are_named_once_with_their_number(memory: Path, tmp_path: Path, printed: Printed) -> None:
+    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
+    told = printed("predict", memory, file, "-q")[1].replace(WARNING, "")
+    expected = f"{file}:2: candidate 'New York' {NEVER} 'New'; 2 rows have such candidates; rename them, or use"
+    assert told == f"warning: {expected} --score end\n"
+    assert printed("predict", memory, file, "-q", "--score", "end")[1] == ""
+
+
+def test_candidates_on_standard_input_are_named_when_they_come(
+    memory: Path, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_rows(tmp_path / "own.jsonl", CANDIDATES)
+    with file.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        told = printed("predict", memory, "-", "-q")[1].replace(WARNING, "")
+    expected = f"standard input:2: candidate 'New York' {NEVER} 'New'; rename it, or use --score end\n"
+    assert told == f"warning: {expected}"
+
+
+def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
+    models: Callable[[str], Path], tmp_path: Path, printed: Printed
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", "-q", "--calibrate", "none,contextual", "--samples")
+    for score in ("sum", "mean", "end"):
+        printed(*words, "--score", score)
+    assert json.loads(printed(*words, "--score", "end", "--dry-run", "--json")[0])["score"] == "end"
+    written = [json.loads(line)["setting"] for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    assert [setting.get("score") for setting in written] == [None] * 4 + ["mean"] * 4 + ["end"] * 4
+    found = read_results(tmp_path / "out")
+    assert len({row.key for row in found}) == 12
+    alone = [*words, "--out", str(tmp_path / "alone")]
+    printed(*alone)
+    assert [row.key for row in read_results(tmp_path / "alone")] == [row.key for row in found[:4]]
+    for row in found:
+        columns = pyarrow.parquet.read_table(find_samples(tmp_path / "out", row)).to_pydict()
+        assert set(columns.get("score", [None])) == {row.setting.score}
+        if row.setting.score == "mean":
+            assert row.accuracy == row.accuracy_mean_per_token
+
+
+def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path: Path, printed: Printed) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", "-q")
+    for score in ("sum", "end"):
+        printed(*words, "--score", score)
+    text, _ = printed("report", tmp_path / "out")
+    assert "score end" in text
+    assert "score sum" in text
+    table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--format", "csv")[0])))
+    assert {row["score"] for row in table} == {"", "end"}
+    printed("report", tmp_path / "out", "--html", tmp_path / "page.html")
+    assert "--score end" in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_names_the_task_whose_label_a_sum_never_chooses(
+    models: Callable[[str], Path], tmp_path: Path, printed: Printed
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "1", "--seeds", "2", "-q", labels=["good", "good film"])
+    _, told = printed(*words, "--dry-run")
+    assert told == f"warning: task tiny: label 'good film' {NEVER} 'good'; rename it, or use --score end\n"
+    for options in (["--score", "end"], ["--score", "mean"], ["--calibrate", "batch"]):
+        assert printed(*words, "--dry-run", *options)[1] == ""
+
+
+def test_a_run_names_the_number_of_rows_with_such_candidates(
+    models: Callable[[str], Path], tmp_path: Path, printed: Printed
+) -> None:
+    own: dict[str, Any] = {"labels": None, "candidates": {"column": "options"}, "answer": "kind"}
+    example = {"body": "a", "kind": 1, "options": ["x", "y"]}
+    task, data = tiny_task(tmp_path, **own, example=example)
+    for split, count in (("train", 20), ("test", 12)):
+        kinds = [{**row, "options": ["so", "so good"]} for row in reviews("film", count, start=100 * len(split))]
+        write_rows(data / "tiny" / f"{split}.jsonl", kinds)
+    fixed = ["--protocol", "paper", "-T", "1", "--dry-run", "-q"]
+    _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "--out", tmp_path / "o", *fixed)
+    assert f"candidate 'so good' {NEVER} 'so'; 12 rows have such candidates; rename them, or use --score end" in told
+    assert told.count("warning:") == 1

@@ -1,0 +1,174 @@
+"""The workflow and the action of examples/ci: their form, and what their commands do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+from shells import Shell
+
+from deepthink_cli.cli.main import run
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CI = ROOT / "examples" / "ci"
+EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+) *\}\}")
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, as they are where actions run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Input(Strict):
+    """https://docs.github.com/actions/reference/workflows-and-actions/metadata-syntax"""
+
+    description: str
+    required: Literal["true", "false"] = "false"
+    default: str = ""
+
+
+class Output(Strict):
+    description: str
+    value: str
+
+
+class Command(Strict):
+    name: str
+    run: str
+    shell: Literal["bash"]
+    id: str | None = None
+    if_: Annotated[str | None, Field(alias="if")] = None
+    env: dict[str, str] = {}
+
+
+class Use(Strict):
+    name: str
+    uses: Annotated[str, Field(pattern=r"^[\w-]+/[\w-]+@v\d+$")]
+    if_: Annotated[str | None, Field(alias="if")] = None
+    with_: Annotated[dict[str, str], Field(alias="with")] = {}
+
+
+class Composite(Strict):
+    using: Literal["composite"]
+    steps: list[Command | Use]
+
+
+class Action(Strict):
+    name: str
+    description: str
+    inputs: dict[str, Input]
+    outputs: dict[str, Output]
+    runs: Composite
+
+
+def read(name: str) -> Any:
+    """A YAML file whose scalars are all strings: `on` is a key, not true."""
+    return yaml.load((CI / name).read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+
+
+@pytest.fixture
+def action() -> Action:
+    return Action.model_validate(read("action.yml"))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Runs commands in a directory with the example rows."""
+    shutil.copytree(ROOT / "examples" / "reviews", tmp_path / "examples" / "reviews")
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path / "bin", {"GITHUB_OUTPUT": str(tmp_path / "output")})
+
+
+def run_action(action: Action, shell: Shell, given: dict[str, str]) -> list[tuple[str, int]]:
+    """The names of the commands that run and their exit codes, up to the first that fails."""
+    values = {f"inputs.{name}": given.get(name, each.default) for name, each in action.inputs.items()}
+    results: list[tuple[str, int]] = []
+    for step in action.runs.steps:
+        if isinstance(step, Use) or (step.if_ == "inputs.inputs != ''" and not values["inputs.inputs"]):
+            continue
+        env = {name: EXPRESSION.sub(lambda found: values[found[1]], text) for name, text in step.env.items()}
+        results.append((step.name, shell(step.run, env)))
+        if results[-1][1]:
+            break
+    return results
+
+
+def test_the_action_has_the_form_of_a_composite_action(action: Action) -> None:
+    required = [name for name, each in action.inputs.items() if each.required == "true"]
+    assert required == ["memory", "rows"]
+    ids = {step.id for step in action.runs.steps if isinstance(step, Command)}
+    for output in action.outputs.values():
+        (name,) = re.findall(r"steps\.([\w-]+)\.outputs", output.value)
+        assert name in ids
+
+
+def test_the_action_names_only_its_inputs_and_runs_none_of_their_text(action: Action) -> None:
+    for step in action.runs.steps:
+        texts = list(step.env.values() if isinstance(step, Command) else step.with_.values())
+        named = [name for text in texts for name in EXPRESSION.findall(text)]
+        assert {name.removeprefix("inputs.") for name in named} <= set(action.inputs)
+        assert not isinstance(step, Command) or "${{" not in step.run
+
+
+def test_the_documentation_lists_the_inputs_of_the_action_and_the_variables_of_the_workflow(action: Action) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    (job,) = read("workflow.yml")["jobs"].values()
+    listed = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert listed == [*job["env"], *action.inputs]
+
+
+def test_the_action_labels_evaluates_and_fails_below_its_threshold(
+    action: Action, shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory, reviews = tmp_path / "a memory.safetensors", "examples/reviews"
+    assert run(["think", str(ROOT / reviews / "demos.jsonl"), "-q", "-T", "2", "-o", str(memory)]) == 0
+    given = {
+        "memory": memory.name,
+        "rows": f"{reviews}/labelled.jsonl",
+        "inputs": f"{reviews}/sentences.jsonl",
+        "fail-under": "0.8",
+    }
+    assert run_action(action, shell, given) == [("Install", 0), ("Label", 0), ("Evaluate", 0)]
+    results = tmp_path / "deepthink-results"
+    assert len((results / "labels.jsonl").read_text().splitlines()) == 200
+    accuracy = json.loads((results / "eval.json").read_text())["results"][-1]["accuracy"]
+    assert (tmp_path / "output").read_text() == f"accuracy={accuracy}\n"
+    (tmp_path / "output").unlink()
+    strict = {**given, "inputs": "", "fail-under": "1"}
+    assert run_action(action, shell, strict) == [("Install", 0), ("Evaluate", 3)]
+    assert (tmp_path / "output").read_text() == f"accuracy={accuracy}\n"
+
+
+def test_the_workflow_labels_evaluates_and_keeps_the_results(shell: Shell, tmp_path: Path) -> None:
+    workflow = read("workflow.yml")
+    assert set(workflow) == {"name", "on", "permissions", "jobs"}
+    (job,) = workflow["jobs"].values()
+    commands = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    assert list(commands) == ["Install", "Think", "Label", "Evaluate"]
+    for name in ("Think", "Label", "Evaluate"):
+        assert shell(commands[name], job["env"]) == 0
+    results = tmp_path / job["env"]["RESULTS"]
+    assert {path.name for path in results.iterdir()} >= {
+        "memory.safetensors",
+        "labels.jsonl",
+        "eval.json",
+        "report.html",
+    }
+    assert json.loads((results / "eval.json").read_text())["n"] == 64
+    assert shell(commands["Evaluate"], {**job["env"], "FAIL_UNDER": "1"}) == 3
+    last = job["steps"][-1]
+    assert (last["if"], last["with"]["path"]) == ("always()", "${{ env.RESULTS }}")
+    assert last["uses"].startswith("actions/upload-artifact@")
+
+
+@pytest.mark.skipif(shutil.which("actionlint") is None, reason="needs actionlint")
+def test_actionlint_finds_nothing() -> None:
+    subprocess.run(["actionlint", str(CI / "workflow.yml")], check=True)

@@ -1,0 +1,125 @@
+"""A file's suffix decides how rows are written, and what is written is what was given."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.tables import GROUP, Columns, Kind, check_suffix, columns_of, flat, writing_rows
+
+COLUMNS: Columns = {"index": "integer", "label": "text", "scores.a.b": "number", "scores.c": "number", "input": "text"}
+ROWS: list[dict[str, Any]] = [
+    {"index": 0, "label": 'say "a", b', "scores": {"a.b": -0.1, "c": -2.5}, "input": {"text": "one\ntwo"}},
+    {"index": 1, "label": None, "scores": {"a.b": -1e-20, "c": -3}, "input": {"text": "\rx\ty\x0b\u2028é"}},
+    {"index": 2, "error": "no text"},
+]
+
+
+def written(path: Path, rows: list[dict[str, Any]], columns: Columns | None = None) -> Path:
+    with writing_rows(path, columns) as write:
+        for row in rows:
+            write([row])
+    return path
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    return [row.fields for row in read_rows(str(path))]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.ndjson", "out", "OUT.JSONL"])
+def test_json_lines_hold_the_rows_as_they_are(name: str, tmp_path: Path) -> None:
+    assert cells(written(tmp_path / name, ROWS)) == ROWS
+
+
+def test_an_array_is_json_with_one_row_a_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", ROWS)
+    assert json.loads(path.read_text()) == ROWS
+    assert len(path.read_text().splitlines()) == len(ROWS) + 2
+    assert json.loads(written(tmp_path / "none.json", []).read_text()) == []
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_a_table_has_a_column_for_each_field_of_a_field(suffix: str, tmp_path: Path) -> None:
+    path = written(tmp_path / f"out{suffix}", ROWS, {**COLUMNS, "error": "text"})
+    first, second, third = cells(path)
+    assert list(first) == [*COLUMNS, "error"]
+    assert first["label"] == ROWS[0]["label"]
+    assert json.loads(second["input"]) == ROWS[1]["input"]
+    assert [float(second[name]) for name in ("scores.a.b", "scores.c")] == [-1e-20, -3]
+    assert third["error"] == "no text"
+    assert third["label"] in (None, "")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_any_text_is_read_back(suffix: str, tmp_path: Path) -> None:
+    texts = ["a\rb", "a\nb", "a\r\nb", 'q"', ",", "\t", "é\u2028", "=1+1", " x "]
+    path = written(
+        tmp_path / f"out{suffix}",
+        [{"n": n, "text": text} for n, text in enumerate(texts)],
+        {"n": "integer", "text": "text"},
+    )
+    assert [row["text"] for row in cells(path)] == texts
+
+
+def test_csv_lines_end_with_a_line_feed_and_values_are_those_of_json(tmp_path: Path) -> None:
+    row = {"a": True, "b": None, "c": 0.1, "d": [1, "é"], "e": 2**70}
+    path = written(tmp_path / "out.csv", [row], columns_of([row]))
+    assert path.read_bytes().count(b"\r") == 0
+    assert list(csv.reader(path.open(newline="")))[1] == ["true", "", "0.1", '[1, "é"]', str(2**70)]
+
+
+def test_a_parquet_file_has_types_row_groups_and_says_what_it_is(tmp_path: Path) -> None:
+    rows = [{"n": n, "x": n / 2, "yes": n % 2 == 0, "big": 2**70, "mixed": n or "none"} for n in range(GROUP + 1)]
+    with writing_rows(tmp_path / "out.parquet", columns_of(rows), about={"made by": "test"}) as write:
+        write(rows)
+    file = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
+    assert file.num_row_groups == 2
+    assert [str(field.type) for field in file.schema_arrow] == ["int64", "double", "bool", "string", "string"]
+    assert file.schema_arrow.metadata[b"made by"] == b"test"
+    assert file.read().to_pylist()[3] == {"n": 3, "x": 1.5, "yes": False, "big": str(2**70), "mixed": "3"}
+
+
+def test_a_parquet_file_does_not_depend_on_how_rows_come(tmp_path: Path) -> None:
+    rows = [{"n": n} for n in range(3 * GROUP)]
+    columns: dict[str, Kind] = {"n": "integer"}
+    one_by_one = written(tmp_path / "a.parquet", rows, columns).read_bytes()
+    with writing_rows(tmp_path / "b.parquet", columns) as write:
+        write(rows)
+    assert (tmp_path / "b.parquet").read_bytes() == one_by_one
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.txt", "out.jsonl.gz"])
+def test_an_unknown_suffix_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(InputError, match=r"--samples out\..*: unknown format .*\.jsonl, .*\.csv, \.tsv or \.parquet"):
+        check_suffix(name, "--samples")
+
+
+def test_a_value_without_a_column_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a row holds 'scores\.d'"):
+        flat({"scores": {"d": 1.0}}, COLUMNS)
+    with pytest.raises(InputError):
+        written(tmp_path / "out.csv", [{"other": 1}], COLUMNS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
+def test_a_full_disk_is_an_error_that_names_the_file(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+    import os
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DeepThinkError, match=r"out\.[a-z]+: cannot be written: No space left on device"):
+        written(tmp_path / f"out{suffix}", [{"n": 1}], {"n": "integer"})
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,41 @@
+"""What notebooks show of reports and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import write_reviews
+from synthetic import THREE, seeds, write
+
+from deepthink_cli import evaluate, load_model, think, tokenize_demonstrations
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.report.page import report
+
+
+def test_a_report_is_a_table_with_its_legend(tmp_path: Path) -> None:
+    shown = report([write(tmp_path / "run", seeds(THREE))])._repr_html_()
+    assert "<table>" in shown
+    assert "60.0 ± 10.0" in shown
+    assert "<p>ICL: plain in-context learning, T = 1." in shown
+
+
+def test_a_report_escapes_what_it_shows(tmp_path: Path) -> None:
+    shown = report([write(tmp_path / "run", seeds(THREE, task="<b>task</b>"))])._repr_html_()
+    assert "<b>" not in shown
+    assert "&lt;b&gt;task&lt;/b&gt;" in shown
+
+
+def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
+    models: Callable[[str], Path], reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    engine = load_model(str(models("llama")))
+    memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
+    rows = write_reviews(tmp_path / "<rows>.jsonl")
+    result = evaluate(memories, rows, engine=engine, calibrate=("batch",))
+    shown = result._repr_html_()
+    assert shown.count("<table>") == 2
+    assert shown.count("<tr>") == 2 * (1 + len(memories))
+    assert "4 rows, batch calibration" in shown
+    assert "&lt;rows&gt;.jsonl" in shown
+    assert "<rows>" not in shown
