@@ -17,6 +17,7 @@ from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
+    from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
 
@@ -71,10 +72,8 @@ def plot(
     The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
     changes: see --difference.
     """
-    from deepthink_cli.io.atomic import replacing
     from deepthink_cli.report.curves import panels, with_gains
-    from deepthink_cli.report.diagram import draw_ranking
-    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
+    from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
@@ -91,30 +90,41 @@ def plot(
         if ranks and difference:
             raise InputError("--ranks and --difference: two figures; give one of them")
     problems.raise_any()
-    names = RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
-    files = output or [runs[0] / name for name in names]
+    files = output or [runs[0] / name for name in _names(ranks, difference)]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = [] if ranks else panels(jobs, tasks)
-    if difference:
-        shown = with_gains(shown)
+    shown = [] if ranks else with_gains(panels(jobs, tasks)) if difference else panels(jobs, tasks)
     ranking = _ranking(runs, jobs) if ranks else None
     if not shown and ranking is None:
         raise InputError(
             f"RUN {runs[0]}: no seed has rows at every T{', T = 1 included' if difference else ''}", *footnotes(jobs)
         )
-    with ExitStack() as stack:
-        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
-        if ranking is None:
-            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
-        else:
-            draw_ranking(ranking, targets)
+    _draw(files, shown, ranking, difference)
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
         note(f"wrote {file}", common.quiet or common.json)
     if common.json:
         write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})
+
+
+def _draw(files: Sequence[Path], shown: Sequence[Panel], ranking: Ranking | None, difference: bool) -> None:
+    """Write the ranking if there is one, and otherwise the panels, to every file."""
+    from deepthink_cli.io.atomic import replacing
+    from deepthink_cli.report.diagram import draw_ranking
+    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
+
+    with ExitStack() as stack:
+        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
+        if ranking is None:
+            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
+        else:
+            draw_ranking(ranking, targets)
+
+
+def _names(ranks: bool, difference: bool) -> Sequence[str]:
+    """The files that a figure is written to by default."""
+    return RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
 
 
 def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:

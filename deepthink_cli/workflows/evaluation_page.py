@@ -119,7 +119,6 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "score": report.score,
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
-        "score": "" if report.score == "sum" else report.score,
         "seconds": f"{report.seconds:.1f}",
     }
     return {name: value for name, value in settings.items() if value}
