@@ -15,7 +15,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.html_option import Html, command_line, write_page
+from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
@@ -91,8 +91,8 @@ def evaluate(
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_output("--samples", samples, memory, labelled, *files, **paths))
-    problems.result(lambda: _check_output("--html", html, memory, labelled, *files, **paths))
+    outputs = _Outputs(samples, html)
+    problems.result(lambda: outputs.check(memory, labelled, *files, **paths))
     names = problems.result(lambda: calibrations(calibrate)) or ()
     threshold = problems.result(lambda: _share(fail_under))
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
@@ -106,7 +106,7 @@ def evaluate(
         _raise_all(problems, opened, None if task else rows)
     assert opened is not None
     chosen = rows or _TaskRows(str(task), protocol, source)
-    result = _evaluate(opened, others, chosen, row_limit, options, _Outputs(samples, html), names, score, common)
+    result = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
     if threshold is not None and result.accuracy < threshold:
         raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
@@ -119,10 +119,16 @@ class _Outputs:
     samples: Path | None
     html: Path | None
 
-    @property
-    def paths(self) -> dict[str, Path | None]:
-        """Every file by its option."""
-        return {"--samples": self.samples, "--html": self.html}
+    def check(self, *rows: str | Path | None, **paths: Any) -> None:
+        """Raise InputError if an output would overwrite a file that is read, as `read_by` names them, or the other."""
+        from deepthink_cli.workflows.outputs import check_apart
+
+        read = read_by(*rows, **paths)
+        if self.samples is not None:
+            check_apart(self.samples, read, "--samples")
+        check_page(self.html, read)
+        if self.samples is not None and self.samples == self.html:
+            raise InputError(f"--samples and --html {self.html}: one file for both; name two")
 
 
 @dataclass(frozen=True)
@@ -152,8 +158,7 @@ def _evaluate(
     from deepthink_cli.workflows.memories import model_options
 
     used = model_options(memory, options)
-    for option, path in outputs.paths.items():
-        _check_output(option, path, model=used.model, adapter=used.adapter)
+    outputs.check(model=used.model, adapter=used.adapter)
     iterations = len({1, *memory.iterations})
     observed = Observed(iterations, calibrate) if outputs.html else None
     samples = _samples_file(outputs.samples, iterations, calibrate, score)
@@ -194,14 +199,6 @@ def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> 
 
     if names and memory is not None:
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
-
-
-def _check_output(option: str, path: Path | None, *rows: str | Path | None, **paths: Any) -> None:
-    """Raise InputError if an output would overwrite a file that is read, as `read_by` names them."""
-    from deepthink_cli.workflows.outputs import check_apart
-
-    if path is not None:
-        check_apart(path, read_by(*rows, **paths), option)
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:
