@@ -72,8 +72,9 @@ def plot(
     The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
     changes: see --difference.
     """
-    from deepthink_cli.report.curves import panels, with_gains
-    from deepthink_cli.report.figures import METADATA, check_suffix
+    from deepthink_cli.io.atomic import replacing
+    from deepthink_cli.report.diagram import draw_ranking
+    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
@@ -87,19 +88,19 @@ def plot(
     with problems.collected():
         jobs = read_jobs(runs, where or ())
     with problems.collected():
-        if ranks and difference:
-            raise InputError("--ranks and --difference: two figures; give one of them")
+        names = _names(ranks, difference)
     problems.raise_any()
-    files = output or [runs[0] / name for name in _names(ranks, difference)]
+    files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = [] if ranks else with_gains(panels(jobs, tasks)) if difference else panels(jobs, tasks)
+    shown = [] if ranks else _panels(runs, jobs, tasks, difference)
     ranking = _ranking(runs, jobs) if ranks else None
-    if not shown and ranking is None:
-        raise InputError(
-            f"RUN {runs[0]}: no seed has rows at every T{', T = 1 included' if difference else ''}", *footnotes(jobs)
-        )
-    _draw(files, shown, ranking, difference)
+    with ExitStack() as stack:
+        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
+        if ranking is None:
+            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
+        else:
+            draw_ranking(ranking, targets)
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
@@ -108,23 +109,25 @@ def plot(
         write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})
 
 
-def _draw(files: Sequence[Path], shown: Sequence[Panel], ranking: Ranking | None, difference: bool) -> None:
-    """Write the ranking if there is one, and otherwise the panels, to every file."""
-    from deepthink_cli.io.atomic import replacing
-    from deepthink_cli.report.diagram import draw_ranking
-    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
-
-    with ExitStack() as stack:
-        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
-        if ranking is None:
-            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
-        else:
-            draw_ranking(ranking, targets)
-
-
-def _names(ranks: bool, difference: bool) -> Sequence[str]:
-    """The files that a figure is written to by default."""
+def _names(ranks: bool, difference: bool) -> tuple[str, ...]:
+    """The names of the files of a figure; raises InputError if two figures are asked for."""
+    if ranks and difference:
+        raise InputError("--ranks and --difference: two figures; give one of them")
     return RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
+
+
+def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, difference: bool) -> list[Panel]:
+    """What is drawn; raises InputError if there is nothing."""
+    from deepthink_cli.report.curves import panels, with_gains
+    from deepthink_cli.report.footnotes import footnotes
+
+    shown = panels(jobs, tasks)
+    if difference:
+        shown = with_gains(shown)
+    if not shown:
+        needed = "at every T, T = 1 included" if difference else "at every T"
+        raise InputError(f"RUN {runs[0]}: no seed has rows {needed}", *footnotes(jobs))
+    return shown
 
 
 def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
