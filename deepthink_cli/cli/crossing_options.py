@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import Cache, PoolArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.cli.technique_options import LearningRate, Steps
@@ -23,6 +24,7 @@ class CrossingArguments(PoolArguments):
             "--demos-by",
             panel=DATA,
             metavar="NAME,...",
+            autocompletion=completion.several_methods,
             help="Choose demonstrations with these methods (deepthink select --list), each from the same pool.",
         ),
     ] = None
@@ -33,6 +35,7 @@ class CrossingArguments(PoolArguments):
             "--method",
             panel=METHOD,
             metavar="NAME,...",
+            autocompletion=completion.several_techniques,
             help="Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4. "
             "Default: deep-thinking.",
         ),
@@ -45,6 +48,7 @@ class CrossingArguments(PoolArguments):
             "--calibrate",
             panel=METHOD,
             metavar="NAME,...",
+            autocompletion=completion.calibrations,
             help=f"Corrections of the scores, each with rows of its own: {', '.join((NONE, *CALIBRATIONS))}.",
         ),
     ] = None

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.options import DATA, option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.rows import FormatName, RowSource
@@ -33,7 +34,11 @@ def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None
 TaskName = Annotated[
     str | None,
     option(
-        "--task", panel=DATA, metavar="NAME|FILE", help="Built-in task (deepthink tasks lists them), or a task file."
+        "--task",
+        panel=DATA,
+        metavar="NAME|FILE",
+        autocompletion=completion.task_names,
+        help="Built-in task (deepthink tasks lists them), or a task file.",
     ),
 ]
 TaskNames = Annotated[
@@ -42,6 +47,7 @@ TaskNames = Annotated[
         "--task",
         panel=DATA,
         metavar="NAME|GROUP|FILE",
+        autocompletion=completion.task_names,
         help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
     ),
 ]
@@ -66,6 +72,15 @@ RowFormat = Annotated[
         "--format",
         panel=DATA,
         help="Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
+    ),
+]
+LabelField = Annotated[
+    str | None,
+    option(
+        "--label-field",
+        panel=DATA,
+        metavar="NAME",
+        help="Name of the label field. Default: the last field; tasks new guesses it.",
     ),
 ]
 Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
@@ -117,6 +132,7 @@ class DrawingArguments:
             "--sampling",
             panel=DATA,
             parser=_sampling,
+            autocompletion=completion.sampling,
             metavar=f"[{'|'.join(without_model())}]",
             help="How a task's demonstrations are drawn. Default: the task's own, random.",
         ),
@@ -141,10 +157,7 @@ class PromptArguments:
             "Default: the rows' field names.",
         ),
     ] = None
-    label_field: Annotated[
-        str | None,
-        option("--label-field", panel=DATA, metavar="NAME", help="Name of the label field. Default: the last field."),
-    ] = None
+    label_field: LabelField = None
     labels: Annotated[
         list[str] | None,
         option(

@@ -18,7 +18,7 @@ from deepthink_cli.cli.html_option import Html, check_page, command_line, write_
 from deepthink_cli.cli.label_options import ErrorArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
-from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.predict import MemoryFile, rows_in_columns
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource, check_rereadable
@@ -42,7 +42,7 @@ Labelled = Annotated[
     typer.Argument(
         metavar="[LABELLED]",
         help="Rows with their true labels: JSON Lines, JSON, CSV, TSV or Parquet, also .gz or .zst. "
-        "With --task, the task's rows are used.",
+        "Without them, --task names the rows.",
     ),
 ]
 Samples = Annotated[
@@ -107,8 +107,10 @@ def evaluate(
     problems.result(lambda: _check_choice(labelled, task, opened))
     rows = problems.result(lambda: row_source(labelled, row_format))
     problems.result(lambda: _check_calibrations(names, opened))
+    if rows is not None and opened is not None:
+        rows = rows_in_columns(opened, rows, task, problems)
     if problems.messages or opened is None or failing is None:
-        _raise_all(problems, opened, None if task else rows, errors.on_error == "skip")
+        _raise_all(problems, opened, rows, errors.on_error == "skip")
     assert opened is not None
     assert failing is not None
     chosen = rows or _TaskRows(str(task), protocol, source)
@@ -218,8 +220,6 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory |
     if labelled is None and task is None:
         name = (memory.provenance.task if memory else None) or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
-    if labelled is not None and task is not None:
-        raise InputError(f"LABELLED {labelled}: --task {task} has its own rows; give one of the two")
 
 
 def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None, skip: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.cli.technique_options import LearningRate, Steps
@@ -27,6 +28,7 @@ Calibrate = Annotated[
         "--calibrate",
         panel=METHOD,
         metavar="NAME,...",
+        autocompletion=completion.calibrations,
         help=f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
         "of several, the first gives the label.",
     ),
@@ -116,6 +118,7 @@ class TechniqueArguments:
             "--method",
             rich_help_panel=METHOD,
             metavar="NAME",
+            autocompletion=completion.techniques,
             help="deep-thinking; ct-kv: train the memory by gradients (Context Tuning); or a control, also with -T: "
             "repeat-R: the demonstrations R times in the context; flipped, fresh: other label words.",
         ),
@@ -212,6 +215,7 @@ class TuneArguments:
             "--calibrate",
             panel=METHOD,
             metavar="NAME,...",
+            autocompletion=completion.calibrations,
             help="Corrections of the scores to try beside none. Default: batch.",
         ),
     ] = None
@@ -234,6 +238,7 @@ class TuneArguments:
             "--demos-by",
             panel=DATA,
             metavar="NAME,...",
+            autocompletion=completion.several_methods,
             help="Methods that choose the K demonstrations (deepthink select --list), to try beside random.",
         ),
     ] = None

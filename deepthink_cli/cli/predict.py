@@ -13,7 +13,7 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.data_options import RowFormat
+from deepthink_cli.cli.data_options import RowFormat, TaskName
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
@@ -21,7 +21,7 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, f
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 
@@ -76,6 +76,7 @@ def predict(
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    task: TaskName = None,
     score: Score = "sum",
     row_format: RowFormat = None,
     *,
@@ -95,15 +96,15 @@ def predict(
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    source, skip = RowSource(inputs, row_format), errors.on_error == "skip"
-    options = problems.result(model.checked)
+    options, skip = problems.result(model.checked), errors.on_error == "skip"
     names = problems.result(lambda: calibrations(calibrate)) or ()
     chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
-    read = read_by(memory, inputs, *files, model=model.model, adapter=model.adapter, config=common.config)
-    problems.result(lambda: _check_output(output, read, resume))
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    problems.result(lambda: _check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
         problems.result(lambda: check_resume(output, inputs))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems)
     others, checked = _checked(opened, files, iteration, source, names, skip, problems)
     problems.raise_any()
     assert opened is not None
@@ -165,6 +166,20 @@ def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Pat
 
     used = model_options(memory, options)
     _check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
+
+
+def rows_in_columns(opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems) -> RowSource:
+    """The rows, also in the columns of the memory's task or of `task`; raises all problems if that is wrong."""
+    from deepthink_cli.workflows.task_rows import in_columns
+
+    if opened is None:
+        return source
+    try:
+        return in_columns(opened, source, task)
+    except InputError as error:
+        problems.messages.extend(error.messages)
+        problems.raise_any()
+        raise
 
 
 def _checked(

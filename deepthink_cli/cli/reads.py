@@ -21,15 +21,16 @@ def read_by(
 ) -> list[str | Path]:
     """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
 
-    Raises InputError for an unknown task if rows come from `data_dir`, and as `labels_file`.
+    Raises InputError for a wrong task file, for an unknown task if rows come from `data_dir`, and as `labels_file`.
     """
     from deepthink_cli.cli.labels import labels_file
     from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.tasks.sources import files_of
 
     tasks = [task] if isinstance(task, str) else task or ()
     files = [*rows, template if template is not None and "{" not in template else None, config]
-    files.append(labels_file(labels))
-    files += [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    files += [labels_file(labels), *own, *(file for item in find_tasks(own) for file in files_of(item))]
     folders: list[str | Path] = [PACKAGE]
     folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]
     if data_dir is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import (
     Cache,
@@ -63,7 +64,11 @@ Output = Annotated[
 MethodName = Annotated[
     str | None,
     typer.Option(
-        "--method", metavar="NAME", rich_help_panel=DATA, help="How rows are chosen; --list shows the methods."
+        "--method",
+        metavar="NAME",
+        autocompletion=completion.methods,
+        rich_help_panel=DATA,
+        help="How rows are chosen; --list shows the methods.",
     ),
 ]
 Queries = Annotated[
@@ -200,7 +205,7 @@ def _pool(
 
     if name is not None:
         task = find_task(name)
-        announce(source, 1, tell)
+        announce(source, [task], tell)
         return pool_of_task(task, evaluation_set(task, protocol, source), pool)
     if pool is None:
         raise InputError("POOL: no rows; give a file of labelled rows, or --task NAME")

@@ -1,4 +1,4 @@
-"""`deepthink tasks`: list the built-in tasks, show one, validate a task file."""
+"""`deepthink tasks`: list the built-in tasks, show one, validate a task file, start a new one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir
+from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, Offline
+from deepthink_cli.cli.new_task import EXAMPLE, NEW, write_task
+from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, Offline
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 
@@ -24,12 +26,33 @@ if TYPE_CHECKING:
 VALIDATE = "validate"
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Task, group or task file to show; or: validate FILE.")
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        autocompletion=completion.tasks_words,
+        help="Task, group or task file to show; or: validate FILE; or: new NAME.",
+    ),
 ]
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate.")]
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Task file to validate, or name of the new task.")]
 Yaml = Annotated[
     bool,
     typer.Option("--yaml", rich_help_panel=OUTPUT, help="Print the task as a task file, as a start for your own."),
+]
+
+FromFile = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="FILE", rich_help_panel=DATA, help="Labelled rows for the new task: its columns are guessed."
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="File of the new task. Default: NAME.yaml."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace the file of the new task if it exists.")
 ]
 
 
@@ -40,28 +63,31 @@ def tasks(
     data_dir: DataDir = None,
     offline: Offline = False,
     yaml: Yaml = False,
+    rows: FromFile = None,
+    label_field: LabelField = None,
+    row_format: RowFormat = None,
+    output: Output = None,
+    force: Force = False,
     *,
     common: Annotated[CommonArguments, Without("quiet", "verbose")],
 ) -> None:
-    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file."""
+    """List the built-in tasks, show one, count its rows (--data-dir) or validate a file, or start a new one."""
     from deepthink_cli.tasks.catalogue import built_in, find_tasks
-    from deepthink_cli.tasks.files import validated
-    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.tasks.sources import files_of, source_of
 
+    if name == NEW:
+        write_task(file, rows, output, label_field, row_format, force, common.json)
+        return
+    _check_unused(rows=rows, output=output, force=force or None)
     source = source_of(data_dir, offline)
     if name == VALIDATE:
-        if file is None:
-            raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
-        valid = validated(file)
-        for task in valid:
-            note(f"{file}: {task.name} is a task", common.json)
-        if common.json:
-            write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
+        _validate(file, common.json)
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
     chosen = list(built_in().values()) if name is None else find_tasks([name])
-    counted = _counted_all(chosen, source) if data_dir is not None else {}
+    countable = data_dir is not None or (len(chosen) == 1 and files_of(chosen[0]))
+    counted = _counted_all(chosen, source) if countable else {}
     if yaml and len(chosen) > 1:
         raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {chosen[0].name}")
     if yaml:
@@ -73,6 +99,26 @@ def tasks(
         report(*_one(chosen[0], counted.get(chosen[0].name)))
     else:
         _many(chosen, counted, whole=name is None)
+
+
+def _check_unused(**values: object) -> None:
+    """Raise InputError for options that only `new` has."""
+    for name, value in values.items():
+        if value is not None:
+            option = "from" if name == "rows" else name
+            raise InputError(f"--{option}: only for a new task, as in: {EXAMPLE}")
+
+
+def _validate(file: Path | None, json: bool) -> None:
+    from deepthink_cli.tasks.files import validated
+
+    if file is None:
+        raise InputError("validate: name the task file, as in: deepthink tasks validate my_task.yaml")
+    valid = validated(file)
+    for task in valid:
+        note(f"{file}: {task.name} is a task", json)
+    if json:
+        write_json({"file": str(file), "valid": True, "tasks": [task.name for task in valid]})
 
 
 def _described(task: Task) -> dict[str, Any]:
@@ -138,6 +184,8 @@ def _print_yaml(tasks: list[Task]) -> None:
 
 
 def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
+    from deepthink_cli.tasks.sources import files_of
+
     demonstration, query = _prompt(task)
     candidates = ", ".join(task.labels) if task.labels else "every row's own"
     number = task.candidates.number if task.candidates else None
@@ -149,15 +197,24 @@ def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
     for name, protocol in task.protocols.items():
         rows = f", {protocol.rows:,} rows" if protocol.rows else ""
         yield f"{name:<16}split {protocol.split}{rows}{', a fixed sample' if protocol.sample else ''}"
-    yield f"hub             {_hub(task)}"
-    yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
+    files = files_of(task)
+    if files:
+        yield f"rows            {', '.join(files)}"
+    else:
+        yield f"hub             {_hub(task)}"
+        yield f"--data-dir      DIR/{task.folder}/SPLIT.jsonl"
     yield f"source          {task.source}"
     yield f"licence         {task.licence}"
     if task.groups:
         yield f"groups          {', '.join(task.groups)}"
     if task.note:
         yield f"note            {task.note}"
-    yield from ["", "A demonstration, from a made-up row:", "", *_indented(demonstration.rstrip("\n"), "  ")]
+    yield from [
+        "",
+        f"A demonstration, from {'a made-up' if task.example else 'the first'} row:",
+        "",
+        *_indented(demonstration.rstrip("\n"), "  "),
+    ]
     yield from ["", "The query of the same row:", "", *_indented(query + "▁", "  ")]
     for name, counts in (counted or {}).get("counted", {}).items():
         yield from _counted(name, counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
@@ -86,8 +86,7 @@ def read_demonstrations(
     unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
-    refuse_texts(RowSource.of(source))
-    rows = list(read_rows(source, problems))
+    rows = _labelled_rows(RowSource.of(source), problems)
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
@@ -122,8 +121,7 @@ def read_pool(
     every mistake found, each with file:line.
     """
     problems = Problems()
-    refuse_texts(RowSource.of(source))
-    rows = list(read_rows(source, problems))
+    rows = _labelled_rows(RowSource.of(source), problems)
     if not rows:
         problems.raise_any()
     template, words = _template(rows[0], pattern, label_field, separator), set[str]()
@@ -173,10 +171,30 @@ def queries_or_skipped(
         refuse_texts(source)
     for row in rows_or_errors(source, field_of_texts(source, template)):
         try:
-            query = _query(row, template, tuple(labels), labelled) if isinstance(row, Row) else Skipped(row.messages)
+            query = _converted(source, row, template, tuple(labels), labelled)
         except InputError as error:
             query = Skipped(error.messages)
         yield query
+
+
+def _converted(
+    source: RowSource, row: Row | InputError, template: Template, labels: tuple[str, ...], labelled: bool
+) -> Query | Skipped:
+    """The row as a query with the fields that it had, or the reason why it cannot be read."""
+    if isinstance(row, InputError):
+        return Skipped(row.messages)
+    query = _query(source.converted(row, labelled), template, labels, labelled)
+    return replace(query, fields=row.fields)
+
+
+def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
+    """All rows of a source that have labels, with the template's fields; mistakes are added to `problems`."""
+    refuse_texts(source)
+    rows = []
+    for row in read_rows(source, problems):
+        with problems.collected():
+            rows.append(source.converted(row))
+    return rows
 
 
 def text_value(value: Any, where: str, field: str) -> str:

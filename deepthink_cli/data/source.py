@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from deepthink_cli.data.row import Row
 from deepthink_cli.errors import InputError
 
 STDIN = "-"
@@ -30,11 +32,13 @@ _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 class RowSource:
     """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
 
-    Raises InputError for a format that is not in `FORMATS`.
+    `convert` returns a row in other columns as a row with the template's fields; its second argument says whether the
+    row must have its true label. Raises InputError for a format that is not in `FORMATS`.
     """
 
     path: str
     format: FormatName | None = None
+    convert: Callable[[Row, bool], Row] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -44,6 +48,10 @@ class RowSource:
     def of(cls, source: str | Path | RowSource) -> RowSource:
         """The source itself, or a path whose suffix says the format."""
         return source if isinstance(source, RowSource) else cls(str(source))
+
+    def converted(self, row: Row, labelled: bool = True) -> Row:
+        """The row with the template's fields; raises InputError if `convert` cannot read it."""
+        return row if self.convert is None else self.convert(row, labelled)
 
     @property
     def is_stdin(self) -> bool:

@@ -17,6 +17,7 @@ from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
+from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import EvaluationSet, key, row_digest, rows_digest, training_rows
 
@@ -120,6 +121,8 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
     if source is None:
         rows, left_out = training_rows(task, task.demonstrations, evaluated)
         return PoolRows.of(task.name, rows, task.prompt, labels, left_out=left_out, evaluated=evaluated)
+    columns = TaskColumns(task.prompt, labels, lambda: task)
+    source = replace(RowSource.of(source), convert=columns)
     queries = list(read_queries(source, task.prompt, labels, labelled=True))
     check_held_out(queries, evaluated)
     return PoolRows.of(name_of(source), queries, task.prompt, labels, evaluated=evaluated)

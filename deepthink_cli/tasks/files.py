@@ -14,8 +14,10 @@ from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import plain, reason
+from deepthink_cli.tasks.defaults import completed
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, query_of
+from deepthink_cli.tasks.sources import Source, files_of, split_rows
 
 _FAMILY = "members"
 _BAD_NAME = "is not a valid name; use letters, digits, - _ . and /"
@@ -45,11 +47,27 @@ def validated(path: str | Path) -> list[Task]:
 
 
 def example_query(task: Task, where: str) -> Query:
-    """A task's example as a query; raises InputError, with `where`, if it does not fit the task."""
+    """A task's example, or its first training row if it has none, as a query.
+
+    Raises InputError, with `where`, if it does not fit the task.
+    """
+    from_file = not task.example and bool(files_of(task))
+    row = _first_row(task, where) if from_file else Row(task.example, "example")
     try:
-        return query_of(task, Row(task.example, "example"), any_number=True)
+        return query_of(task, row, any_number=True)
     except DoesNotFit as reason:
-        raise InputError(f"{where}: {task.name}: its example does not fit the task: {reason}") from reason
+        name = f"first row {row.where}" if from_file else "example"
+        raise InputError(f"{where}: {task.name}: its {name} does not fit the task: {reason}") from reason
+
+
+def _first_row(task: Task, where: str) -> Row:
+    try:
+        row = next(split_rows(task, task.demonstrations, Source()), None)
+    except InputError as error:
+        raise InputError(f"{where}: {task.name}: {error.messages[0]}") from error
+    if row is None:
+        raise InputError(f"{where}: {task.name}: {files_of(task)[0]} has no row for demonstrations; give at least two")
+    return row
 
 
 def _read(path: Path) -> list[tuple[Task, Where]]:
@@ -57,7 +75,7 @@ def _read(path: Path) -> list[tuple[Task, Where]]:
     document = _document(path)
     content = dict(document.values)
     if _FAMILY not in content:
-        return [(_checked(content, document.where, ""), document.where)]
+        return [(_checked(completed(content, path, document.where), document.where, ""), document.where)]
     members = content.pop(_FAMILY)
     if not isinstance(members, dict) or not members:
         example = "members: {first: {}, second: {}}"
@@ -71,7 +89,8 @@ def _read(path: Path) -> list[tuple[Task, Where]]:
                 raise InputError(
                     f"{where()}: {member}: must be a mapping of the fields that differ, as in {{shots: 3}}"
                 )
-            tasks.append((_checked(_member(content, str(member), fields or {}), where, f"{member}: "), where))
+            merged = completed(_member(content, str(member), fields or {}), path, where)
+            tasks.append((_checked(merged, where, f"{member}: "), where))
     problems.raise_any()
     return tasks
 
@@ -103,7 +122,8 @@ def _member_places(document: Document, member: object) -> Where:
 def _member(family: dict[Any, Any], member: str, fields: dict[Any, Any]) -> dict[Any, Any]:
     """The family's fields, updated with the member's; values of a wrong type are left to validation."""
     merged = {**family, **fields}
-    kind, rows = merged.pop("category", None), merged.pop("rows", None)
+    kind = merged.pop("category", None)
+    rows = merged.pop("rows", None) if isinstance(merged.get("rows"), int) else None
     name, title, groups = merged.get("name"), merged.get("title"), merged.get("groups", [])
     if isinstance(title, str):
         merged["title"] = f"{title}: {member.replace('_', ' ')}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from string import Formatter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from deepthink_cli.data.source import FormatName
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.registry import Sampling
@@ -114,8 +115,10 @@ class Answer(_Part):
 
 
 class Split(_Part):
-    """One split: its hub configuration and name if they differ from the task's, or a pinned file.
+    """One split: its hub configuration and name if they differ from the task's, or a file.
 
+    `file` is a file of rows on this machine, in `format` if its suffix does not say it; of every two rows in it, `half`
+    1 has one and `half` 2 the other (see `tasks.sources`).
     `url` is a JSON file (its rows under `field`) or, with `pattern`, a text in which every match is a
     row, with the pattern's named groups as columns.
     """
@@ -125,6 +128,9 @@ class Split(_Part):
     url: str | None = None
     field: str | None = None
     pattern: Pattern | None = None
+    file: str | None = None
+    format: FormatName | None = None
+    half: Literal[1, 2] | None = None
 
     @model_validator(mode="after")
     def _has_columns(self) -> Self:

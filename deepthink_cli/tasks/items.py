@@ -26,8 +26,8 @@ class _Choice:
     text: str
 
 
-def query_of(task: Task, row: Row, any_number: bool = False) -> Query:
-    """The row as a query with its candidates and its true answer.
+def query_of(task: Task, row: Row, any_number: bool = False, labelled: bool = True) -> Query:
+    """The row as a query with its candidates and its true answer, or without the answer if it is not `labelled`.
 
     Duplicate candidates are merged. With `any_number`, as for demonstrations, the number of candidates is not checked.
     Raises DoesNotFit for a row without text, without an answer, with an answer that is not a candidate, or with
@@ -38,13 +38,28 @@ def query_of(task: Task, row: Row, any_number: bool = False) -> Query:
         if not texts[name]:
             raise DoesNotFit("no text")
     if task.labels is not None:
-        candidates = task.labels
-        gold = candidates[_answer(task, row, [_Choice(label, label) for label in candidates])]
+        candidates, gold = task.labels, label_of(task, row) if labelled else None
     else:
-        candidates, gold = _own_candidates(task, row, texts, any_number)
+        candidates, gold = _own_candidates(task, row, texts, any_number, labelled)
     fields = task.prompt.text_fields
     text = texts[fields[0]] if len(fields) == 1 else {name: texts[name] for name in fields}
     return Query(text, tuple(candidates), gold, row.where, dict(row.fields))
+
+
+def label_of(task: Task, row: Row) -> str:
+    """The true label word of a row; raises DoesNotFit for a row without one, and for one that is no label."""
+    assert task.labels is not None
+    return task.labels[_answer(task, row, [_Choice(label, label) for label in task.labels])]
+
+
+def has_columns(task: Task, row: Row) -> bool:
+    """Whether the row has the columns of the template's fields."""
+    try:
+        for name in task.prompt.text_fields:
+            _value(row.fields, task.fields[name].column)
+    except DoesNotFit:
+        return False
+    return True
 
 
 def example_of(query: Query) -> Example:
@@ -53,15 +68,17 @@ def example_of(query: Query) -> Example:
     return Example(query.text, query.gold)
 
 
-def _own_candidates(task: Task, row: Row, texts: Mapping[str, str], any_number: bool) -> tuple[list[str], str]:
-    """The candidates of a row that has its own, and the true candidate."""
+def _own_candidates(
+    task: Task, row: Row, texts: Mapping[str, str], any_number: bool, labelled: bool
+) -> tuple[list[str], str | None]:
+    """The candidates of a row that has its own, and the true candidate if the row is `labelled`."""
     assert task.candidates is not None
     choices = _choices(task.candidates, row.fields)
     number = task.candidates.number
     if number is not None and len(choices) != number and not any_number:
         raise DoesNotFit(f"{len(choices)} candidates, not {number}")
     written = [_write(task.candidates.write, choice, texts) for choice in choices]
-    gold = written[_answer(task, row, choices)]
+    gold = written[_answer(task, row, choices)] if labelled else None
     candidates = list(dict.fromkeys(written))
     if len(candidates) < 2 or "" in candidates:
         raise DoesNotFit("an empty candidate" if "" in candidates else "candidates of the same words")
@@ -70,6 +87,8 @@ def _own_candidates(task: Task, row: Row, texts: Mapping[str, str], any_number: 
 
 def _value(fields: Mapping[str, Any], column: str) -> Any:
     value: Any = fields
+    if column in fields:  # a table's column may have a dot in its name
+        return fields[column]
     for name in column.split("."):
         if not isinstance(value, Mapping) or name not in value:
             raise DoesNotFit(f"no column {column!r}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.rows import Row, read_rows
+from deepthink_cli.data.formats.texts import refuse_texts
+from deepthink_cli.data.rows import Row, RowSource, read_rows
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 from deepthink_cli.io.libraries import quiet_libraries
@@ -33,18 +35,43 @@ def source_of(data_dir: Path | None, offline: bool) -> Source:
 
 
 def split_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
-    """Yield the rows of one split, in its order, in the hub's columns.
+    """Yield the rows of one split, in its order, in the hub's columns; a split's own file takes precedence.
 
     Raises InputError or DeepThinkError, with a fix, if the split cannot be read.
     """
+    definition = task.splits.get(split, Split())
+    if definition.file is not None:
+        return _rows_of_file(definition.file, definition)
     if source.data_dir is not None:
         return read_rows(str(_file(task, split, source.data_dir)))
     return _hub_rows(task, split, source)
 
 
-def needs_hub(source: Source) -> bool:
+def needs_hub(task: Task, source: Source) -> bool:
     """Whether rows may be downloaded."""
-    return source.data_dir is None and not forbidden_by(source.offline)
+    return source.data_dir is None and not forbidden_by(source.offline) and not files_of(task)
+
+
+def files_of(task: Task) -> list[str]:
+    """The files on this machine that the task's definition names."""
+    return list(dict.fromkeys(split.file for split in task.splits.values() if split.file is not None))
+
+
+def _rows_of_file(path: str, definition: Split) -> Iterator[Row]:
+    source = RowSource(path, definition.format)
+    refuse_texts(source)
+    rows = read_rows(source)
+    return rows if definition.half is None else _half(rows, definition.half)
+
+
+def _half(rows: Iterator[Row], half: int) -> Iterator[Row]:
+    """One row of every two, drawn with a fixed seed, or the other: neither the order nor new rows at the end matter."""
+    draw, first = random.Random(0), False
+    for number, row in enumerate(rows):
+        if number % 2 == 0:
+            first = draw.random() < 0.5
+        if (number % 2 == 0) == (first == (half == 1)):
+            yield row
 
 
 def _file(task: Task, split: str, data_dir: Path) -> Path:

@@ -19,7 +19,7 @@ from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows
 from deepthink_cli.workflows.memories import OpenedMemory, opened
-from deepthink_cli.workflows.task_rows import announce, check_memory
+from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,10 @@ def rows_of_file(
 
     Raises InputError with all mistakes; with `skip`, only if no row can be used.
     """
-    source = RowSource.of(path)
+    memory, problems = opened(memory), Problems()
+    source = in_columns(memory, path)
     check_rereadable(source)
-    demonstrations, problems = opened(memory).provenance.demonstrations, Problems()
+    demonstrations = memory.provenance.demonstrations
     checked = check_rows(demonstrations, source, problems, labelled=True, skip=skip)
     problems.raise_any()
     assert checked is not None
@@ -93,7 +94,7 @@ def rows_of_task(
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
     check_memory(memory, task, tell)
-    announce(source, 1, tell)
+    announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
     demonstrations = memory.provenance.demonstrations
     return EvaluatedRows(rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped)

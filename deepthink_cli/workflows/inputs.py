@@ -41,7 +41,7 @@ class CheckedRows:
     def add(self, query: Query, size: int, labels: Sequence[str]) -> None:
         """Add a row whose text has `size` bytes with its longest candidate."""
         self.longest = max(self.longest, size)
-        self.own_candidates = self.own_candidates or _brings_candidates(query)
+        self.own_candidates = self.own_candidates or _brings_candidates(labels, query)
         if self.other_labels is None and set(query.candidates) != set(labels):
             self.other_labels = query.where
         for name, value in (query.fields or {}).items():
@@ -101,7 +101,7 @@ def check_tokens(
     if checked is None or (checked.longest <= room and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
-        if _bytes(demonstrations, query) <= room and not _brings_candidates(query):
+        if _bytes(demonstrations, query) <= room and not _brings_candidates(demonstrations.labels, query):
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])
@@ -156,8 +156,8 @@ def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
     return len((demonstrations.template.query(query.text) + max(query.candidates, key=len)).encode())
 
 
-def _brings_candidates(query: Query) -> bool:
-    return CANDIDATES in (query.fields or {})
+def _brings_candidates(labels: Sequence[str], query: Query) -> bool:
+    return CANDIDATES in (query.fields or {}) or query.candidates != tuple(labels)
 
 
 def jsonable(value: Any) -> Any:

@@ -25,6 +25,7 @@ from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
+from deepthink_cli.workflows.task_rows import in_columns
 
 
 def predict_file(
@@ -56,8 +57,8 @@ def predict_file(
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
     other candidates than the labels.
     """
-    memory, source = opened(memory, iteration), RowSource.of(inputs)
-    others = open_ensemble(memory, ensemble, iteration)
+    memory = opened(memory, iteration)
+    others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
     demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
     checked = _checked(memory, source, skip) if checked is None else checked
     check_supported(calibrate, memory, None if skip else checked)

@@ -143,7 +143,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
     """
     warn_without_chat(spec, plan.chat, tell)
-    announce(plan.source, len(plan.tasks), tell)
+    announce(plan.source, plan.tasks, tell)
     problems, prepared = Problems(), list[RunJob | PendingJobs]()
     for number, task in enumerate(plan.tasks):
         tell(Progress("reading tasks", number, len(plan.tasks)))

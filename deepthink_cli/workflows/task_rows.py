@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
 from deepthink_cli.data.examples import DemonstrationSet, read_demonstrations
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
+from deepthink_cli.tasks.catalogue import built_in, find_task
+from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source, needs_hub
 from deepthink_cli.tasks.splits import Drawn, draw_demonstrations, evaluation_set
-from deepthink_cli.workflows.events import Note, Tell, Warn
+from deepthink_cli.workflows.events import Note, Tell, Warn, silent
 from deepthink_cli.workflows.memories import OpenedMemory
 
 
-def announce(source: Source, tasks: int, tell: Tell) -> None:
+def announce(source: Source, tasks: Sequence[Task], tell: Tell) -> None:
     """Report that rows may be downloaded, before that happens."""
-    if needs_hub(source):
-        rows = "its rows" if tasks == 1 else f"the rows of {tasks} tasks"
+    remote = sum(needs_hub(task, source) for task in tasks)
+    if remote:
+        rows = "its rows" if remote == 1 else f"the rows of {remote} tasks"
         tell(Note(f"reading {rows} from the hub, or from its cache"))
 
 
 def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:
     """Draw the task's demonstrations; reports the rows that were omitted."""
-    announce(source, 1, tell)
+    announce(source, [task], tell)
     evaluated = evaluation_set(task, protocol, source)
     drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
     for reason, count in drawn.left_out.items():
@@ -31,8 +39,40 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
 
 
 def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:
-    """Demonstrations from a file, in the task's prompt: rows with the template's fields."""
-    return read_demonstrations(source, task.template, None, task.labels, task.separator)
+    """Demonstrations from a file, in the task's prompt: rows with the template's fields or the task's columns."""
+    columns = TaskColumns(task.prompt, tuple(task.labels or ()), lambda: task)
+    return read_demonstrations(
+        replace(RowSource.of(source), convert=columns), task.template, None, task.labels, task.separator
+    )
+
+
+def in_columns(memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None) -> RowSource:
+    """The rows of a file with the template's fields, or in the columns of the task that the memory was made for.
+
+    `name` names the task, or its file, if it is not built in. Raises InputError if it is unknown or has other labels or
+    fields than the memory.
+    """
+    source = RowSource.of(source)
+    if source.convert is not None:
+        return source
+    named = None if name is None else find_task(name)
+    if named is not None:
+        check_memory(memory, named, silent)
+    demonstrations = memory.provenance.demonstrations
+    find = cache(lambda: named or _task_of(memory))
+    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, memory.provenance.task)
+    return replace(source, convert=columns)
+
+
+def _task_of(memory: OpenedMemory) -> Task | None:
+    """The built-in task that a memory was made for, if it has the memory's labels and fields."""
+    task = built_in().get(memory.provenance.task or "")
+    try:
+        if task is not None:
+            check_memory(memory, task, silent)
+        return task
+    except InputError:
+        return None
 
 
 def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:

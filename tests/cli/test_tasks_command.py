@@ -186,10 +186,3 @@ def test_several_tasks_are_no_task_file(capsys: Captured) -> None:
 def test_validate_answers_scripts_too(tmp_path: Path, capsys: Captured) -> None:
     path, _ = tiny_task(tmp_path)
     assert json.loads(output(capsys, "tasks", "validate", str(path), "--json"))["tasks"] == ["tiny"]
-
-
-def test_eval_of_a_file_and_a_task_names_one_mistake(
-    memory: tuple[Path, list[str]], demos: Path, capsys: Captured
-) -> None:
-    error = output(capsys, "eval", str(memory[0]), str(demos), *memory[1], code=2)
-    assert len(error.splitlines()) == 1

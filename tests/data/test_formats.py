@@ -206,6 +206,7 @@ def test_a_row_of_an_array_has_a_limit(tmp_path: Path, monkeypatch: pytest.Monke
         ("a.csv.zst", CONTENT["csv"], ": damaged zstd data (ZSTD decompress failed"),
         ("a.parquet.gz", gzip.compress(b"PAR1"), ": not a Parquet file ("),
     ],
+    ids=lambda value: "content" if isinstance(value, bytes) else value,
 )
 def test_a_file_of_another_kind_and_damaged_data_are_one_line(
     tmp_path: Path, name: str, content: bytes, reason: str

@@ -1,0 +1,61 @@
+"""What the shell completes: names of tasks, methods and calibrations, and task files.
+
+Other files are completed by the shell itself, which does so if nothing is offered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.selection.registry import METHODS, without_model
+from deepthink_cli.techniques.registry import CONTROLS, CT_KV, DEEP_THINKING
+
+TASK_FILES = ("*.yaml", "*.yml")
+
+
+def task_names(incomplete: str) -> list[str]:
+    """Built-in tasks, groups, and task files in the current directory; a group's members after its name and a slash."""
+    from deepthink_cli.tasks.catalogue import built_in, groups
+
+    names = dict.fromkeys([*built_in(), *groups()])
+    shown = names if "/" in incomplete else [name for name in names if "/" not in name]
+    files = [path.name for pattern in TASK_FILES for path in sorted(Path().glob(pattern))]
+    return [name for name in (*shown, *files) if name.startswith(incomplete)]
+
+
+def tasks_words(incomplete: str) -> list[str]:
+    """What may follow `deepthink tasks`."""
+    return [word for word in ("new", "validate") if word.startswith(incomplete)] + task_names(incomplete)
+
+
+def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Completes one of these names."""
+    known = list(names)
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete
+
+
+def some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Completes the last name of a list that is separated by commas; names that are in it are not offered again."""
+    known = list(names)
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [before + comma + name for name in known if name.startswith(last) and name not in before.split(",")]
+
+    return complete
+
+
+# A control with a number is offered with the smallest one.
+TECHNIQUES = (DEEP_THINKING, CT_KV, *(f"{name}-2" if control.parameter else name for name, control in CONTROLS.items()))
+calibrations = some_of((NONE, *CALIBRATIONS))
+methods = one_of(METHODS)
+several_methods = some_of(METHODS)
+sampling = one_of(without_model())
+techniques = one_of(TECHNIQUES)
+several_techniques = some_of((*TECHNIQUES, "ensemble-2"))
