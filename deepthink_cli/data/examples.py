@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,10 +11,10 @@ from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import SEPARATOR, Template
+from deepthink_cli.data.values import distinct, text_value
 from deepthink_cli.errors import InputError, Problems
 
 CANDIDATES = "candidates"
-MOST_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
 
 Text = str | Mapping[str, str]
 
@@ -90,7 +88,7 @@ def read_demonstrations(
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
-    allowed = _distinct(labels, "--labels") if labels else None
+    allowed = distinct(labels, "--labels") if labels else None
     examples = []
     for row in rows:
         with problems.collected():
@@ -129,7 +127,7 @@ def read_pool(
         with problems.collected():
             words.add(text_value(_field(row, template.label_field), row.where, template.label_field))
     own = labels is None and all(CANDIDATES in row.fields for row in rows)
-    allowed = _distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
+    allowed = distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
     queries = []
     for row in rows:
         with problems.collected():
@@ -195,37 +193,6 @@ def _labelled_rows(source: RowSource, problems: Problems) -> list[Row]:
         with problems.collected():
             rows.append(source.converted(row))
     return rows
-
-
-def text_value(value: Any, where: str, field: str) -> str:
-    """A field's value as text: strings stripped, numbers and true/false written as in JSON.
-
-    Raises InputError if it is missing, empty, not finite, a list or object, holds a lone surrogate, or has more
-    than `MOST_TEXT` bytes.
-    """
-    if isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{where}: {field!r} is {value}; use a string")
-    if isinstance(value, int | float):
-        return str(value)
-    if value is None:
-        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
-    if not isinstance(value, str):
-        raise InputError(f"{where}: {field!r} is a {type(value).__name__}; use a string")
-    text = value.strip()
-    if not text:
-        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
-    try:
-        size = len(text.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        surrogate = ascii(text[error.start])
-        raise InputError(f"{where}: {field!r} holds the lone surrogate {surrogate}; remove it") from error
-    if size > MOST_TEXT:
-        raise InputError(
-            f"{where}: {field!r} has {size:,} bytes, at most {MOST_TEXT:,} are read; shorten it or split the row"
-        )
-    return text
 
 
 def _template(row: Row, pattern: str | None, label_field: str | None, separator: str) -> Template:
@@ -304,11 +271,4 @@ def _candidates(row: Row) -> tuple[str, ...] | None:
     values = row.fields[CANDIDATES]
     if not isinstance(values, list) or not values:
         raise InputError(f'{row.where}: "candidates" must be a list of strings, as in ["yes", "no"]')
-    return _distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")
-
-
-def _distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
-    for value in values:
-        if values.count(value) > 1:
-            raise InputError(f"{where}: {value!r} is duplicated; keep one")
-    return tuple(values)
+    return distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")

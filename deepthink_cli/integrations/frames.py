@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepthink_cli.data.examples import Query, text_value
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.values import text_value
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
