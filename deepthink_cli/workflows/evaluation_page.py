@@ -116,7 +116,6 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "seed": None if made.seed is None else str(made.seed),
         "rows": report.split,
         "protocol": report.protocol,
-        "score": report.score,
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
         "score": "" if report.score == "sum" else report.score,
