@@ -21,7 +21,7 @@ LABELS = ("positive", "negative")
 GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]
 NAN = Query("a film that overflows", LABELS, "positive", "overflows")
 UNREAD = Skipped(("row 3: not JSON",))
-BAD = [NAN, UNREAD, Query("fine " * 3000, LABELS, "positive", "row 4"), Query("a", ("yes", "yes "), "yes", "row 5")]
+BAD = [NAN, UNREAD, Query("fine " * 3000, LABELS, "positive", "row 4"), Query("a", ("yes", "yes"), "yes", "row 5")]
 
 
 class Overflowing(DelegatingEngine):
