@@ -130,7 +130,14 @@ class _Outputs:
     skip: bool
 
     def check(self, *rows: str | Path | None, **paths: Any) -> None:
+<<<<<<< HEAD
         """Raise InputError if an output would overwrite a file that is read, as `read_by` names them, or the other."""
+=======
+        """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read.
+
+        The files that are read are named as in `read_by`.
+        """
+>>>>>>> h-E
         from deepthink_cli.workflows.outputs import check_apart
 
         read = read_by(*rows, **paths)
@@ -138,8 +145,11 @@ class _Outputs:
             check_apart(self.samples, read, "--samples")
             check_suffix(self.samples, "--samples")
         check_page(self.html, read)
+<<<<<<< HEAD
         if self.samples is not None and self.samples == self.html:
             raise InputError(f"--samples and --html {self.html}: one file for both; name two")
+=======
+>>>>>>> h-E
 
 
 @dataclass(frozen=True)

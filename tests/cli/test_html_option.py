@@ -122,9 +122,12 @@ def test_a_page_does_not_overwrite_what_is_read(memory: Path, labelled: Path, ca
 def test_a_page_has_the_suffix_of_one(name: str, grid: Path, tmp_path: Path, capsys: Captured) -> None:
     assert run(["report", str(grid), "--html", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err == f"deepthink: --html {tmp_path / name}: a page is HTML; end the name in .html\n"
+<<<<<<< HEAD
 
 
 def test_samples_and_page_are_two_files(memory: Path, labelled: Path, tmp_path: Path, capsys: Captured) -> None:
     file = str(tmp_path / "both.html")
     assert run(["eval", str(memory), str(labelled), "--samples", file, "--html", file]) == 2
     assert f"--samples and --html {file}: one file for both; name two" in capsys.readouterr().err
+=======
+>>>>>>> h-E
