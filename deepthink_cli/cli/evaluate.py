@@ -14,7 +14,7 @@ from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
 from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.html_option import Html, command_line, write_page
+from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.label_options import ErrorArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
@@ -96,8 +96,8 @@ def evaluate(
     options = problems.result(model.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_output("--samples", samples, memory, labelled, *files, **paths))
-    problems.result(lambda: _check_output("--html", html, memory, labelled, *files, **paths))
+    outputs = _Outputs(samples, html, errors.on_error == "skip")
+    problems.result(lambda: outputs.check(memory, labelled, *files, **paths))
     names = problems.result(lambda: calibrations(calibrate)) or ()
     threshold, failing = problems.result(lambda: _share(fail_under)), problems.result(errors.checked)
     row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
@@ -113,7 +113,7 @@ def evaluate(
         _raise_all(problems, opened, rows, errors.on_error == "skip")
     assert opened is not None
     assert failing is not None
-    chosen, outputs = rows or _TaskRows(str(task), protocol, source), _Outputs(samples, html, failing.skip)
+    chosen = rows or _TaskRows(str(task), protocol, source)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
     counts.check(failing.allow_errors)
@@ -129,10 +129,18 @@ class _Outputs:
     html: Path | None
     skip: bool
 
-    @property
-    def paths(self) -> dict[str, Path | None]:
-        """Every file by its option."""
-        return {"--samples": self.samples, "--html": self.html}
+    def check(self, *rows: str | Path | None, **paths: Any) -> None:
+        """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read.
+
+        The files that are read are named as in `read_by`.
+        """
+        from deepthink_cli.workflows.outputs import check_apart
+
+        read = read_by(*rows, **paths)
+        if self.samples is not None:
+            check_apart(self.samples, read, "--samples")
+            check_suffix(self.samples, "--samples")
+        check_page(self.html, read)
 
 
 @dataclass(frozen=True)
@@ -163,8 +171,7 @@ def _evaluate(
     from deepthink_cli.workflows.memories import model_options
 
     used = model_options(memory, options)
-    for option, path in outputs.paths.items():
-        _check_output(option, path, model=used.model, adapter=used.adapter)
+    outputs.check(model=used.model, adapter=used.adapter)
     observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
     with Show(common, bar=not common.json) as tell:
         if isinstance(chosen, RowSource):
@@ -206,16 +213,6 @@ def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> 
 
     if names and memory is not None:
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
-
-
-def _check_output(option: str, path: Path | None, *rows: str | Path | None, **paths: Any) -> None:
-    """Raise InputError if an output would overwrite a file that is read, as `read_by` names them."""
-    from deepthink_cli.workflows.outputs import check_apart
-
-    if path is not None:
-        check_apart(path, read_by(*rows, **paths), option)
-    if path is not None and option == "--samples":
-        check_suffix(path, option)
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.options import OUTPUT
+from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -26,12 +28,23 @@ Html = Annotated[
     ),
 ]
 
+SUFFIXES = (".html", ".htm")
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())  # of the command line that runs
 
 
 def command_line() -> str:
     """The command line that runs, as a shell takes it."""
     return shlex.join(["deepthink", *ARGUMENTS.get()])
+
+
+def check_page(path: Path | None, read: Iterable[str | Path], runs: Collection[Path] = ()) -> None:
+    """Raise InputError unless the page can be written, to a name that ends in .html, and as `check_apart` does."""
+    from deepthink_cli.workflows.outputs import check_apart
+
+    if path is not None:
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(f"--html {path}: a page is HTML; end the name in .html")
+        check_apart(path, read, "--html", runs=runs)
 
 
 def write_page(page: WebPage, path: Path, quiet: bool) -> None:

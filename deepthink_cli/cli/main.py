@@ -76,9 +76,9 @@ def _root(
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
 app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip")(predict)
-app.command(
-    "eval", epilog="Example: deepthink eval mem.safetensors labelled.jsonl --fail-under 0.8 --samples samples.csv"
-)(evaluate)
+app.command("eval", epilog="Example: deepthink eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html")(
+    evaluate
+)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)

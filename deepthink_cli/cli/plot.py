@@ -17,6 +17,7 @@ from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
+    from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
 
@@ -72,7 +73,6 @@ def plot(
     changes: see --difference.
     """
     from deepthink_cli.io.atomic import replacing
-    from deepthink_cli.report.curves import panels, with_gains
     from deepthink_cli.report.diagram import draw_ranking
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
     from deepthink_cli.report.footnotes import footnotes
@@ -88,21 +88,13 @@ def plot(
     with problems.collected():
         jobs = read_jobs(runs, where or ())
     with problems.collected():
-        if ranks and difference:
-            raise InputError("--ranks and --difference: two figures; give one of them")
+        names = _names(ranks, difference)
     problems.raise_any()
-    names = RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = [] if ranks else panels(jobs, tasks)
-    if difference:
-        shown = with_gains(shown)
+    shown = [] if ranks else _panels(runs, jobs, tasks, difference)
     ranking = _ranking(runs, jobs) if ranks else None
-    if not shown and ranking is None:
-        raise InputError(
-            f"RUN {runs[0]}: no seed has rows at every T{', T = 1 included' if difference else ''}", *footnotes(jobs)
-        )
     with ExitStack() as stack:
         targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
         if ranking is None:
@@ -115,6 +107,27 @@ def plot(
         note(f"wrote {file}", common.quiet or common.json)
     if common.json:
         write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})
+
+
+def _names(ranks: bool, difference: bool) -> tuple[str, ...]:
+    """The names of the files of a figure; raises InputError if two figures are asked for."""
+    if ranks and difference:
+        raise InputError("--ranks and --difference: two figures; give one of them")
+    return RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
+
+
+def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, difference: bool) -> list[Panel]:
+    """What is drawn; raises InputError if there is nothing."""
+    from deepthink_cli.report.curves import panels, with_gains
+    from deepthink_cli.report.footnotes import footnotes
+
+    shown = panels(jobs, tasks)
+    if difference:
+        shown = with_gains(shown)
+    if not shown:
+        needed = "at every T, T = 1 included" if difference else "at every T"
+        raise InputError(f"RUN {runs[0]}: no seed has rows {needed}", *footnotes(jobs))
+    return shown
 
 
 def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:

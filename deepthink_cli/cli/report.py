@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -13,7 +14,7 @@ import typer
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.html_option import Html, command_line, write_page
+from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -22,6 +23,7 @@ from deepthink_cli.io.text import json_line
 if TYPE_CHECKING:
     from deepthink_cli.report.formats import Page
     from deepthink_cli.report.html.page import WebPage
+    from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Report
     from deepthink_cli.report.ranking import Ranking
 
@@ -102,7 +104,6 @@ def report(
 ) -> None:
     """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
     from deepthink_cli.io.atomic import writing
-    from deepthink_cli.report.html.of_runs import page_of_runs
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
     from deepthink_cli.workflows.outputs import check_apart
@@ -115,13 +116,12 @@ def report(
             check_apart(output, read_by(config=common.config), runs=runs)
         chosen = _format(format, common.json, output)
     with problems.collected():
-        if html is not None:
-            check_apart(html, read_by(config=common.config), "--html", runs=runs)
+        check_page(html, read_by(config=common.config), runs)
     with problems.collected():
         jobs = read_jobs(runs, where or ())
     problems.raise_any()
     page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
-    web_page = page_of_runs(page, jobs, command_line(), tasks) if html is not None or chosen == "html" else None
+    web_page = _web_page(page, jobs, tasks) if html is not None or chosen == "html" else None
     if output is None:
         _write(page, web_page, chosen, sys.stdout)
     else:
@@ -133,6 +133,12 @@ def report(
     if chosen == "csv":
         for line in page.footnotes:
             note(line, common.quiet)
+
+
+def _web_page(page: Report, jobs: Sequence[JobResults], tasks: bool) -> WebPage:
+    from deepthink_cli.report.html.of_runs import page_of_runs
+
+    return page_of_runs(page, jobs, command_line(), tasks)
 
 
 def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
@@ -158,10 +164,11 @@ def _number(iteration: str | None) -> int | None:
 
 def _write(page: Report, web_page: WebPage | None, format: FormatName, file: TextIO) -> None:
     from deepthink_cli.report.formats import comma_separated, latex, markdown
-    from deepthink_cli.report.html.render import render
 
     match format:
         case "html":
+            from deepthink_cli.report.html.render import render
+
             assert web_page is not None
             file.write(render(web_page))
         case "terminal":

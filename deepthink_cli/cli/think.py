@@ -86,7 +86,6 @@ def think(
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.events import Note
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.selected import read_selected
     from deepthink_cli.workflows.think import plan_thinking, think_and_save
@@ -122,10 +121,17 @@ def think(
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
             return
-        for line in planned(plan, task is None and prompt.template is None and prompt.label_field is None):
-            tell(Note(line))
+        _tell_plan(plan, task is None and prompt.template is None and prompt.label_field is None, tell)
         result = think_and_save(plan, output, tell)
     _report(plan, result, origin, output, common, warnings)
+
+
+def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
+    """Note what will be read; `guessed` says that the template and the label's field were taken from the rows."""
+    from deepthink_cli.workflows.events import Note
+
+    for line in planned(plan, guessed):
+        tell(Note(line))
 
 
 def _from_rows(demos: RowSource | None, prompt: PromptArguments) -> DemonstrationSet:

@@ -11,7 +11,7 @@ from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import SEPARATOR, Template
-from deepthink_cli.data.values import text_value
+from deepthink_cli.data.values import distinct, text_value
 from deepthink_cli.errors import InputError, Problems
 
 CANDIDATES = "candidates"
@@ -88,7 +88,7 @@ def read_demonstrations(
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
-    allowed = _distinct(labels, "--labels") if labels else None
+    allowed = distinct(labels, "--labels") if labels else None
     examples = []
     for row in rows:
         with problems.collected():
@@ -127,7 +127,7 @@ def read_pool(
         with problems.collected():
             words.add(text_value(_field(row, template.label_field), row.where, template.label_field))
     own = labels is None and all(CANDIDATES in row.fields for row in rows)
-    allowed = _distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
+    allowed = distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
     queries = []
     for row in rows:
         with problems.collected():
@@ -271,11 +271,4 @@ def _candidates(row: Row) -> tuple[str, ...] | None:
     values = row.fields[CANDIDATES]
     if not isinstance(values, list) or not values:
         raise InputError(f'{row.where}: "candidates" must be a list of strings, as in ["yes", "no"]')
-    return _distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")
-
-
-def _distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
-    for value in values:
-        if values.count(value) > 1:
-            raise InputError(f"{where}: {value!r} is duplicated; keep one")
-    return tuple(values)
+    return distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")

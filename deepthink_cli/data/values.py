@@ -1,9 +1,10 @@
-"""The value of a field as text."""
+"""Values of fields as text, and lists of labels."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from deepthink_cli.errors import InputError
@@ -40,3 +41,11 @@ def text_value(value: Any, where: str, field: str) -> str:
             f"{where}: {field!r} has {size:,} bytes, at most {MOST_TEXT:,} are read; shorten it or split the row"
         )
     return text
+
+
+def distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
+    """The values as a tuple; raises InputError, prefixed with `where`, if one is duplicated."""
+    for value in values:
+        if values.count(value) > 1:
+            raise InputError(f"{where}: {value!r} is duplicated; keep one")
+    return tuple(values)

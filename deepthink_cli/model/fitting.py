@@ -10,8 +10,9 @@ from functools import cache
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.data.examples import MOST_TEXT, DemonstrationSet, Example
+from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.data.template import Template
+from deepthink_cli.data.values import MOST_TEXT
 from deepthink_cli.model.limits import Limits, check_demonstrations
 from deepthink_cli.model.tokens import tokenize_demonstrations
 

@@ -56,8 +56,9 @@ class TokenizedQuery:
     def extended(self) -> dict[int, int]:
         """For each candidate whose ids begin with those of another one, by its number: that other candidate's."""
         numbers = {answer: number for number, answer in enumerate(self.answers)}
+        lengths = sorted({len(answer) for answer in numbers})  # not every length: a label may have megabytes
         starts = {
-            number: [numbers[answer[:end]] for end in range(1, len(answer)) if answer[:end] in numbers]
+            number: [numbers[answer[:end]] for end in lengths if end < len(answer) and answer[:end] in numbers]
             for answer, number in numbers.items()
         }
         return {number: others[0] for number, others in starts.items() if others}

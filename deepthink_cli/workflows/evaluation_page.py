@@ -116,10 +116,8 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "seed": None if made.seed is None else str(made.seed),
         "rows": report.split,
         "protocol": report.protocol,
-        "score": report.score,
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
-        "score": "" if report.score == "sum" else report.score,
         "seconds": f"{report.seconds:.1f}",
     }
     return {name: value for name, value in settings.items() if value}

@@ -101,7 +101,7 @@ def test_demonstrations_too_long_are_refused_before_any_weights(
     folder.mkdir()
     for file in models("gpt2").glob("*.json"):
         (folder / file.name).write_bytes(file.read_bytes())
-    write_rows(tmp_path / "long.jsonl", [{"text": "word " * 30, "label": label} for label in "abcdef"])
+    write_rows(tmp_path / "long.jsonl", [{"text": "word " * 30, "label": label} for label in "abcabc"])
     (line,) = refused(["think", "long.jsonl", "-m", str(folder)], capsys)
     assert "demonstrations too long: L = " in line
     assert "of 6 demonstrations would fit" in line

@@ -112,5 +112,13 @@ def test_rows_that_are_demonstrations_are_told_apart_in_the_page(memory: Path, l
 
 
 def test_a_page_does_not_overwrite_what_is_read(memory: Path, labelled: Path, capsys: Captured) -> None:
-    assert run(["eval", str(memory), str(labelled), "--html", str(labelled)]) == 2
-    assert f"--html {labelled}: the same file as {labelled}" in capsys.readouterr().err
+    file = labelled.rename(labelled.with_suffix(".html"))
+    (link := labelled).symlink_to(file)
+    assert run(["eval", str(memory), str(link), "--html", str(file)]) == 2
+    assert f"--html {file}: the same file as {link}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "page"])
+def test_a_page_has_the_suffix_of_one(name: str, grid: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert run(["report", str(grid), "--html", str(tmp_path / name)]) == 2
+    assert capsys.readouterr().err == f"deepthink: --html {tmp_path / name}: a page is HTML; end the name in .html\n"

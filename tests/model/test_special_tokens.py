@@ -131,6 +131,8 @@ def test_an_input_that_the_model_has_no_token_for_is_named(
     assert run(["think", str(demos), "-m", str(grown), "-T", "1", "-q", "-o", memory]) == 0
     rows = write_zebras(tmp_path / "rows.jsonl", "review")
     assert f"deepthink: {rows}:3: 'zebra' is token" in refused([command, memory, str(rows), "-q"], capsys)
+    assert run([command, memory, str(rows), "-q", "--on-error", "skip"]) == 1
+    assert f"skipped: {rows}:3: 'zebra' is token" in capsys.readouterr().err
 
 
 def test_a_runs_demonstrations_are_known_to_the_model(grown: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -192,6 +192,10 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.Capt
         (["run", "--iteration", "last"], "--iteration last: a whole number from 1, as in 5"),
         (["run", "--json", "--format", "csv"], "--json and --format csv: two formats; give one of them"),
         (["run", "-o", "no/where"], "-o no/where: there is no directory"),
+        (
+            ["run", "-o", "a.xlsx"],
+            "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .tex, .json",
+        ),
         (["devonly"], "devonly: no seed has test rows at T = 1 and at the T to report"),
     ],
 )

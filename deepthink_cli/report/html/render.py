@@ -56,8 +56,10 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Text with its control characters and changes of writing direction escaped."""
-    return printable(value, most=len(value)) if type(value) is str else value
+    """Text with its control characters, changes of writing direction and invalid characters escaped."""
+    if type(value) is not str:
+        return value
+    return printable(value, most=len(value)).encode(errors="backslashreplace").decode()
 
 
 def _policy(scripts: list[str], styles: list[str]) -> str:

@@ -78,8 +78,9 @@ def test_no_text_of_data_becomes_markup() -> None:
 
 
 def test_control_characters_are_shown_as_escapes() -> None:
-    text = render(web_page(summary=["a\u202eb\x1b[31m"]))
+    text = render(web_page(summary=["a\u202eb\x1b[31m", "half \udc80"]))
     assert "<p>a\\u202eb\\x1b[31m</p>" in text
+    assert "<p>half \\udc80</p>" in text
 
 
 def test_the_same_page_is_the_same_text() -> None:
