@@ -155,7 +155,7 @@ def copy_rows(source: Path, target: Path) -> None:
 
 def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
     path, _ = tiny_task(tmp_path, hub={"path": str(tmp_path / "nowhere"), "revision": "main"})
-    with pytest.raises(DeepThinkError, match=r"or give --data-dir DIR with DIR/tiny/test\.jsonl"):
+    with pytest.raises(DeepThinkError, match=r"; give --data-dir DIR with DIR/tiny/test\.jsonl"):
         evaluation_set(find_task(str(path)), "paper", Source())
 
 
