@@ -44,19 +44,8 @@ def main() -> None:
         rows[options.rows // 2] = "not JSON"
         inputs.write_text("\n".join(rows) + "\n")
         subprocess.run([*PREDICT[:-1], "think", demos, "-T", "2", "-q", "-o", memory], check=True)
-        fixed = [
-            *PREDICT,
-            memory,
-            inputs,
-            "--calibrate",
-            "batch",
-            "--on-error",
-            "skip",
-            "--allow-errors",
-            "1",
-            "-q",
-            "-o",
-        ]
+        bad = ["--on-error", "skip", "--allow-errors", "1"]
+        fixed: list[str | Path] = [*PREDICT, memory, inputs, "--calibrate", "batch", *bad, "-q", "-o"]
         whole, output = folder / f"whole{options.suffix}", folder / f"out{options.suffix}"
         started = time.monotonic()
         subprocess.run([*fixed, whole], check=True)
