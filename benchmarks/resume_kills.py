@@ -44,19 +44,8 @@ def main() -> None:
         rows[options.rows // 2] = "not JSON"
         inputs.write_text("\n".join(rows) + "\n")
         subprocess.run([*PREDICT[:-1], "think", demos, "-T", "2", "-q", "-o", memory], check=True)
-        fixed = [
-            *PREDICT,
-            memory,
-            inputs,
-            "--calibrate",
-            "batch",
-            "--on-error",
-            "skip",
-            "--allow-errors",
-            "1",
-            "-q",
-            "-o",
-        ]
+        bad = ["--on-error", "skip", "--allow-errors", "1"]
+        fixed: list[str | Path] = [*PREDICT, memory, inputs, "--calibrate", "batch", *bad, "-q", "-o"]
         whole, output = folder / f"whole{options.suffix}", folder / f"out{options.suffix}"
         started = time.monotonic()
         subprocess.run([*fixed, whole], check=True)
@@ -70,8 +59,8 @@ def kill_and_compare(
     command: list[str | Path], whole: Path, output: Path, seconds: float, kills: int, draw: random.Random
 ) -> int:
     """Kill labellings that continue each other; returns how many complete outputs had other bytes."""
-    partial, killed, complete, different = Path(f"{output}.partial"), 0, 0, 0
-    while killed < kills or partial.exists():
+    partial, killed, complete, different, finished = Path(f"{output}.partial"), 0, 0, 0, False
+    while killed < kills or not finished:
         process = subprocess.Popen([*command, output, "--resume"])
         after = draw.uniform(0, seconds) if killed < kills else None
         try:
@@ -79,11 +68,13 @@ def kill_and_compare(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            killed += 1
+            killed, finished = killed + 1, False
             print(f"kill {killed:2d} after {after:5.1f} s: {labels_of(partial):,} rows on disk", flush=True)
-            continue
+            if partial.exists() or not output.exists():
+                continue
+            code = 0  # killed between the end of its work and its exit
         same = code == 0 and output.read_bytes() == whole.read_bytes()
-        complete, different = complete + 1, different + (not same)
+        complete, different, finished = complete + 1, different + (not same), True
         print(f"complete: exit code {code}, {'the same bytes' if same else 'OTHER BYTES'}", flush=True)
         output.unlink(missing_ok=True)
     print(f"{killed} kills, {complete} complete outputs, {different} of them different")
