@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.prediction import Prediction
 from deepthink_cli.runs.results import Result
-from deepthink_cli.runs.scorer import corrections_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.prediction import Prediction
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
@@ -40,6 +42,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     """
     import pyarrow
     import pyarrow.parquet
+
+    from deepthink_cli.runs.scorer import corrections_of  # not at the top: reports find samples without torch
 
     corrections = corrections_of(row.setting, predictions)
     labelled = predictions if corrections is None else [correction.prediction for correction in corrections]
