@@ -25,11 +25,12 @@ from deepthink_cli import (
 )
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
-from deepthink_cli.evaluation import TOO_LONG, evaluated
+from deepthink_cli.evaluation import evaluated
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import predict_chunks, prediction_of
 from deepthink_cli.scoring import Scores
+from deepthink_cli.skipping import TOO_LONG
 
 PATTERN = "Text: {text}\nKind: {kind}"
 LABELS = ("b", "bu", "feature")

@@ -39,9 +39,11 @@ class TaskColumns:
         try:
             if fits:
                 return Row({**row.fields, self.template.label_field: label_of(task, row)}, row.where)
-            if not has_columns(task, row):
-                return self._refuse(row, task)
-            return self._converted(row, task, labelled)
+            if has_columns(task, row):
+                return self._converted(row, task, labelled)
+            if row.fields.keys() >= {*self.template.text_fields, self.template.label_field}:
+                return row  # a demonstration needs no candidates
+            return self._refuse(row, task)
         except DoesNotFit as reason:
             raise InputError(f"{row.where}: does not fit task {task.name}: {reason}") from reason
 

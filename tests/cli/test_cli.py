@@ -295,7 +295,9 @@ def test_short_rows_are_looked_at_once_before_the_model_is_loaded(
 ) -> None:
     looked: list[str] = []
     real = examples.rows_or_errors
-    monkeypatch.setattr(examples, "rows_or_errors", lambda source: looked.append(source) or real(source))
+    monkeypatch.setattr(
+        examples, "rows_or_errors", lambda source, *more: looked.append(source.path) or real(source, *more)
+    )
     short = str(write_rows(tmp_path / "short.jsonl", [{"review": "fine"}]))
     long = str(write_rows(tmp_path / "long.jsonl", [{"review": "fine " * 90}]))
     for source in (short, long):
