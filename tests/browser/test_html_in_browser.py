@@ -93,7 +93,7 @@ def test_samples_are_filtered_by_task_label_change_and_text(opened: Opened) -> N
     tab.select_option("#filter-change", "broken")
     assert inputs(tab) == ["a dull and lifeless mess"]
     tab.get_by_role("button", name="Reset").click()
-    tab.wait_for_function("document.querySelectorAll('.grid-row').length === 8")  # a form is reset after its event
+    playwright.expect(tab.locator(".grid-row")).to_have_count(8)  # a form is reset after its event
     tab.select_option("#filter-gold", label="positive")
     assert set(inputs(tab)) == {"a warm and funny film", "tender, wise and moving"}
     tab.fill("#filter-search", "TENDER")
