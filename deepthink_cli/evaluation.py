@@ -11,19 +11,19 @@ from typing import Any
 
 from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.changes import Answer, Changes, ChangeTally
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.io.html_table import html_table
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
-from deepthink_cli.metric_tables import Table, table_by_iteration
-from deepthink_cli.metrics import Metrics, Tally
+from deepthink_cli.metrics.accuracy import Metrics, Tally
+from deepthink_cli.metrics.changes import Answer, Changes, ChangeTally
+from deepthink_cli.metrics.probabilities import Probabilities, ProbabilityTally, log_share
+from deepthink_cli.metrics.tables import Table, table_by_iteration
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction, longest, predict_mean
-from deepthink_cli.probabilities import Probabilities, ProbabilityTally, log_share
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.skipping import NOT_FINITE, ScoringChunk, scored, scoring_chunk
 

@@ -10,7 +10,7 @@ LAYERS = (
     ("errors", "io"),
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
-        *("description", "metrics", "probabilities", "changes", "metric_tables", "tuning"),
+        *("description", "metrics", "tuning"),
         *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),

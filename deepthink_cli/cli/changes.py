@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.cli.console import table
 
 if TYPE_CHECKING:
-    from deepthink_cli.changes import Changes
     from deepthink_cli.evaluation import Evaluation
+    from deepthink_cli.metrics.changes import Changes
 
 LABELS = 12  # rows of the table of labels
 

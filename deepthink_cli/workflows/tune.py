@@ -12,7 +12,7 @@ from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.metrics import wilson
+from deepthink_cli.metrics.accuracy import wilson
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.thinking import think

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deepthink_cli.evaluation import Evaluation
-from deepthink_cli.metric_tables import confusion_table
+from deepthink_cli.metrics.tables import confusion_table
 from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series, Table
 
 ABOUT = "T = 1 is plain in-context learning. Bands are 95 % intervals: Wilson's of accuracies, Student's of means."

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deepthink_cli.probabilities import BINS, ProbabilityTally, RunningMean, log_share
+from deepthink_cli.metrics.probabilities import BINS, ProbabilityTally, RunningMean, log_share
 
 
 def tally(

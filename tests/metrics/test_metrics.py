@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepthink_cli.metrics import Tally, wilson
+from deepthink_cli.metrics.accuracy import Tally, wilson
 
 
 def tally(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Tally:

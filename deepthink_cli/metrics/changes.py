@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepthink_cli.probabilities import RunningMean
+from deepthink_cli.metrics.probabilities import RunningMean
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deepthink_cli.changes import Changes
-from deepthink_cli.metrics import Metrics
-from deepthink_cli.probabilities import Probabilities
+from deepthink_cli.metrics.accuracy import Metrics
+from deepthink_cli.metrics.changes import Changes
+from deepthink_cli.metrics.probabilities import Probabilities
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows
 
