@@ -114,4 +114,4 @@ def _mean(rates: Mapping[str, Rates]) -> Rates:
 
 
 def _rounded(value: Any) -> Any:
-    return round(value, 1) if isinstance(value, float) else value
+    return round(value, 3) if isinstance(value, float) else value
