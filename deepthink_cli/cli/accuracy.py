@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.changes import distribution, probabilities
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
+from deepthink_cli.metrics.tables import confusion_table
 from deepthink_cli.techniques.registry import CT_KV
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def show(result: EvaluationReport, json: bool) -> None:
         report("", *probabilities(judged, by))
     if judged.confusion:
         report("", *distribution(judged, by))
-        report("", f"T = {max(judged.results)}{by}, true label first:", _confusion(judged))
+        columns, rows = confusion_table(judged.confusion, judged.last)
+        confusion = table("", *columns[1:], rows=rows)
+        report("", f"T = {max(judged.results)}{by}, true label first:", confusion)
 
 
 def _described(result: EvaluationReport) -> str:
@@ -131,15 +134,3 @@ def corrected(evaluation: Evaluation) -> list[str]:
     return [
         f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {verdict} (exact McNemar p = {p:.2g})"
     ]
-
-
-def _confusion(evaluation: Evaluation) -> Any:
-    labels = list(evaluation.confusion)
-    per_label = evaluation.last.per_label
-    rows = []
-    for gold in labels:
-        scores = ["", "", ""]
-        if (metrics := per_label.get(gold)) is not None:
-            scores = [f"{metrics.precision:.3f}", f"{metrics.recall:.3f}", f"{metrics.f1:.3f}"]
-        rows.append([gold, *(str(evaluation.confusion[gold][guess]) for guess in labels), *scores])
-    return table("", *labels, "precision", "recall", "F1", rows=rows)

@@ -104,17 +104,17 @@ def _measure(options: ModelOptions, data: Path, tasks: list[str], data_dir: Path
 
 def _show(engine: Engine, exhibit: Exhibit, tell: Show) -> None:
     """Print what both etas change on the rows of an exhibit, and what a choice on its dev rows gives there."""
-    from deepthink_cli.workflows.demo import answers_of, best_settings
+    from deepthink_cli.workflows.demo import best_settings, measure
 
     demonstrations = exhibit.demonstrations
-    answers = {eta: answers_of(engine, demonstrations, exhibit.rows, eta, AT, tell) for eta in ETAS}
+    by_eta = {eta: measure(engine, demonstrations, exhibit.rows, eta, AT, tell) for eta in ETAS}
     title = f"{exhibit.name}: {len(demonstrations.examples)} demonstrations, {len(exhibit.rows)} rows of"
-    report("", f"{title} {exhibit.rows_name}.", "", curves(answers), "")
-    report(*(story(eta, of_eta) for eta, of_eta in answers.items()), bias(answers[ETAS[-1]]))
+    report("", f"{title} {exhibit.rows_name}.", "", curves(by_eta), "")
+    report(*(story(eta, evaluation) for eta, evaluation in by_eta.items()), bias(by_eta[ETAS[-1]]))
     if exhibit.dev:
-        dev = {eta: answers_of(engine, demonstrations, exhibit.dev, eta, AT, tell) for eta in ETAS}
+        dev = {eta: measure(engine, demonstrations, exhibit.dev, eta, AT, tell) for eta in ETAS}
         eta, iteration = best_settings(dev)
-        report(choice(eta, iteration, answers[eta], f"{len(exhibit.dev)} other rows ({exhibit.dev_name})"))
+        report(choice(eta, iteration, by_eta[eta], f"{len(exhibit.dev)} other rows ({exhibit.dev_name})"))
 
 
 def _tasks(data_dir: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from deepthink_cli.cli.console import table
@@ -10,20 +10,23 @@ from deepthink_cli.cli.console import table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from deepthink_cli.workflows.demo import Answer, Answers, ReadingCost
+    from deepthink_cli.evaluation import Evaluation
+    from deepthink_cli.workflows.demo import ReadingCost
 
 
-def curves(answers: Mapping[float, Answers]) -> Table:
+def curves(by_eta: Mapping[float, Evaluation]) -> Table:
     """Log-probability of the true label, accuracy and changed labels over T, side by side for every eta."""
-    from deepthink_cli.workflows.demo import mean
-
-    columns = [f"{name}{f', eta {eta:g}' if name == 'log p' else ''}" for eta in answers for name in _COLUMNS]
+    columns = [f"{name}{f', eta {eta:g}' if name == 'log p' else ''}" for eta in by_eta for name in _COLUMNS]
     rows = []
-    for iteration in next(iter(answers.values())):
+    for iteration in next(iter(by_eta.values())).results:
         cells = [str(iteration)]
-        for of_eta in answers.values():
-            now, first = of_eta[iteration], of_eta[1]
-            cells += [f"{mean(now):.3f}", f"{_accuracy(now):.1%}", str(_changed(first, now))]
+        for evaluation in by_eta.values():
+            changes = evaluation.changes.get(iteration)
+            cells += [
+                f"{evaluation.probabilities[iteration].log_probability:.3f}",
+                f"{evaluation.results[iteration].accuracy:.1%}",
+                str(changes.changed if changes else 0),
+            ]
         rows.append(cells)
     return table("T", *columns, rows=rows)
 
@@ -32,11 +35,9 @@ _NOTABLE = 0.01  # nats; a smaller loss of log p is not called over-thinking
 _COLUMNS = ("log p", "accuracy", "changed")
 
 
-def story(eta: float, answers: Answers) -> str:
+def story(eta: float, evaluation: Evaluation) -> str:
     """Where log p is highest, and what the last T changed, in words."""
-    from deepthink_cli.workflows.demo import mean
-
-    means = {iteration: mean(of_t) for iteration, of_t in answers.items()}
+    means = {iteration: each.log_probability for iteration, each in evaluation.probabilities.items()}
     last = max(means)
     best = max(means, key=means.__getitem__)
     if best == 1:
@@ -48,39 +49,38 @@ def story(eta: float, answers: Answers) -> str:
             f"log p rises from {means[1]:.3f} to {means[best]:.3f} at T = {best}, and is {means[last]:.3f} "
             f"at T = {last}{': more readings over-think' if means[best] - means[last] > _NOTABLE else ''}"
         )
-    return f"eta = {eta:g}: {trend}. {outcome(answers, last)}"
+    return f"eta = {eta:g}: {trend}. {outcome(evaluation, last)}"
 
 
-def outcome(answers: Answers, iteration: int) -> str:
+def outcome(evaluation: Evaluation, iteration: int) -> str:
     """What T = `iteration` changed in comparison with T = 1, with an exact paired test."""
-    from deepthink_cli.report.significance import discordant
+    from deepthink_cli.report.significance import Discordant
 
-    first, now = answers[1], answers[iteration]
-    pairs = discordant([each.right for each in first], [each.right for each in now])
-    points = 100 * (_accuracy(now) - _accuracy(first))
-    verdict = "no more than chance can explain" if pairs.p >= 0.05 else "a gain" if points > 0 else "a loss"
+    changes = evaluation.changes[iteration]
+    points = 100 * (evaluation.results[iteration].accuracy - evaluation.results[1].accuracy)
+    p = Discordant(changes.fixed, changes.broken).p
+    verdict = "no more than chance can explain" if p >= 0.05 else "a gain" if points > 0 else "a loss"
     return (
-        f"T = {iteration} changes {_changed(first, now)} of {len(now)} labels: fixes {pairs.gained}, breaks "
-        f"{pairs.lost}, {points:+.1f} points; exact McNemar p = {pairs.p:.2g}: {verdict}."
+        f"T = {iteration} changes {changes.changed} of {evaluation.n} labels: fixes {changes.fixed}, breaks "
+        f"{changes.broken}, {points:+.1f} points; exact McNemar p = {p:.2g}: {verdict}."
     )
 
 
-def choice(eta: float, iteration: int, answers: Answers, rows: str) -> str:
+def choice(eta: float, iteration: int, evaluation: Evaluation, rows: str) -> str:
     """What the eta and T chosen on other rows give on the rows that are shown."""
     if iteration == 1:
         return f"Chosen on {rows} by log p: T = 1, plain in-context learning."
-    return f"Chosen on {rows} by log p: eta = {eta:g}, T = {iteration}. Here {outcome(answers, iteration)}"
+    return f"Chosen on {rows} by log p: eta = {eta:g}, T = {iteration}. Here {outcome(evaluation, iteration)}"
 
 
-def bias(answers: Answers) -> str:
+def bias(evaluation: Evaluation) -> str:
     """How often T = 1 and the last T give the most frequent answer of T = 1."""
-    last = max(answers)
-    plain, thought = ([each.label for each in answers[iteration]] for iteration in (1, last))
-    label = max(sorted(set(plain)), key=plain.count)
-    true = sum(each.gold == label for each in answers[1])
+    last = max(evaluation.results)
+    plain, thought = (evaluation.results[iteration].predicted for iteration in (1, last))
+    label = max(plain, key=plain.__getitem__)
     return (
-        f"T = 1 answers '{label}' for {plain.count(label)} of {len(plain)} rows, T = {last} for "
-        f"{thought.count(label)}; it is the true label of {true}."
+        f"T = 1 answers '{label}' for {plain[label]} of {evaluation.n} rows, T = {last} for {thought.get(label, 0)}; "
+        f"it is the true label of {evaluation.true_labels[label]}."
     )
 
 
@@ -93,14 +93,6 @@ def saved(cost: ReadingCost) -> list[str]:
         f"Reading them again before each input, {cost.again} inputs: {_seconds(cost.rereading)}, {_seconds(again)} "
         f"each: {cost.ratio:.1f} times as long, for the same scores (largest difference {cost.difference:.1g} nats).",
     ]
-
-
-def _accuracy(answers: Sequence[Answer]) -> float:
-    return sum(each.right for each in answers) / len(answers)
-
-
-def _changed(first: Sequence[Answer], now: Sequence[Answer]) -> int:
-    return sum(before.label != after.label for before, after in zip(first, now, strict=True))
 
 
 def _seconds(value: float) -> str:

@@ -10,8 +10,6 @@ import typer
 from deepthink_cli.cli.options import DATA, OUTPUT, option
 from deepthink_cli.workflows.label_options import ErrorOptions, LabelOptions, OnError
 
-SUFFIXES = ".jsonl, .json, .csv, .tsv or .parquet"
-
 
 @dataclass(frozen=True)
 class LabelArguments:
@@ -74,6 +72,4 @@ class ErrorArguments:
 
     def checked(self) -> ErrorOptions:
         """The validated options; raises InputError for a wrong number, and for one where rows are not skipped."""
-        options = ErrorOptions.checked(**asdict(self))
-        _ = options.skip  # raises for a number of errors that has no effect
-        return options
+        return ErrorOptions.checked(**asdict(self))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.data.formats.lines import BOM, decoded
 from deepthink_cli.errors import InputError, Problems
 
 FILE = "@"  # begins the name of a file of labels
@@ -83,7 +84,7 @@ def _of_csv(text: str) -> list[str]:
 def _of_file(path: str) -> list[str]:
     option = f"--labels {FILE}{path}"
     try:
-        lines = Path(path).read_bytes().removeprefix("\ufeff".encode()).split(b"\n")
+        lines = Path(path).read_bytes().removeprefix(BOM).split(b"\n")
     except FileNotFoundError as error:
         raise InputError(f"{option}: no such file; give a file with one label a line") from error
     except OSError as error:
@@ -92,7 +93,7 @@ def _of_file(path: str) -> list[str]:
     for number, line in enumerate(lines, start=1):
         with problems.collected():
             where = f"{path}:{number}"
-            label = _decoded(line, where).strip()
+            label = decoded(line, where).strip()
             if label in first:
                 raise InputError(f"{where}: {label!r} is duplicated, first at {first[label]}; keep one")
             if label:
@@ -101,10 +102,3 @@ def _of_file(path: str) -> list[str]:
     if len(first) < 2:
         raise InputError(f"{option}: {len(first)} labels; write at least two, one a line")
     return list(first)
-
-
-def _decoded(line: bytes, where: str) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8 (byte 0x{line[error.start]:02x}); save the file as UTF-8") from error

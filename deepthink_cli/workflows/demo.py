@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations, read_queries
 from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.evaluation import Evaluation, Evaluator, evaluated
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.options import TaskOptions
-from deepthink_cli.prediction import Prediction, predict_chunks
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import dev_set, evaluation_set
@@ -25,23 +25,6 @@ from deepthink_cli.workflows.task_rows import draw
 
 _PROTOCOL = "official"
 _AGAIN = 20  # inputs before which the demonstrations are read again, to time it
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one row: its label, the true one, and the log of the true label's share of the probability."""
-
-    label: str
-    gold: str
-    log_probability: float
-
-    @property
-    def right(self) -> bool:
-        """Whether the label is the true one."""
-        return self.label == self.gold
-
-
-Answers = Mapping[int, Sequence[Answer]]  # by iteration, in the order of the rows
 
 
 @dataclass(frozen=True)
@@ -100,19 +83,19 @@ def exhibit_of_task(name: str, source: Source, limit: int, dev: int, tell: Tell 
     )
 
 
-def answers_of(
+def measure(
     engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query], eta: float, at: Sequence[int], tell: Tell
-) -> Answers:
-    """The answers to rows after each of the numbers of readings `at`."""
+) -> Evaluation:
+    """The evaluation of rows after each of the numbers of readings `at`, which include 1."""
     tokenized = tokenize_demonstrations(engine.tokenizer, demonstrations)
     method = Method(max(at), Gate(eta))
     memories = [memory for memory in think(engine, tokenized, method) if memory.iteration in at]
-    answers: dict[int, list[Answer]] = {iteration: [] for iteration in at}
-    for part in predict_chunks(engine, memories, rows):
-        for prediction in part:
-            answers[prediction.iteration].append(_answer(prediction))
-        tell(Progress(f"eta {eta}", len(answers[max(at)]), len(rows)))
-    return answers
+    evaluator = Evaluator(at, tokenized.labels)
+    for number, prediction in enumerate(evaluated(engine, memories, rows, Counter()), start=1):
+        evaluator.add(prediction)
+        if number % len(at) == 0:
+            tell(Progress(f"eta {eta}", number // len(at), len(rows)))
+    return evaluator.result()
 
 
 def reading_cost(engine: Engine, demonstrations: DemonstrationSet, rows: Sequence[Query]) -> ReadingCost:
@@ -138,21 +121,11 @@ def reading_cost(engine: Engine, demonstrations: DemonstrationSet, rows: Sequenc
     return ReadingCost(len(reading), read - started, len(queries), scored - read, len(again), seconds, difference)
 
 
-def best_settings(answers: Mapping[float, Answers]) -> tuple[float, int]:
+def best_settings(evaluations: Mapping[float, Evaluation]) -> tuple[float, int]:
     """The eta and T of the highest mean log-probability of the true label; the smallest of several."""
-    means = {(eta, t): mean(of_t) for eta, of_eta in answers.items() for t, of_t in of_eta.items()}
+    means = {
+        (eta, iteration): each.log_probability
+        for eta, evaluation in evaluations.items()
+        for iteration, each in evaluation.probabilities.items()
+    }
     return max(sorted(means), key=means.__getitem__)
-
-
-def mean(answers: Iterable[Answer]) -> float:
-    """The mean log-probability of the true label, in nats."""
-    values = [answer.log_probability for answer in answers]
-    return math.fsum(values) / len(values)
-
-
-def _answer(prediction: Prediction) -> Answer:
-    gold = prediction.query.gold
-    assert gold is not None
-    most = max(prediction.scores.values())
-    total = most + math.log(sum(math.exp(score - most) for score in prediction.scores.values()))
-    return Answer(prediction.label, gold, prediction.scores[gold] - total)

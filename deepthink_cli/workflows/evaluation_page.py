@@ -116,6 +116,7 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "seed": None if made.seed is None else str(made.seed),
         "rows": report.split,
         "protocol": report.protocol,
+        "score": report.score,
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
         "seconds": f"{report.seconds:.1f}",

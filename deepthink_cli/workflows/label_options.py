@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -45,9 +45,15 @@ class ErrorOptions(Options):
     on_error: OnError = "stop"
     allow_errors: int | None = Field(None, ge=0)
 
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """As for all options; also raises InputError for a number of errors where rows are not skipped."""
+        options = super().checked(**values)
+        if options.allow_errors is not None and not options.skip:
+            raise InputError(f"--allow-errors {options.allow_errors}: only with --on-error skip; add it, or omit both")
+        return options
+
     @property
     def skip(self) -> bool:
-        """Whether rows are skipped; raises InputError for a number of errors where they are not."""
-        if self.allow_errors is not None and self.on_error != "skip":
-            raise InputError(f"--allow-errors {self.allow_errors}: only with --on-error skip; add it, or omit both")
+        """Whether rows are skipped."""
         return self.on_error == "skip"

@@ -135,9 +135,7 @@ class OutputRows:
 
 
 def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
-    """The candidates with the highest probability, at most `count`, each with it; in the order of the candidates if
-    equal.
-    """
+    """At most `count` candidates with the highest probability, each with it; equal ones keep their order."""
     highest = max(prediction.scores.values())
     shares = {label: math.exp(score - highest) for label, score in prediction.scores.items()}
     total = sum(shares.values())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deepthink_cli.cli.demo_words import bias, choice, outcome, saved, story
+from deepthink_cli.cli.demo_words import bias, choice, curves, outcome, saved, story
 from deepthink_cli.cli.main import run
-from deepthink_cli.workflows.demo import Answer, ReadingCost, best_settings, mean
+from deepthink_cli.data.examples import Query
+from deepthink_cli.evaluation import Evaluation, Evaluator
+from deepthink_cli.prediction import prediction_of
+from deepthink_cli.scoring import Scores
+from deepthink_cli.workflows.demo import ReadingCost, best_settings
 
 Captured = pytest.CaptureFixture[str]
 STEPS = ("Think:", "Inspect:", "Predict:", "deepthink think demos.jsonl -m gpt2")
@@ -78,29 +82,32 @@ def test_a_demo_of_a_model_that_does_not_exist_stops_before_it_starts(capsys: Ca
     assert "no such model directory" in capsys.readouterr().err
 
 
-def answers(*log_probabilities: float, right: int = 1, of: int = 1) -> list[Answer]:
-    """Answers with these log-probabilities, of which the first `right` of every `of` are right."""
-    labels = ["a" if place % of < right else "b" for place in range(len(log_probabilities))]
-    return [Answer(label, "a", value) for label, value in zip(labels, log_probabilities, strict=True)]
+RIGHT, WRONG = -0.1, -3.0  # log-probabilities of the true label, of which the first is above one half
+
+
+def evaluation(*by_iteration: list[float]) -> Evaluation:
+    """Rows whose true label, a of a and b, has these log-probabilities at T = 1, 2, ..."""
+    evaluator = Evaluator(range(1, len(by_iteration) + 1), ("a", "b"))
+    for row in zip(*by_iteration, strict=True):
+        for iteration, value in enumerate(row, start=1):
+            sums = (value, math.log(1 - math.exp(value)))
+            evaluator.add(prediction_of(Query("x", ("a", "b"), "a"), iteration, Scores(sums, sums)))
+    return evaluator.result()
 
 
 def test_the_story_is_what_the_log_probabilities_say() -> None:
-    rise, fall = {1: answers(-2.0), 2: answers(-1.0)}, {1: answers(-1.0), 2: answers(-2.0)}
-    assert "log p is highest at T = 2, the last one: -2.000 to -1.000" in story(0.1, rise)
-    assert "no T has a higher log p than T = 1" in story(0.1, fall)
-    both = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.5)})
-    assert "rises from -2.000 to -1.000 at T = 2, and is -1.500 at T = 3: more readings over-think" in both
-    slight = story(0.1, {1: answers(-2.0), 2: answers(-1.0), 3: answers(-1.005)})
-    assert "over-think" not in slight
+    assert "log p is highest at T = 2, the last one: -0.600 to -0.300" in story(0.1, evaluation([-0.6], [-0.3]))
+    assert "no T has a higher log p than T = 1" in story(0.1, evaluation([-0.3], [-0.6]))
+    both = story(0.1, evaluation([-0.6], [-0.3], [-0.5]))
+    assert "rises from -0.600 to -0.300 at T = 2, and is -0.500 at T = 3: more readings over-think" in both
+    assert "over-think" not in story(0.1, evaluation([-0.6], [-0.3], [-0.305]))
 
 
 def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
     def changes(fixed: int, broken: int) -> str:
-        first = answers(*[0.0] * 100)
-        wrong = [replace(each, label="b") for each in first]
-        before = wrong[:fixed] + first[fixed:]
-        after = first[: 100 - broken] + wrong[100 - broken :]
-        return outcome({1: before, 2: after}, 2)
+        before = [WRONG] * fixed + [RIGHT] * (100 - fixed)
+        after = [RIGHT] * (100 - broken) + [WRONG] * broken
+        return outcome(evaluation(before, after), 2)
 
     expected = "T = 2 changes 14 of 100 labels: fixes 12, breaks 2, +10.0 points; exact McNemar p = 0.013: a gain."
     assert changes(12, 2) == expected
@@ -109,18 +116,23 @@ def test_the_outcome_is_a_gain_a_loss_or_chance() -> None:
 
 
 def test_settings_are_chosen_by_log_probability_the_smallest_of_equals() -> None:
-    curves = {0.1: {1: answers(-2.0), 2: answers(-1.0)}, 0.01: {1: answers(-2.0), 2: answers(-1.0)}}
-    assert best_settings(curves) == (0.01, 2)
-    assert mean(answers(-1.0, -2.0)) == -1.5
-    assert "T = 1, plain in-context learning" in choice(0.1, 1, curves[0.1], "8 rows")
-    assert choice(0.1, 2, curves[0.1], "8 rows").startswith("Chosen on 8 rows by log p: eta = 0.1, T = 2. Here T = 2")
+    both = evaluation([-0.6], [-0.3])
+    assert best_settings({0.1: both, 0.01: both}) == (0.01, 2)
+    assert "T = 1, plain in-context learning" in choice(0.1, 1, both, "8 rows")
+    assert choice(0.1, 2, both, "8 rows").startswith("Chosen on 8 rows by log p: eta = 0.1, T = 2. Here T = 2 changes")
+
+
+def test_the_curves_of_all_etas_stand_side_by_side() -> None:
+    table = curves({0.01: evaluation([-0.6], [-0.3]), 0.1: evaluation([RIGHT], [WRONG])})
+    assert [list(column.cells) for column in table.columns[1:]] == [
+        *(["-0.600", "-0.300"], ["100.0%", "100.0%"], ["0", "0"]),
+        *(["-0.100", "-3.000"], ["100.0%", "0.0%"], ["0", "1"]),
+    ]
 
 
 def test_a_bias_is_told_in_counts() -> None:
-    half = answers(*[0.0] * 10, right=1, of=2)
-    assert bias({1: half, 2: answers(*[0.0] * 10)}) == (
-        "T = 1 answers 'a' for 5 of 10 rows, T = 2 for 10; it is the true label of 10."
-    )
+    half = evaluation([RIGHT, WRONG] * 5, [RIGHT] * 10)
+    assert bias(half) == "T = 1 answers 'a' for 5 of 10 rows, T = 2 for 10; it is the true label of 10."
 
 
 def test_the_cost_of_reading_again_is_told_per_input() -> None:

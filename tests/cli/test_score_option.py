@@ -19,6 +19,7 @@ from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
 from deepthink_cli.runs.results import read_results
 from deepthink_cli.runs.samples import find_samples
+from deepthink_cli.workflows.evaluation_page import Observed, page_of_evaluation
 from deepthink_cli.workflows.predict import predict_file
 
 LABELS = ("bug", "bug report", "feature")
@@ -92,6 +93,7 @@ def test_the_python_functions_take_the_score(memory: Path, rows: Path, printed: 
     report = evaluate(memory, rows, score="mean")
     assert (report.score, report.as_json()["score"]) == ("mean", "mean")
     assert all(metrics.accuracy == metrics.accuracy_mean_per_token for metrics in report.evaluation.results.values())
+    assert page_of_evaluation(report, Observed(1)).settings["score"] == "mean"
 
 
 def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(

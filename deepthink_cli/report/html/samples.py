@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from deepthink_cli.metrics.probabilities import log_sum
 
 MOST_CANDIDATES = 12  # candidates of a row whose scores are kept one by one
 LONGEST_TEXT = 4000  # characters of an input
@@ -127,14 +128,8 @@ def _reduced(
     best = sorted(range(len(candidates)), key=lambda number: (candidates[number] not in needed, -scores[-1][number]))
     count = max(MOST_CANDIDATES, len(needed))
     kept, rest = sorted(best[:count]), best[count:]
-    reduced = [[values[number] for number in kept] + [_together([values[n] for n in rest])] for values in scores]
+    reduced = [[values[number] for number in kept] + [log_sum(values[n] for n in rest)] for values in scores]
     return [candidates[number] for number in kept] + [REST], reduced
-
-
-def _together(scores: Sequence[float]) -> float:
-    """The logarithm of the summed probabilities."""
-    most = max(scores)
-    return most + math.log(sum(math.exp(score - most) for score in scores))
 
 
 def _number(numbers: dict[Any, int], key: Any) -> int:
