@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from filelock import FileLock, Timeout
+from filelock import Timeout, lock_descriptor
 
 from deepthink_cli.errors import DeepThinkError, InputError
 
@@ -77,27 +77,29 @@ def _folder_beside(target: Path) -> Iterator[Path]:
             except (Timeout, FileNotFoundError):
                 continue  # another process removed the folder before it was locked
             except OSError:
-                pass  # no locks on this file system: then no other process can lock and remove the folder either
+                pass  # no locks of folders here: then no other process can lock and remove it either
             break
         yield folder
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel releases whenever the process ends.
+    """Hold a lock on the folder itself, which the kernel releases whenever the process ends.
 
-    A process id is not enough: ids are reused, and containers that share a disk have separate ids.
-    Raises Timeout if another process holds the lock, FileNotFoundError if the folder is gone, and OSError
-    if the file system has no locks or the path is not a folder.
+    A lock file in it would be removed with it, while another process opens or waits for it. A process id is not
+    enough: ids are reused, and containers that share a disk have separate ids. Raises Timeout if another process holds
+    the lock, FileNotFoundError if the folder is gone, and OSError if the system has no locks of folders or the path is
+    not a folder.
     """
-    before = os.lstat(folder)
-    if not stat.S_ISDIR(before.st_mode):
-        raise NotADirectoryError(folder)
-    # The name is longer than the target's, so the two differ.
-    with FileLock(folder / f"{folder.name}.lock", blocking=False, fallback_to_soft=False):
-        if not os.path.samestat(before, os.lstat(folder)):  # the library creates a missing folder again
+    descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if not lock_descriptor(descriptor, blocking=False):
+            raise Timeout(str(folder))
+        if not os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
             raise FileNotFoundError(folder)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def _sweep(target: Path) -> None:

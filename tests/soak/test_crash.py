@@ -149,7 +149,7 @@ for _ in range(int(sys.argv[2])):
 
 
 def test_processes_that_write_one_file_leave_each_others_work_alone(target: Path, soak: Soak) -> None:
-    words = [sys.executable, "-c", WRITER, str(target), str(soak.count(20, 1000))]
+    words = [sys.executable, "-c", WRITER, str(target), str(soak.count(100, 1000))]
     writers = [subprocess.Popen(words) for _ in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
     lines = target.read_text().splitlines()
