@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.table1.runs import POOL, STAGES
+from benchmarks.table1.runs import POOL, SELECTING
 
 TASK, SHOTS = "sst2", "8"
 FIELDS = ("method", "observed", "sets", "scored", "seconds")
@@ -47,7 +47,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.touch()
     known = {json.loads(line)["method"] for line in args.out.read_text().splitlines()}
-    for method in (name for methods in STAGES.values() for name in methods):
+    for method in (name for methods in SELECTING.values() for name in methods):
         if method not in known:
             cost = measure(method, args.model, args.data_dir, args.dtype)
             with open(args.out, "a") as out:

@@ -8,7 +8,7 @@ import pytest
 from synthetic import curve, write
 
 from benchmarks.table1.page import page, read_models
-from benchmarks.table1.runs import STAGES, all_jobs
+from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import app
 from deepthink_cli.selection.registry import METHODS
 
@@ -64,12 +64,12 @@ def test_without_results_the_page_says_so(tmp_path: Path) -> None:
     assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
 
 
-def test_every_method_of_the_table_is_run_once_for_each_task() -> None:
-    named = [name for methods in STAGES.values() for name in methods]
+def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
+    named = [name for methods in SELECTING.values() for name in methods]
     assert len(named) == len(set(named))
     assert set(named) == set(METHODS) - {"stratified", "first"}
     folders = [job.folder for job in all_jobs()]
-    assert len(folders) == len(set(folders)) == 5 * (len(STAGES) + 2)
+    assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
 
 
 def test_the_commands_are_commands_of_the_program() -> None:
