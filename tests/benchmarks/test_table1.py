@@ -41,7 +41,8 @@ def folder(tmp_path: Path) -> Path:
     ]
     write(tmp_path / "model" / "features-sst2", rows)
     (tmp_path / "model" / "costs.jsonl").write_text(
-        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "seconds": 12.3}\n'
+        '{"method": "random", "observed": 0, "sets": 0, "scored": 0, "process_seconds": 7.5}\n'
+        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "process_seconds": 19.5}\n'
     )
     return tmp_path
 
@@ -58,6 +59,12 @@ def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_pat
     assert "the best of 2 other methods is lens, with +20.0 points [+20.0, +20.0] against random" in text
     assert "Thinking with T by dev rows changes raw scores by +2.0 points [+2.0, +2.0]" in text
     assert "corrected ones by +0.0 points [+0.0, +0.0]. Batch calibration of T = 1 changes it by +5.0" in text
+
+
+def test_methods_that_were_not_run_are_named(folder: Path, tmp_path: Path) -> None:
+    (line,) = [line for line in page(read_models(folder), tmp_path).splitlines() if line.startswith("Not run yet")]
+    assert "random-valid" in line
+    assert "lens" not in line
 
 
 def test_without_results_the_page_says_so(tmp_path: Path) -> None:
