@@ -11,6 +11,7 @@ import typer
 from deepthink_cli.cli.console import duration, note, report, write_json
 from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
+from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
@@ -20,12 +21,9 @@ from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.examples import DemonstrationSet
-    from deepthink_cli.options import RunOptions
     from deepthink_cli.runs.plan import RunPlan
-    from deepthink_cli.tasks.format import Task
     from deepthink_cli.workflows.estimate import Estimate
-    from deepthink_cli.workflows.run import PreparedRun, RunSummary
+    from deepthink_cli.workflows.prepared import PreparedRun, RunSummary
 
 CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores"}  # headings of what a run crosses
 Out = Annotated[
@@ -77,37 +75,42 @@ def run(
     samples: Samples = False,
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
+    machines: ExecutorArguments,
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
     from deepthink_cli.pools.store import Store, default_folder
+    from deepthink_cli.runs.request import RunRequest, run_tasks
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.estimate import estimate
-    from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
-    from deepthink_cli.workflows.run import execute, plan_run, prepare_run
+    from deepthink_cli.workflows.run import execute, prepare_request
 
     problems = Problems()
     model_options = problems.result(model.checked)
     run_options = problems.result(lambda: sweep.checked(drawing, limit, crossing.values()))
     problems.result(lambda: _check_chosen_once(crossing, drawing, demos))
     as_chat = problems.result(chat.checked)
-    source = problems.result(lambda: source_of(data_dir, model.offline))
+    problems.result(lambda: source_of(data_dir, model.offline))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
-    tasks = problems.result(lambda: _tasks(task))
+    problems.result(lambda: run_tasks(task or ()))
+    shard = problems.result(lambda: machines.checked(demos))
     problems.raise_any()
+    request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
     with Show(common) as tell:
         tell_of_toy(model, tell)
-        spec = find_model(model_options, tell)
-        plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos), as_chat)
-        prepared = prepare_run(plan, spec, out, tell)
+        prepared = prepare_request(request, out if shard is None else shard.folder(out), tell)
         if dry_run:
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
-        store = Store(crossing.cache or default_folder())
-        summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
+        if machines.wrote_script(out, common.quiet):
+            return
+        cache = crossing.cache or default_folder()
+        executor = machines.executor(model_options.device, cache)
+        progress = RunProgress(common.quiet or common.json)
+        summary = execute(prepared, samples, progress, tell, Store(cache), executor, shard)
     _report(summary, common)
 
 
@@ -121,25 +124,6 @@ def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, d
             raise InputError(
                 f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}"
             )
-
-
-def _tasks(names: list[str] | None) -> list[Task]:
-    from deepthink_cli.tasks.catalogue import find_tasks
-
-    if not names:
-        raise InputError("--task: no task; name one or more, as in --task classic")
-    return find_tasks(names)
-
-
-def _demonstrations(tasks: list[Task], options: RunOptions, demos: str | None) -> DemonstrationSet | None:
-    """The demonstrations of a file; raises InputError for several tasks or seeds."""
-    from deepthink_cli.workflows.task_rows import demonstrations_for
-
-    if demos is None:
-        return None
-    if len(tasks) > 1 or len(options.every_seed) > 1:
-        raise InputError(f"--demos {demos}: only for one task and one seed; name one task and omit --seeds")
-    return demonstrations_for(tasks[0], demos)
 
 
 def _show_plan(prepared: PreparedRun, estimated: Estimate, json: bool) -> None:
