@@ -109,7 +109,10 @@ def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
         return OpenedStudy(path, Study.model_validate(content), layers)
     except ValidationError as error:
         draft = OpenedStudy(path, Study.model_construct(), layers)
-        raise InputError(*(_message(mistake, draft) for mistake in error.errors())) from error
+        mistakes = error.errors()
+        inner = {mistake["loc"][:-1] for mistake in mistakes}  # pydantic counts only valid values of a list
+        known = [each for each in mistakes if each["type"] != "too_short" or each["loc"] not in inner]
+        raise InputError(*(_message(mistake, draft) for mistake in known)) from error
 
 
 def _message(error: Any, opened: OpenedStudy) -> str:

@@ -20,8 +20,8 @@ from deepthink_cli.techniques.registry import CT_KV
 _NEEDS = {
     "pool_size": ("demos_by", "name a method, or omit it"),
     "balance": ("demos_by", "name a method, or omit it"),
-    "steps": ("methods", f"with {CT_KV} in it; add it, or omit this"),
-    "lr": ("methods", f"with {CT_KV} in it; add it, or omit this"),
+    "steps": ("methods", f"name {CT_KV} there, or omit it"),
+    "lr": ("methods", f"name {CT_KV} there, or omit it"),
     "system": ("chat", "add chat: true, or omit it"),
 }
 
@@ -108,7 +108,7 @@ def _conditions(opened: OpenedStudy) -> Iterator[str]:
     default: Any = type(study).model_fields
     for name, (other, way_out) in _NEEDS.items():
         if getattr(study, name) != default[name].default and not holds[other]():
-            yield f"{opened.where(name)}: {name}: only with {other}; {way_out}"
+            yield f"{opened.where(name)}: {name}: has no effect without {other}; {way_out}"
     if study.demos_by and study.sampling != (None,):
         yield f"{opened.where('sampling')}: sampling: demos_by chooses the demonstrations; give one of the two"
 
