@@ -29,6 +29,7 @@ from deepthink_cli.cli.select import select
 from deepthink_cli.cli.sources import Command, unread_variables, usage_message
 from deepthink_cli.cli.study import list_studies, show_study, validate_study
 from deepthink_cli.cli.study_plan import plan_study
+from deepthink_cli.cli.study_report import plot_study, report_study
 from deepthink_cli.cli.study_run import run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
@@ -102,6 +103,8 @@ studies.command("show", epilog="Example: deepthink study show example > mine.yam
 studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)
 studies.command("plan", epilog="Example: deepthink study plan paper/table1 --json")(plan_study)
 studies.command("run", epilog="Example: deepthink study run example --scale small --out runs/example")(run_study)
+studies.command("report", epilog="Example: deepthink study report example --from runs/example")(report_study)
+studies.command("plot", epilog="Example: deepthink study plot example --from runs/example -o figure.pdf")(plot_study)
 app.add_typer(studies)
 app.command(epilog="Example: deepthink demo")(demo)
 

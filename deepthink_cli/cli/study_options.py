@@ -26,6 +26,12 @@ StudyName = Annotated[
         help="Study file, or the name of a study of the package, as in paper/table1 (deepthink study list).",
     ),
 ]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale", metavar="NAME", rich_help_panel=DATA, help="Replace the study's fields by those of this scale."
+    ),
+]
 StudyOut = Annotated[
     Path | None,
     typer.Option(
@@ -44,10 +50,7 @@ UNNAMED = ("model", "revision", "gguf", "adapter")
 class StudyArguments:
     """One of the study's scales, and values in place of those of the study; None keeps the study's."""
 
-    scale: Annotated[
-        str | None,
-        typer.Option("--scale", metavar="NAME", rich_help_panel=DATA, help="Replace the fields that this scale names."),
-    ] = None
+    scale: Scale = None
     models: Annotated[
         str | None,
         typer.Option(

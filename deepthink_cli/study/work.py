@@ -39,6 +39,12 @@ def amount_of(request: RunRequest) -> Amount:
     return sum((_of_task(plan, task) for task in plan.tasks), Amount())
 
 
+def rows_of(plan: RunPlan) -> int:
+    """The number of rows of a run."""
+    jobs = len(plan.tasks) * len(plan.seeds) * max(1, len(plan.demos_by))
+    return jobs * sum(len(cells(plan, name == CT_KV)) for name in plan.techniques)
+
+
 def _of_task(plan: RunPlan, task: Task) -> Amount:
     demonstration, scored = _lengths(task)
     jobs = len(plan.seeds) * max(1, len(plan.demos_by))
