@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.io.text import printable
+from deepthink_cli.updates.texts import brief
 from deepthink_cli.workflows.events import RunObserver
 
 if TYPE_CHECKING:
@@ -82,6 +83,6 @@ class RunProgress(RunObserver):
 
     def _line(self, job: RunJob, row: Result) -> str:
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
-        gate = f", {row.setting.gate.brief}" if self.gates > 1 else ""
+        gate = f", {brief(row.setting.gate)}" if self.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         return f"{job.label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"

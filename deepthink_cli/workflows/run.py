@@ -29,6 +29,8 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
+from deepthink_cli.updates.registry import GATE
+from deepthink_cli.updates.texts import rule_text
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
 from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.inputs import scored_by
@@ -80,8 +82,9 @@ class PreparedRun:
             "demos_by": list(plan.demos_by),
             "methods": list(plan.techniques),
             "calibrations": list(plan.calibrations),
+            "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in plan.gates)),
         }
-        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE]}
+        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
         return {name: values for name, values in crossed.items() if values != plain[name]}
 
     @property
@@ -115,7 +118,7 @@ def plan_run(
         seeds=options.every_seed,
         iterations=options.iterations,
         scored=options.scored,
-        gates=options.gates,
+        gates=options.rules,
         positions=options.positions,
         protocol=protocol,
         source=source,
