@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.errors import InputError
@@ -150,22 +149,41 @@ class GateOptions(Options):
         return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
 
 
-class RunOptions(GateOptions, TaskOptions):
-    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
+def _named_by(check: Callable[[str], object]) -> AfterValidator:
+    """Refuses a name that `check` does not know, with its message less the option that the message begins with."""
+
+    def known(name: str) -> str:
+        try:
+            check(name)
+        except InputError as error:
+            raise ValueError(error.messages[0].partition(": ")[2]) from error
+        return name
+
+    return AfterValidator(known)
+
+
+def _selection(name: str) -> object:
+    return selection_method(name, option="--demos-by")
+
+
+def _correction(name: str) -> object:
+    return name == NONE or calibration(name)
+
+
+class SweepOptions(GateOptions):
+    """What a run and a study have in common: gates, techniques, corrections and the iterations that are scored."""
 
     iterations: int = Field(5, ge=1)
     at: str = "all"
-    seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
-    positions: Positions = "continued"
     select: Literal["dev"] | None = None
     dev_size: int | None = Field(None, ge=1)
-    demos_by: tuple[str, ...] = ()
+    demos_by: tuple[Annotated[str, _named_by(_selection)], ...] = ()
     pool_size: int | None = Field(None, ge=1)
     balance: bool = False
-    methods: tuple[str, ...] = (DEEP_THINKING,)
+    methods: tuple[Annotated[str, _named_by(check_run_technique)], ...] = (DEEP_THINKING,)
     steps: int = Field(200, ge=1)
     lr: float = Field(1e-3, gt=0)
-    calibrations: tuple[str, ...] = (NONE,)
+    calibrations: tuple[Annotated[str, _named_by(_correction)], ...] = (NONE,)
     score: ScoreName = "sum"
     updates: Annotated[tuple[RuleText, ...], BeforeValidator(split_rules)] = (GATE,)
 
@@ -181,19 +199,10 @@ class RunOptions(GateOptions, TaskOptions):
 
     @field_validator("demos_by", "methods", "calibrations")
     @classmethod
-    def _known_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        check: dict[str, Callable[[str], object]] = {
-            "demos_by": partial(selection_method, option="--demos-by"),
-            "methods": check_run_technique,
-            "calibrations": lambda name: name == NONE or calibration(name),
-        }
+    def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name} is duplicated; name each once")
-            try:
-                check[str(info.field_name)](name)
-            except InputError as error:
-                raise ValueError(error.messages[0].partition(": ")[2]) from error
         return names
 
     @field_validator("at")
@@ -207,6 +216,13 @@ class RunOptions(GateOptions, TaskOptions):
     def scored(self) -> tuple[int, ...]:
         """The iterations that are scored, in order; raises InputError for one beyond T."""
         return _chosen_iterations("--at", self.at, self.iterations)
+
+
+class RunOptions(SweepOptions, TaskOptions):
+    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
+
+    seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
+    positions: Positions = "continued"
 
     @field_validator("seeds")
     @classmethod

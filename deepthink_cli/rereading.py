@@ -67,9 +67,7 @@ def demonstration_starts(
     if demonstrations.chat is not None:
         raise InputError("the order of the demonstrations is changed in plain text only; omit --chat")
     if not tokenizer.is_fast:
-        raise InputError(
-            "this tokenizer does not say which characters a token is; use --update gate"
-        )
+        raise InputError("this tokenizer does not say which characters a token is; use --update gate")
     template, pairs = demonstrations.template, [(each.text, each.label) for each in demonstrations.examples]
     texts = [template.demonstrations([(text, demonstrations.word(label))]) for text, label in pairs]
     encoded = tokenizer("".join(texts), split_special_tokens=True, return_offsets_mapping=True, verbose=False)

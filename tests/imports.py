@@ -14,7 +14,7 @@ LAYERS = (
         *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring", "artifact.files"),
-    ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
+    ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows", "study"),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

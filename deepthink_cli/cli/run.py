@@ -20,10 +20,7 @@ from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.examples import DemonstrationSet
-    from deepthink_cli.options import RunOptions
     from deepthink_cli.runs.plan import RunPlan
-    from deepthink_cli.tasks.format import Task
     from deepthink_cli.workflows.estimate import Estimate
     from deepthink_cli.workflows.run import PreparedRun, RunSummary
 
@@ -82,28 +79,27 @@ def run(
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
     from deepthink_cli.pools.store import Store, default_folder
+    from deepthink_cli.runs.request import RunRequest, run_tasks
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.estimate import estimate
-    from deepthink_cli.workflows.models import find_model
     from deepthink_cli.workflows.outputs import check_run_apart
-    from deepthink_cli.workflows.run import execute, plan_run, prepare_run
+    from deepthink_cli.workflows.run import execute, prepare_request
 
     problems = Problems()
     model_options = problems.result(model.checked)
     run_options = problems.result(lambda: sweep.checked(drawing, limit, crossing.values()))
     problems.result(lambda: _check_chosen_once(crossing, drawing, demos))
     as_chat = problems.result(chat.checked)
-    source = problems.result(lambda: source_of(data_dir, model.offline))
+    problems.result(lambda: source_of(data_dir, model.offline))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
-    tasks = problems.result(lambda: _tasks(task))
+    problems.result(lambda: run_tasks(task or ()))
     problems.raise_any()
+    request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
     with Show(common) as tell:
         tell_of_toy(model, tell)
-        spec = find_model(model_options, tell)
-        plan = plan_run(tasks, run_options, protocol, source, _demonstrations(tasks, run_options, demos), as_chat)
-        prepared = prepare_run(plan, spec, out, tell)
+        prepared = prepare_request(request, out, tell)
         if dry_run:
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
@@ -122,25 +118,6 @@ def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, d
             raise InputError(
                 f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}"
             )
-
-
-def _tasks(names: list[str] | None) -> list[Task]:
-    from deepthink_cli.tasks.catalogue import find_tasks
-
-    if not names:
-        raise InputError("--task: no task; name one or more, as in --task classic")
-    return find_tasks(names)
-
-
-def _demonstrations(tasks: list[Task], options: RunOptions, demos: str | None) -> DemonstrationSet | None:
-    """The demonstrations of a file; raises InputError for several tasks or seeds."""
-    from deepthink_cli.workflows.task_rows import demonstrations_for
-
-    if demos is None:
-        return None
-    if len(tasks) > 1 or len(options.every_seed) > 1:
-        raise InputError(f"--demos {demos}: only for one task and one seed; name one task and omit --seeds")
-    return demonstrations_for(tasks[0], demos)
 
 
 def _show_plan(prepared: PreparedRun, estimated: Estimate, json: bool) -> None:

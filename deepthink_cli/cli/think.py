@@ -150,7 +150,8 @@ def _from_task(
     name: str, demos: RowSource | None, protocol: str, source: Source, options: TaskOptions, tell: Tell
 ) -> tuple[DemonstrationSet, Origin]:
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.workflows.task_rows import demonstrations_for, draw
+    from deepthink_cli.tasks.columns import demonstrations_for
+    from deepthink_cli.workflows.task_rows import draw
 
     task = find_task(name)
     typed = name if source.data_dir is None else shlex.join([name, "--data-dir", str(source.data_dir)])

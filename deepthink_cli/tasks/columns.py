@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from deepthink_cli.data.examples import CANDIDATES
+from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, read_demonstrations
 from deepthink_cli.data.row import Row
+from deepthink_cli.data.rows import RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.format import Task
@@ -75,3 +76,11 @@ class TaskColumns:
             f"{row.where}: has neither the template's fields ({', '.join(self.template.text_fields)}) nor the columns "
             f"of task {task.name} ({', '.join(columns)}); the row has {', '.join(row.fields) or 'none'}"
         )
+
+
+def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:
+    """Demonstrations from a file, in the task's prompt: rows with the template's fields or the task's columns."""
+    columns = TaskColumns(task.prompt, tuple(task.labels or ()), lambda: task)
+    return read_demonstrations(
+        replace(RowSource.of(source), convert=columns), task.template, None, task.labels, task.separator
+    )

@@ -153,8 +153,13 @@ def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
     """The protocol and its name; a task that lacks the requested protocol uses its first one."""
     if protocol not in (*PROTOCOLS, *task.protocols):
         raise InputError(f"--protocol {protocol}: use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
-    name = protocol if protocol in task.protocols else next(iter(task.protocols))
+    name = protocol_name(task, protocol)
     return name, task.protocols[name]
+
+
+def protocol_name(task: Task, protocol: str) -> str:
+    """The protocol that is evaluated: the task's first one if it lacks the requested one."""
+    return protocol if protocol in task.protocols else next(iter(task.protocols))
 
 
 def _queries(task: Task, split: str, source: Source, any_number: bool = False) -> Iterator[Query | str]:

@@ -9,24 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.context_tuning.training import ContextTuning
-from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import RunOptions
 from deepthink_cli.pools.store import Store
 from deepthink_cli.runs.folder import RunFolder, found_in, open_run_folder
 from deepthink_cli.runs.jobs import PendingJobs, RunJob, prepare_jobs
 from deepthink_cli.runs.plan import RunPlan, settings
+from deepthink_cli.runs.request import RunRequest
 from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.samples import write_samples
 from deepthink_cli.runs.texts import write_texts
-from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.updates.registry import GATE
@@ -34,7 +29,7 @@ from deepthink_cli.updates.texts import rule_text
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
 from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.inputs import scored_by
-from deepthink_cli.workflows.models import describe_engine, load, warn_without_chat
+from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
 from deepthink_cli.workflows.task_rows import announce
 
 
@@ -104,40 +99,10 @@ class RunSummary:
     seconds: float
 
 
-def plan_run(
-    tasks: Sequence[Task],
-    options: RunOptions,
-    protocol: str,
-    source: Source,
-    demonstrations: DemonstrationSet | None = None,
-    chat: Chat | None = None,
-) -> RunPlan:
-    """Plan a run; `demonstrations` replace those drawn with seeds, for one task and one seed."""
-    return RunPlan(
-        tasks=tuple(tasks),
-        seeds=options.every_seed,
-        iterations=options.iterations,
-        scored=options.scored,
-        gates=options.rules,
-        positions=options.positions,
-        protocol=protocol,
-        source=source,
-        limit=options.limit,
-        shots=options.shots,
-        sampling=options.sampling,
-        order_seed=options.order_seed,
-        demonstrations=demonstrations,
-        select_dev=options.select is not None,
-        dev_size=options.dev_size,
-        chat=chat,
-        demos_by=options.demos_by,
-        pool_size=options.pool_size,
-        balanced=options.balance,
-        techniques=options.methods,
-        tuning=ContextTuning(steps=options.steps, lr=options.lr),
-        calibrations=options.calibrations,
-        score=options.score,
-    )
+def prepare_request(request: RunRequest, out: Path, tell: Tell = silent) -> PreparedRun:
+    """Find the model of a request, plan its run, and check every job; raises as `RunRequest.plan` and `prepare_run`."""
+    spec = find_model(request.model, tell)
+    return prepare_run(request.plan(), spec, out, tell)
 
 
 def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:

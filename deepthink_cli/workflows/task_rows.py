@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from deepthink_cli.data.examples import DemonstrationSet, read_demonstrations
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
@@ -36,14 +35,6 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
     for reason, count in drawn.left_out.items():
         tell(Note(f"{task.name}: {count} training rows cannot be demonstrations: {reason}"))
     return drawn
-
-
-def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:
-    """Demonstrations from a file, in the task's prompt: rows with the template's fields or the task's columns."""
-    columns = TaskColumns(task.prompt, tuple(task.labels or ()), lambda: task)
-    return read_demonstrations(
-        replace(RowSource.of(source), convert=columns), task.template, None, task.labels, task.separator
-    )
 
 
 def in_columns(memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None) -> RowSource:

@@ -11,11 +11,12 @@ from tiny import tiny_task
 from deepthink_cli.cli.console import duration
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.runs.request import plan_run
 from deepthink_cli.runs.timing import Amount, Rates, amount_of
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.workflows.estimate import estimate
-from deepthink_cli.workflows.run import PreparedRun, plan_run, prepare_run
+from deepthink_cli.workflows.run import PreparedRun, prepare_run
 
 Models = Callable[[str], Path]
 

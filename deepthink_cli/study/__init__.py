@@ -1,0 +1,1 @@
+"""Studies: files that cross models, tasks and settings into runs of one folder."""
