@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,6 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.rereading import demonstration_starts
 from deepthink_cli.runs.in_step import think_in_step
 from deepthink_cli.updates.registry import RULES, values_of
 from deepthink_cli.updates.texts import checked_rule, parse_rule, rule_text, split_rules
@@ -82,6 +82,12 @@ def test_every_rule_that_changes_the_gate_has_an_equation_here() -> None:
     assert {text.partition(":")[0] for text in SHARES} == RULES.keys() - {"rotated", "shuffled"}
 
 
+def test_every_rule_is_documented() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "ablations.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z-]+)[:`]", table.partition("\n## ")[0]))
+    assert documented >= RULES.keys()
+
+
 def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_first() -> None:
     memory, presents = random_memory(0), [random_memory(seed) for seed in (1, 2, 3)]
     for present in presents:
@@ -116,12 +122,6 @@ def pieces(engine: BatchedEngine, demonstrations: TokenizedDemonstrations) -> li
     specials = sum(token in engine.tokenizer.all_special_ids for token in demonstrations.token_ids)
     starts = [specials, *ends[:-1]]
     return [list(range(*span)) for span in zip(starts, ends, strict=True)]
-
-
-def test_a_demonstration_starts_where_its_text_does(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
-    places = pieces(llama, tokenized)
-    assert [each[0] for each in places] == list(demonstration_starts(llama.tokenizer, tokenized))
-    assert places[0][0] > 0  # the special token before the text belongs to no demonstration
 
 
 @pytest.mark.parametrize(
