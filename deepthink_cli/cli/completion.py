@@ -1,4 +1,4 @@
-"""What the shell completes: names of tasks, methods and calibrations, and task files.
+"""What the shell completes: names of tasks, studies, methods and calibrations, and task files.
 
 Other files are completed by the shell itself, which does so if nothing is offered here.
 """
@@ -29,6 +29,14 @@ def task_names(incomplete: str) -> list[str]:
 def tasks_words(incomplete: str) -> list[str]:
     """What may follow `deepthink tasks`."""
     return [word for word in ("new", "validate") if word.startswith(incomplete)] + task_names(incomplete)
+
+
+def studies(incomplete: str) -> list[str]:
+    """Packaged studies, and YAML files in the current directory."""
+    from deepthink_cli.study.catalogue import packaged
+
+    files = [path.name for pattern in TASK_FILES for path in sorted(Path().glob(pattern))]
+    return [name for name in (*packaged(), *files) if name.startswith(incomplete)]
 
 
 def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:

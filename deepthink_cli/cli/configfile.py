@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from deepthink_cli.cli.sources import LINES, boolean_reason, naming_sources
+from deepthink_cli.cli.sources import LINES, boolean_reason, commands_of, naming_sources
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import plain
@@ -27,8 +27,8 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
 
 def _apply(context: typer.Context, document: Document) -> None:
     # A file may be shared by several commands: an unknown option may belong to another one.
-    commands: Any = getattr(context.find_root().command, "commands", {"": context.command})
-    known = {str(parameter.name) for command in commands.values() for parameter in command.params} - {"config"}
+    commands = commands_of(context.find_root().command)
+    known = {str(parameter.name) for command in commands for parameter in command.params} - {"config"}
     accepted = {str(parameter.name): parameter for parameter in context.command.params}
     problems = Problems()
     defaults: dict[str, Any] = {}

@@ -27,6 +27,10 @@ from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
 from deepthink_cli.cli.sources import Command, unread_variables, usage_message
+from deepthink_cli.cli.study import list_studies, show_study, validate_study
+from deepthink_cli.cli.study_plan import plan_study
+from deepthink_cli.cli.study_report import plot_study, report_study
+from deepthink_cli.cli.study_run import run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
@@ -45,6 +49,7 @@ class Program(typer.Typer):
         return super().command(*arguments, cls=Command, **options)
 
 
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = Program(
     name="deepthink",
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
@@ -53,7 +58,7 @@ app = Program(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT,
 )
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
 
@@ -86,6 +91,21 @@ app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 -
 app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
+studies = Program(
+    name="study",
+    help="Studies: YAML files that cross models, tasks and settings into runs of one folder.",
+    epilog="Example: deepthink study run example --scale small",
+    no_args_is_help=True,
+    context_settings=CONTEXT,
+)
+studies.command("list", epilog="Example: deepthink study list")(list_studies)
+studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
+studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)
+studies.command("plan", epilog="Example: deepthink study plan paper/table1 --json")(plan_study)
+studies.command("run", epilog="Example: deepthink study run example --scale small --out runs/example")(run_study)
+studies.command("report", epilog="Example: deepthink study report example --from runs/example")(report_study)
+studies.command("plot", epilog="Example: deepthink study plot example --from runs/example -o figure.pdf")(plot_study)
+app.add_typer(studies)
 app.command(epilog="Example: deepthink demo")(demo)
 
 

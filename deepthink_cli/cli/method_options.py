@@ -52,16 +52,20 @@ EnsembleFiles = Annotated[
         help="Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
     ),
 ]
-_Iterations = Annotated[
-    str,
-    option(
-        "--iterations",
-        "-T",
-        panel=METHOD,
-        metavar="T",
-        help="Readings of the demonstrations; 1 is plain in-context learning.",
-    ),
-]
+ITERATIONS = option(
+    "--iterations",
+    "-T",
+    panel=METHOD,
+    metavar="T",
+    help="Readings of the demonstrations; 1 is plain in-context learning.",
+)
+SEEDS = option(
+    "--seeds",
+    panel=DATA,
+    metavar="N",
+    help="Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
+)
+_Iterations = Annotated[str, ITERATIONS]
 _Positions = Annotated[
     Positions,
     option(
@@ -171,15 +175,7 @@ class SweepArguments:
             help="Rows of the dev set. Default: as many as there are test rows.",
         ),
     ] = None
-    seeds: Annotated[
-        str,
-        option(
-            "--seeds",
-            panel=DATA,
-            metavar="N",
-            help="Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
-        ),
-    ] = "1"
+    seeds: Annotated[str, SEEDS] = "1"
 
     def checked(self, drawing: DrawingArguments, limit: str | None, crossing: Mapping[str, Any]) -> RunOptions:
         """The validated options of a run; raises InputError for each wrong value, and for iterations beyond T.

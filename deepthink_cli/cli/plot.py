@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,22 +57,29 @@ Difference = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class PlotArguments:
+    """Which rows are drawn, how, and where the figure is written."""
+
+    tasks: Tasks = False
+    where: Where = None
+    difference: Difference = False
+    ranks: Ranks = False
+    output: Outputs = None
+
+
 @grouped
-def plot(
-    runs: Runs,
-    tasks: Tasks = False,
-    where: Where = None,
-    difference: Difference = False,
-    ranks: Ranks = False,
-    output: Outputs = None,
-    *,
-    common: Annotated[CommonArguments, Without("verbose")],
-) -> None:
+def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Draw accuracy over T: a panel for each task or mean, with bands over seeds.
 
     The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
     changes: see --difference.
     """
+    write_plot(runs, chosen, common)
+
+
+def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArguments) -> None:
+    """Draw runs into the files that the options name; raises InputError for all wrong options."""
     from deepthink_cli.io.atomic import replacing
     from deepthink_cli.report.diagram import draw_ranking
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
@@ -80,20 +88,21 @@ def plot(
     from deepthink_cli.runs.results import FILE
     from deepthink_cli.workflows.outputs import check_apart
 
+    output, difference, ranks = options.output, options.difference, options.ranks
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
             check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
-        jobs = read_jobs(runs, where or ())
+        jobs = read_jobs(runs, options.where or ())
     with problems.collected():
         names = _names(ranks, difference)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = [] if ranks else _panels(runs, jobs, tasks, difference)
+    shown = [] if ranks else _panels(runs, jobs, options.tasks, difference)
     ranking = _ranking(runs, jobs) if ranks else None
     with ExitStack() as stack:
         targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -89,39 +89,46 @@ SUFFIXES: dict[str, FormatName] = {
 }
 
 
+@dataclass(frozen=True)
+class ReportArguments:
+    """Which rows are reported, how, and where the report is written."""
+
+    iteration: Iteration = None
+    published: Published = False
+    tasks: Tasks = False
+    where: Where = None
+    format: Format = None
+    output: Output = None
+    html: Html = None
+
+
 @grouped
-def report(
-    runs: Runs,
-    iteration: Iteration = None,
-    published: Published = False,
-    tasks: Tasks = False,
-    where: Where = None,
-    format: Format = None,
-    output: Output = None,
-    html: Html = None,
-    *,
-    common: Annotated[CommonArguments, Without("verbose")],
-) -> None:
+def report(runs: Runs, *, chosen: ReportArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
     """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
+    write_report(runs, ", ".join(map(str, runs)), chosen, common)
+
+
+def write_report(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
+    """Write the report of runs, which `source` names; raises InputError for all wrong options."""
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
     from deepthink_cli.workflows.outputs import check_apart
 
-    problems = Problems()
+    problems, output, html = Problems(), options.output, options.html
     with problems.collected():
-        number = _number(iteration)
+        number = _number(options.iteration)
     with problems.collected():
         if output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
-        chosen = _format(format, common.json, output)
+        chosen = _format(options.format, common.json, output)
     with problems.collected():
         check_page(html, read_by(config=common.config), runs)
     with problems.collected():
-        jobs = read_jobs(runs, where or ())
+        jobs = read_jobs(runs, options.where or ())
     problems.raise_any()
-    page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
-    web_page = _web_page(page, jobs, tasks) if html is not None or chosen == "html" else None
+    page = report_of(source, jobs, number, options.published, options.tasks)
+    web_page = _web_page(page, jobs, options.tasks) if html is not None or chosen == "html" else None
     if output is None:
         _write(page, web_page, chosen, sys.stdout)
     else:

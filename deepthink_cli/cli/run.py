@@ -105,7 +105,7 @@ def run(
             return
         store = Store(crossing.cache or default_folder())
         summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
-    _report(summary, common)
+    report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 
 def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, demos: str | None) -> None:
@@ -156,10 +156,10 @@ def _iterations(plan: RunPlan) -> str:
     return ", ".join(map(str, plan.scored))
 
 
-def _report(summary: RunSummary, common: CommonArguments) -> None:
-    out = summary.out
+def report_summary(summary: RunSummary, common: CommonArguments, following: str) -> None:
+    """Print what was written, and the command that follows."""
     if common.json:
         write_json(asdict(summary))
     seconds = f"{summary.seconds:.1f} s"
-    note(f"{out}: {summary.written} rows written, {summary.inputs:,} inputs scored in {seconds}", common.quiet)
-    note(f"next: deepthink report {out}    or: deepthink plot {out}", common.quiet)
+    note(f"{summary.out}: {summary.written} rows written, {summary.inputs:,} inputs scored in {seconds}", common.quiet)
+    note(f"next: {following}", common.quiet)

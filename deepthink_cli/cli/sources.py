@@ -61,10 +61,20 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     named = [name for name in os.environ if name.startswith(PREFIX)]
     if not named:
         return []
-    parameters = [parameter for each in program().commands.values() for parameter in each.params]
+    parameters = [parameter for each in commands_of(program()) for parameter in each.params]
     known = {str(parameter.envvar) for parameter in parameters if parameter.envvar}
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
+
+
+def commands_of(program: Any) -> Iterator[Any]:
+    """Every command of a program, also those of its groups; a program of one command is that command."""
+    groups = getattr(program, "commands", None)
+    if groups is None:
+        yield program
+    else:
+        for each in groups.values():
+            yield from commands_of(each)
 
 
 def _advice(name: str, known: set[str], flags: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.runner import Work, together
 
 ENOUGH = 1.5  # seconds of scoring after which a sample of inputs is large enough
-SIZES = (8, 64, 512)  # inputs of the samples; the first one warms up
+SIZES = (8, 8, 64, 512)  # inputs of the samples; the first one warms up
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> tupl
     """Seconds to tokenise and to score an input, by samples of growing size until one takes long enough."""
     queries, placed = list(job.queries(plan, "test")), engine.place(memory)
     tokenizing = scoring = 0.0
-    for size in SIZES:
+    for number, size in enumerate(SIZES):
         sample = _spread(queries, size)
         started = time.perf_counter()
         chunks = list(scoring_chunks(engine, job.demonstrations, sample, Counter()))
@@ -115,7 +115,7 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> tupl
         for chunk in chunks:
             predict_plan(engine, [placed], chunk.queries, chunk.plan)
         tokenizing, scoring = tokenized - started, time.perf_counter() - tokenized
-        if scoring > ENOUGH or len(sample) == len(queries):
+        if number and (scoring > ENOUGH or len(sample) == len(queries)):
             break
     return tokenizing / len(sample), scoring / len(sample)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.runs.folder import RunFolder
 from deepthink_cli.runs.jobs import RunJob, prepare_jobs
 from deepthink_cli.runs.plan import settings
@@ -47,13 +48,20 @@ class Estimate:
 
 
 def estimate(prepared: PreparedRun, may_load: bool = True, tell: Tell = silent) -> Estimate:
-    """Load the model and time readings and scored inputs of the plan's own sizes; downloads and writes nothing.
+    """The estimate of one run, as `estimate_runs`."""
+    return estimate_runs([prepared], may_load, tell)
+
+
+def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: Tell = silent) -> Estimate:
+    """Load the model that the runs share, and time readings and scored inputs of their own sizes; writes nothing.
 
     Demonstrations that a method would choose are stood in for by drawn ones, and choosing them is not timed.
     """
-    plan, spec, work = prepared.plan, prepared.spec, _missing(prepared)
-    rows = sum(len(wanted) for _, wanted in work)
-    inputs = sum(job.scorings(plan, wanted) for job, wanted in work)
+    spec, works = prepared[0].spec, list(map(_missing, prepared))
+    rows = sum(len(wanted) for work in works for _, wanted in work)
+    inputs = sum(
+        job.scorings(run.plan, wanted) for run, work in zip(prepared, works, strict=True) for job, wanted in work
+    )
     if not rows:
         return Estimate(0.0, 0, 0)
     if not may_load:
@@ -65,18 +73,28 @@ def estimate(prepared: PreparedRun, may_load: bool = True, tell: Tell = silent) 
     started = time.perf_counter()
     engine = load(spec, tell)
     loading = time.perf_counter() - started
-    by_task = _by_task(work)
-    rates: dict[str, Rates] = {}
-    for name, of_task in by_task.items():
+    timed, seconds = _timed(prepared, works, engine, tell)
+    probe = time.perf_counter() - started
+    tasks = sum(len(_by_task(work)) for work in works)
+    return Estimate(loading + seconds, rows, inputs, loading, probe, timed, tasks)
+
+
+def _timed(prepared: Sequence[PreparedRun], works: Sequence[Work], engine: Engine, tell: Tell) -> tuple[int, float]:
+    """How many tasks of the runs were timed, and the seconds of all; each run times its tasks by their size."""
+    started, rates = time.perf_counter(), dict[tuple[int, str], Rates]()
+    by_task = {(n, name): of_task for n, work in enumerate(works) for name, of_task in _by_task(work).items()}
+    for (number, name), of_task in by_task.items():
         tell(Progress("timing", len(rates), len(by_task), {"task": name}))
-        rates[name] = measure(plan, engine, of_task)
-        if time.perf_counter() - started - loading > BUDGET:
+        rates[number, name] = measure(prepared[number].plan, engine, of_task)
+        if time.perf_counter() - started > BUDGET:
             break
     tell(Progress("timing", len(by_task), len(by_task), {"task": ""}))
     other = _mean(rates)
-    seconds = sum(rates.get(job.task.name, other).seconds(amount_of(plan, job, wanted)) for job, wanted in work)
-    probe = time.perf_counter() - started
-    return Estimate(loading + seconds, rows, inputs, loading, probe, len(rates), len(by_task))
+    return len(rates), sum(
+        rates.get((number, job.task.name), other).seconds(amount_of(run.plan, job, wanted))
+        for number, (run, work) in enumerate(zip(prepared, works, strict=True))
+        for job, wanted in work
+    )
 
 
 def _missing(prepared: PreparedRun) -> Work:
@@ -107,7 +125,7 @@ def _by_task(work: Work) -> dict[str, Work]:
     return dict(sorted(by_task.items(), key=lambda item: -size[item[0]]))
 
 
-def _mean(rates: Mapping[str, Rates]) -> Rates:
+def _mean(rates: Mapping[tuple[int, str], Rates]) -> Rates:
     """The mean of each rate over the timed tasks."""
     names = [field.name for field in fields(Rates)]
     return Rates(**{name: statistics.fmean(getattr(each, name) for each in rates.values()) for name in names})

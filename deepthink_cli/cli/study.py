@@ -1,0 +1,87 @@
+"""`deepthink study`: list and show the studies of the package, and validate a study file."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.console import note, report, table, write_json
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.study_options import StudyArguments, StudyName
+from deepthink_cli.errors import Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.study.crossing import Crossing
+    from deepthink_cli.study.files import OpenedStudy
+
+
+@grouped
+def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
+    """List the studies that come with the package."""
+    from deepthink_cli.study.catalogue import packaged
+    from deepthink_cli.study.files import open_study
+
+    studies = {name: open_study(name).study for name in packaged()}
+    if common.json:
+        write_json([{"study": name, "title": each.title, "source": each.source} for name, each in studies.items()])
+        return
+    rows = [[name, each.title, ", ".join(each.scales)] for name, each in studies.items()]
+    report(table("study", "title", "scales", rows=rows, left=3))
+
+
+@grouped
+def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
+    """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
+    from deepthink_cli.study.catalogue import study_path
+    from deepthink_cli.study.files import open_study
+
+    if common.json:
+        write_json(open_study(study).study.model_dump(mode="json"))
+        return
+    sys.stdout.write(study_path(study).read_text(encoding="utf-8"))
+    sys.stdout.flush()
+
+
+@grouped
+def validate_study(
+    context: typer.Context,
+    study: StudyName,
+    *,
+    replaced: StudyArguments,
+    common: Annotated[CommonArguments, Without("verbose")],
+) -> None:
+    """Check a study and each of its scales without opening a model; every mistake is named by file and line."""
+    from deepthink_cli.study.crossing import cross
+    from deepthink_cli.study.files import open_study
+
+    problems = Problems()
+    opened = replaced.opened(context, study)
+    scales = [] if replaced.scale else list(opened.study.scales)
+    crossing: Crossing = problems.result(lambda: cross(opened))
+    for scale in scales:
+        problems.result(lambda scale=scale: cross(open_study(study, scale)))  # type: ignore[misc]
+    problems.raise_any()
+    values = described(crossing)
+    if common.json:
+        write_json(values)
+        return
+    counted = f"{values['combinations']} combinations in {values['runs']} runs of {len(values['models'])} models"
+    note(f"{opened.path}: {values['study']} is a study: {counted}", common.quiet)
+    if scales:
+        note(f"{opened.path}: its scales are valid: {', '.join(scales)}", common.quiet)
+
+
+def described(crossing: Crossing) -> dict[str, Any]:
+    """A crossed study as JSON values."""
+    opened: OpenedStudy = crossing.opened
+    return {
+        "study": opened.study.name,
+        "file": str(opened.path),
+        "models": list(dict.fromkeys(run["models"][0].model for run in crossing.runs)),
+        "tasks": [task.name for each in crossing.tasks.values() for task in each],
+        "combinations": crossing.combinations,
+        "runs": len(crossing.runs),
+    }

@@ -1,0 +1,129 @@
+"""Options of the commands of studies: the study, one of its scales, and what replaces its fields."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli import completion
+from deepthink_cli.cli.data_options import DataDir, Limit, TaskNames
+from deepthink_cli.cli.method_options import ITERATIONS, SEEDS
+from deepthink_cli.cli.options import DATA, MODEL, OUTPUT, ModelArguments
+from deepthink_cli.options import ModelOptions, RunOptions
+
+if TYPE_CHECKING:
+    from deepthink_cli.study.crossing import Crossing
+    from deepthink_cli.study.files import OpenedStudy
+
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        autocompletion=completion.studies,
+        help="Study file, or the name of a study of the package, as in paper/table1 (deepthink study list).",
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale", metavar="NAME", rich_help_panel=DATA, help="Replace the study's fields by those of this scale."
+    ),
+]
+StudyOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Folder of the study's rows; an interrupted study is continued. Default: runs/NAME of the study.",
+    ),
+]
+# The model options that say where and how to compute; which model is a matter of the study.
+UNNAMED = ("model", "revision", "gguf", "adapter")
+
+
+@dataclass(frozen=True)
+class StudyArguments:
+    """One of the study's scales, and values in place of those of the study; None keeps the study's."""
+
+    scale: Scale = None
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            metavar="MODEL,...",
+            rich_help_panel=MODEL,
+            help="Models in place of those of the study: hub ids, local directories or GGUF files.",
+        ),
+    ] = None
+    task: TaskNames = None
+    seeds: Annotated[str | None, SEEDS] = None
+    iterations: Annotated[str | None, ITERATIONS] = None
+    limit: Limit = None
+    data_dir: DataDir = None
+
+    def opened(self, context: typer.Context, name: str) -> OpenedStudy:
+        """The study with these values; raises InputError as `open_study`, and for each wrong value.
+
+        Environment variables and config files do not change what a study measures: of them, only the data directory
+        is used.
+        """
+        from deepthink_cli.study.files import open_study
+
+        typed = {each.name for each in fields(self) if _source(context, each.name) == "COMMANDLINE"} | {"data_dir"}
+        given = {name: value for name, value in asdict(self).items() if name in typed and value is not None}
+        given.pop("scale", None)
+        checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
+        options = RunOptions.checked(**checked)
+        values: dict[str, Any] = {
+            "models": [each.strip() for each in str(given.get("models")).split(",")],
+            "tasks": given.get("task"),
+            "seeds": list(options.every_seed),
+            "iterations": options.iterations,
+            "limit": options.limit,
+            "data_dir": str(self.data_dir),
+        }
+        flags = {"task": "tasks"}
+        replaced = {
+            flags.get(name, name): (f"--{name.replace('_', '-')} {_text(value)}", values[flags.get(name, name)])
+            for name, value in given.items()
+        }
+        return open_study(name, self.scale, replaced)
+
+    def crossed(self, context: typer.Context, name: str, model: ModelArguments | None = None) -> Crossing:
+        """The study with these values and options of every model, crossed; raises InputError as `cross`."""
+        from deepthink_cli.study.crossing import cross
+
+        opened = self.opened(context, name)
+        if model is not None:
+            models = tuple(_computed(context, model, each) for each in opened.study.models)
+            opened = replace(opened, study=opened.study.model_copy(update={"models": models}))
+        return cross(opened)
+
+
+def _computed(context: typer.Context, arguments: ModelArguments, model: ModelOptions) -> ModelOptions:
+    """A model of the study with the options of the command line; those from elsewhere fill what the study omits."""
+    checked = arguments.checked()
+    names = [name for name in asdict(arguments) if name not in UNNAMED]
+    sources = {name: _source(context, name) for name in names}
+    typed = {name: getattr(checked, name) for name, source in sources.items() if source == "COMMANDLINE"}
+    defaults = {name: getattr(checked, name) for name, source in sources.items() if source not in ("DEFAULT", None)}
+    return ModelOptions.checked(**{**defaults, **model.model_dump(exclude_unset=True), **typed})
+
+
+def folder_of(out: Path | None, opened: OpenedStudy) -> Path:
+    """The folder of a study's rows: the named one, or runs/NAME."""
+    return out or Path("runs") / opened.study.name
+
+
+def _source(context: typer.Context, name: str) -> str | None:
+    source = context.get_parameter_source(name)
+    return None if source is None else source.name
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

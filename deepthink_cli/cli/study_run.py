@@ -1,0 +1,60 @@
+"""`deepthink study run`: do the runs of a study, into one folder that can be resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepthink_cli.cli.data_options import Cache
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.run import Samples, report_summary
+from deepthink_cli.cli.runprogress import RunProgress
+from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
+from deepthink_cli.errors import Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.study.crossing import Crossing
+
+
+@grouped
+def run_study(
+    context: typer.Context,
+    study: StudyName,
+    out: StudyOut = None,
+    samples: Samples = False,
+    cache: Cache = None,
+    *,
+    replaced: StudyArguments,
+    model: Annotated[ModelArguments, Without(*UNNAMED)],
+    common: CommonArguments,
+) -> None:
+    """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
+    from deepthink_cli.pools.store import Store, default_folder
+    from deepthink_cli.study.preparing import prepare_study
+    from deepthink_cli.workflows.outputs import check_run_apart
+    from deepthink_cli.workflows.run import execute
+
+    crossing = replaced.crossed(context, study, model)
+    folder, problems = folder_of(out, crossing.opened), Problems()
+    problems.result(lambda: check_run_apart(folder, _read(crossing, common.config)))
+    problems.raise_any()
+    with Show(common) as tell:
+        runs = prepare_study(crossing, folder, tell)
+        store = Store(cache or default_folder())
+        summary = execute(runs, samples, RunProgress(common.quiet or common.json), tell, store)
+    report_summary(summary, common, f"deepthink study report {study} --from {folder}")
+
+
+def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:
+    """The files and folders that the study reads."""
+    opened = crossing.opened
+    data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
+    paths = read_by(opened.path, task=list(crossing.tasks), data_dir=data_dir, config=config)
+    for options in opened.study.models:
+        paths += read_by(model=options.model, adapter=options.adapter)
+    return paths

@@ -1,0 +1,149 @@
+"""What a study takes, for each of its models: rows, inputs, time and memory; nothing is downloaded or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.runs.folder import found_in
+from deepthink_cli.runs.request import RunRequest
+from deepthink_cli.study.crossing import Crossing
+from deepthink_cli.study.preparing import once, prepared_with
+from deepthink_cli.study.requests import requests_of
+from deepthink_cli.study.sizes import Size, known_size, size_of
+from deepthink_cli.study.values import shown
+from deepthink_cli.study.work import Amount, amount_of
+from deepthink_cli.workflows.estimate import estimate_runs
+from deepthink_cli.workflows.events import Tell, silent
+from deepthink_cli.workflows.models import find_model
+from deepthink_cli.workflows.run import PreparedRun
+
+SPEED = 100.0  # TFLOP/s: an A100 in bfloat16 at a third of its peak
+_PER_WEIGHT = 2  # operations for each parameter and token: a multiplication and an addition
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """What the runs of one model take.
+
+    Of `rows`, `written` are in the folder; `inputs` and `seconds` are of the others. `basis` says what the seconds rest
+    on: a timed probe, or the arithmetic at an assumed speed. `exact` is False if rows and inputs were counted from the
+    tasks' definitions, because of the `reason`. Bytes are None for a model of unknown size.
+    """
+
+    model: str
+    runs: int
+    rows: int
+    written: int
+    inputs: int
+    seconds: float | None
+    basis: Literal["probe", "computed"] | None
+    exact: bool
+    parameters: float | None
+    file_bytes: float | None
+    memory_bytes: float | None
+    reason: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON values, with its hours."""
+        hours = None if self.seconds is None else round(self.seconds / 3600, 4)
+        rounded = {name: round(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {**rounded, "seconds": None if self.seconds is None else round(self.seconds, 3), "hours": hours}
+
+
+def plan_study(
+    crossing: Crossing, out: Path, may_load: bool = True, speed: float = SPEED, tell: Tell = silent
+) -> Iterator[ModelPlan]:
+    """The plan of every model of a study, in its order.
+
+    Where the model and the data are on this machine, rows are counted as a run would; with the weights and `may_load`,
+    they are timed. Otherwise both are computed from the definitions of the tasks and the number of parameters, at
+    `speed` TFLOP/s.
+    """
+    by_model: dict[str, list[RunRequest]] = {}
+    for request in requests_of(crossing):
+        offline = request.model.model_copy(update={"offline": True})
+        by_model.setdefault(shown(request.model), []).append(replace(request, model=offline))
+    tell = once(tell)
+    for requests in by_model.values():
+        yield _plan(requests, out, may_load, speed, tell)
+
+
+def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:
+    options = requests[0].model
+    size, reason, runs, what = known_size(options), None, list[PreparedRun](), "model"
+    try:
+        spec = find_model(options, tell)
+        size, what = size_of(spec), "data"
+        runs = [prepared_with(request, spec, out, tell) for request in requests]
+    except DeepThinkError as error:
+        absent = f"its {what} is not on this machine, and a plan downloads nothing"
+        runs, reason = [], absent if "--offline" in error.messages[0] else error.messages[0]
+    name = shown(options.model_copy(update={"offline": False}))
+    amount = sum(map(amount_of, requests), Amount())
+    if not runs:
+        return _computed(name, requests, amount, size, speed, out, reason)
+    estimate = estimate_runs(runs, may_load, tell)
+    rows = sum(run.as_json()["rows"] for run in runs)
+    lengths = [len(member.token_ids) for run in runs for job in run.jobs for member in job.members]
+    seconds = estimate.seconds
+    if seconds is None:
+        seconds = _seconds(amount, size, speed, estimate.rows / rows)
+    return ModelPlan(
+        model=name,
+        runs=len(runs),
+        rows=rows,
+        written=rows - estimate.rows,
+        inputs=estimate.inputs,
+        seconds=seconds,
+        basis="probe" if estimate.seconds is not None else None if seconds is None else "computed",
+        exact=True,
+        **_bytes(size, max(lengths, default=amount.longest)),
+        reason=estimate.reason,
+    )
+
+
+def _computed(
+    name: str,
+    requests: Sequence[RunRequest],
+    amount: Amount,
+    size: Size | None,
+    speed: float,
+    out: Path,
+    reason: str | None,
+) -> ModelPlan:
+    """The plan of a model that cannot be opened here, or whose data cannot be read."""
+    written = sum(row.setting.model == requests[0].model.model for row in found_in(out))
+    written = min(written, amount.rows)
+    left = 1 - written / amount.rows
+    seconds = _seconds(amount, size, speed, left)
+    return ModelPlan(
+        model=name,
+        runs=len(requests),
+        rows=amount.rows,
+        written=written,
+        inputs=round(amount.inputs * left),
+        seconds=seconds,
+        basis=None if seconds is None else "computed",
+        exact=False,
+        **_bytes(size, amount.longest),
+        reason=reason,
+    )
+
+
+def _seconds(amount: Amount, size: Size | None, speed: float, left: float) -> float | None:
+    """The time of the missing part of the rows, by the arithmetic; None for a model of unknown size."""
+    return None if size is None else left * _PER_WEIGHT * size.parameters * amount.tokens / (speed * 1e12)
+
+
+def _bytes(size: Size | None, tokens: float) -> dict[str, Any]:
+    if size is None:
+        return {"parameters": None, "file_bytes": None, "memory_bytes": None}
+    return {
+        "parameters": size.parameters,
+        "file_bytes": size.file_bytes,
+        "memory_bytes": size.memory_needed(tokens),
+    }
