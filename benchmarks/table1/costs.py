@@ -3,8 +3,8 @@
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/costs.jsonl
 
 Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread. The seconds are those of the processor,
-which other work on the machine hardly changes, less those of the method that reads nothing of the model (random). Methods
-that are in the file already are skipped.
+which other work on the machine hardly changes; docs/table1.md subtracts those of the method that reads nothing of the
+model (random). Methods that are in the file already are skipped.
 """
 
 from __future__ import annotations

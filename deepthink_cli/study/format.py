@@ -14,7 +14,7 @@ from deepthink_cli.selection.registry import Sampling
 
 GATES = tuple(GateOptions.model_fields)
 # One run crosses the values of these axes; of every other axis it has one.
-IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", *GATES, "calibrations")
+IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GATES, "calibrations")
 AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
 MOST_SEEDS = 1_000_000

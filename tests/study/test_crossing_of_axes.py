@@ -34,7 +34,10 @@ def brute_force(box: Box, exclusions: Sequence[Exclusion]) -> set[tuple[Any, ...
     return {
         values
         for values in combinations(box)
-        if not any(all(dict(zip(AXES, values))[axis] in gone for axis, gone in each.items()) for each in exclusions)
+        if not any(
+            all(dict(zip(AXES, values, strict=True))[axis] in gone for axis, gone in each.items())
+            for each in exclusions
+        )
     }
 
 
