@@ -62,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
     jobs = [job for job in sorted([*((name, "") for name in CLASSES), *FORMS]) if job[0] in (options.types or CLASSES)]
     torch.set_num_threads(1)
     verdicts: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.processes, mp_context=get_context("fork"), max_tasks_per_child=None) as pool:
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("fork")) as pool:
         for (model_type, form), line in zip(jobs, pool.map(compared, *zip(*jobs, strict=True)), strict=True):
             verdicts[line.partition(":")[0]] += 1
             print(f"{model_type}{form and f' ({form})'}: {line}", flush=True)
@@ -78,8 +78,8 @@ def compared(model_type: str, form: str) -> str:
     with TemporaryDirectory() as folder:
         try:
             engine = small_engine(Path(folder), model_type, form)
-        except (InputError, ImportError):
-            return "unsupported"
+        except Exception as error:
+            return f"unsupported: {' '.join(str(error).split())}"[:120]
         try:
             differences = [difference(engine, Path(folder), *case) for case in product(_COUNTS, (1, 3))]
         except InputError as refusal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
 from deepthink_cli.io.atomic import replacing_folder
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Provenance, canonical_json
+from deepthink_cli.provenance import Provenance
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)
@@ -64,7 +63,23 @@ def adapter_config(memory: Memory, provenance: Provenance) -> dict[str, Any]:
 
 
 def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
-    """Raise InputError unless all layers have keys and values of one shape."""
-    shapes = {tuple(tensor.shape) for tensor in (*memory.keys, *memory.values)}
-    if len(shapes) > 1:
-        raise InputError(f"{name}: shapes differ")
+    """Raise InputError unless PEFT can hold the memory and applies it to the model that made it."""
+    model = provenance.model
+    if model.adapter is not None:
+        raise InputError(
+            f"{name}: made with --adapter {model.adapter} merged into the weights, which PEFT does not merge under a "
+            "prefix; save the merged model in a folder, and think again with it"
+        )
+    first = memory.keys[0]
+    for layer, pair in enumerate(zip(memory.keys, memory.values, strict=True)):
+        if any(tensor.shape != first.shape for tensor in pair):
+            raise InputError(
+                f"{name}: {model.architecture} has keys and values of several shapes ({_shape(first)} in layer 0's "
+                f"keys, {_shape(pair[0])} and {_shape(pair[1])} in layer {layer}), and a prefix adapter holds one; use "
+                "deepthink predict"
+            )
+
+
+def _shape(tensor: Tensor) -> str:
+    heads, _, size = tensor.shape
+    return f"{heads} x {size}"
