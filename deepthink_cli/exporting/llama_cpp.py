@@ -60,12 +60,10 @@ def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
     """Raise InputError unless the state's tokens and cells are those of the memory, at positions 0 to L - 1."""
     ids, parsed, way = tuple(token_ids), state.parsed, "save it after exactly the memory's token ids (docs/export.md)"
     if parsed.tokens != ids:
-        pairs = zip(parsed.tokens, ids, strict=False)
-        place = next(
-            (place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(parsed.tokens), len(ids))
-        )
+        pairs = enumerate(zip(parsed.tokens, ids, strict=False))
+        place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(parsed.tokens), len(ids)))
         raise InputError(
-            f"{state.name}: has {len(parsed.tokens)} tokens, the memory {len(ids)}, and they differ at token {place}; {way}"
+            f"{state.name}: has {len(parsed.tokens)} tokens, the memory {len(ids)}, and token {place} differs; {way}"
         )
     if parsed.positions != tuple(range(len(ids))):
         raise InputError(
@@ -90,8 +88,8 @@ def agreement(state: SavedState, first: Memory, weights: Weights = "f32") -> Agr
     compared = Agreement(by_order[paired], values, tolerance, paired)
     if not max(compared.keys, values) <= tolerance:
         raise InputError(
-            f"{state.name}: its keys differ from one reading by the memory's model by {compared.keys:.1e} and its values "
-            f"by {values:.1e} of their layer's largest, more than the {tolerance:g} of these types: {_cause(compared)}"
+            f"{state.name}: its keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
+            f"values by {values:.1e}, more than the {tolerance:g} of these types: {_cause(compared)}"
         )
     return compared
 
@@ -134,7 +132,8 @@ def _unchanged(tensor: Tensor) -> Tensor:
 
 def _pairs(tensor: Tensor) -> Tensor:
     """Keys (kv_heads, L, head_dim) whose halves rotate together, in pairs: value i of half h becomes value 2i + h."""
-    return tensor.unflatten(2, (2, -1)).transpose(2, 3).flatten(2)
+    heads, length, size = tensor.shape
+    return tensor.view(heads, length, 2, size // 2).transpose(2, 3).flatten(2)
 
 
 def _largest(state: SavedState, blocks: Iterable[Block], tensors: Iterable[Tensor], order: Order) -> float:

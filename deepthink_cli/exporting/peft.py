@@ -12,7 +12,7 @@ from torch import Tensor
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.atomic import replacing_folder
-from deepthink_cli.memory import Memory
+from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.provenance import Provenance
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -70,14 +70,15 @@ def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
             f"{name}: made with --adapter {model.adapter} merged into the weights, which PEFT does not merge under a "
             "prefix; save the merged model in a folder, and think again with it"
         )
-    first = memory.keys[0]
-    for layer, pair in enumerate(zip(memory.keys, memory.values, strict=True)):
-        if any(tensor.shape != first.shape for tensor in pair):
-            raise InputError(
-                f"{name}: {model.architecture} has keys and values of several shapes ({_shape(first)} in layer 0's "
-                f"keys, {_shape(pair[0])} and {_shape(pair[1])} in layer {layer}), and a prefix adapter holds one; use "
-                "deepthink predict"
-            )
+    like = memory.keys[0]
+    for part in PARTS:
+        for layer, tensor in enumerate(getattr(memory, part)):
+            if tensor.shape != like.shape:
+                raise InputError(
+                    f"{name}: {model.architecture} has keys and values of several shapes (layer 0's keys are "
+                    f"{_shape(like)}, layer {layer}'s {part} {_shape(tensor)}), and a prefix adapter holds one shape; "
+                    "use deepthink predict"
+                )
 
 
 def _shape(tensor: Tensor) -> str:

@@ -20,6 +20,7 @@ _OTHERS = {  # the first word of other files that llama.cpp and its programs wri
 }
 _TYPES = {0: ("F32", 4), 1: ("F16", 2), 30: ("BF16", 2)}  # of ggml, by number: name and bytes of a value
 _SERVER_TOKENS = (-1, 1)  # llama-server writes these two, then the number of tokens, the tokens, and the media
+_CACHE = "use caches of type f32, f16 or bf16 (--cache-type-k, --cache-type-v)"
 _SAVE = "save one with llama-server's --slot-save-path or llama_state_seq_save_file"
 
 
@@ -71,8 +72,7 @@ def parse_state(data: bytes, name: str) -> SequenceState:
     rotated = reader.words("<II", "its layers") if version >= 4 else (0, 0)
     if transposed > 1 or any(rotated):
         raise InputError(
-            f"{name}: its keys or values are in an unknown form ({transposed}, {rotated[0]}, {rotated[1]}); use caches "
-            "of type f32, f16 or bf16 (--cache-type-k, --cache-type-v)"
+            f"{name}: its keys or values are in an unknown form ({transposed}, {rotated[0]}, {rotated[1]}); {_CACHE}"
         )
     keys = reader.blocks(layers, len(positions), False)
     values = reader.blocks(layers, len(positions), bool(transposed))
@@ -139,9 +139,7 @@ class _Reader:
     def _block(self, cells: int, transposed: bool) -> Block:
         (number,) = self.words("<i", "a layer's cells")
         if number not in _TYPES:
-            raise InputError(
-                f"{self.name}: its cache has ggml's type {number}; use f32, f16 or bf16 (--cache-type-k, --cache-type-v)"
-            )
+            raise InputError(f"{self.name}: its cache has ggml's type {number}; {_CACHE}")
         kind, size = _TYPES[number]
         if transposed:
             each, width = self.words("<II", "a layer's cells")
