@@ -17,6 +17,7 @@ from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArgume
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def run(
     data_dir: DataDir = None,
     limit: Limit = None,
     samples: Samples = False,
+    log: Log = None,
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
     common: CommonArguments,
@@ -97,6 +99,7 @@ def run(
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
     tasks = problems.result(lambda: _tasks(task))
+    tracking = problems.result(lambda: tracking_of(log))
     problems.raise_any()
     with Show(common) as tell:
         tell_of_toy(model, tell)
@@ -107,7 +110,8 @@ def run(
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
         store = Store(crossing.cache or default_folder())
-        summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, out, tell)
+        summary = execute(prepared, samples, observer, tell, store)
     _report(summary, common)
 
 

@@ -13,6 +13,7 @@ from deepthink_cli.errors import InputError
 INTEGRATIONS = {
     "frames": "deepthink_cli.integrations.frames",
     "sklearn": "deepthink_cli.integrations.sklearn",
+    "tracking": "deepthink_cli.integrations.tracking",
 }
 
 
