@@ -18,6 +18,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.export import export
 from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
@@ -79,6 +80,7 @@ app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o 
 app.command("eval", epilog="Example: deepthink eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html")(
     evaluate
 )
+app.command(epilog="Example: deepthink export mem.safetensors --to peft -o adapter")(export)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
 app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)

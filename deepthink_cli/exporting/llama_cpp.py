@@ -52,9 +52,7 @@ def read_state(path: str | Path) -> SavedState:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(
-            f"--state {path}: cannot be read: {error.strerror}; name a file saved by llama.cpp"
-        ) from error
+        raise InputError(f"--state {path}: cannot be read: {error.strerror}; name a file saved by llama.cpp") from error
     return SavedState(f"--state {path}", data, parse_state(data, f"--state {path}"))
 
 
@@ -63,7 +61,9 @@ def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
     ids, parsed, way = tuple(token_ids), state.parsed, "save it after exactly the memory's token ids (docs/export.md)"
     if parsed.tokens != ids:
         pairs = zip(parsed.tokens, ids, strict=False)
-        place = next((place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(parsed.tokens), len(ids)))
+        place = next(
+            (place for place, pair in enumerate(pairs) if pair[0] != pair[1]), min(len(parsed.tokens), len(ids))
+        )
         raise InputError(
             f"{state.name}: has {len(parsed.tokens)} tokens, the memory {len(ids)}, and they differ at token {place}; {way}"
         )

@@ -33,7 +33,7 @@ def write_peft(memory: Memory, directory: str | Path, name: str = "this memory",
         text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         tensors = {"prompt_embeddings": prompt_embeddings(memory)}
-        safetensors.torch.save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
+        (temporary / WEIGHTS).write_bytes(safetensors.torch.save(tensors, metadata={"format": "pt"}))
 
 
 def prompt_embeddings(memory: Memory) -> Tensor:

@@ -24,7 +24,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune")
+LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune", "export")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -55,6 +55,7 @@ DIFFERENT = {
     ("tune", "shots"),
     ("tune", "seed"),
     ("report", "iteration"),
+    ("export", "iteration"),
 }
 
 
