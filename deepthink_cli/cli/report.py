@@ -38,8 +38,8 @@ Format = Annotated[
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of records "
-        "in the schema of Every Eval Ever as eee. Default: terminal.",
+        help="Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
+        "records in the schema of Every Eval Ever as eee. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -76,8 +76,8 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html. With --format eee: a folder. "
-        "Default: stdout.",
+        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html; with --format eee a "
+        "folder. Default: stdout.",
     ),
 ]
 
