@@ -24,6 +24,8 @@ from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.pull import pull
+from deepthink_cli.cli.push import push
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
@@ -92,6 +94,8 @@ app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herdin
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
 app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
+app.command(epilog="Example: deepthink push mem.safetensors me/sst2-memory --results eval.json --dry-run")(push)
+app.command(epilog="Example: deepthink pull me/sst2-memory -o mem.safetensors")(pull)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 studies = Program(
     name="study",

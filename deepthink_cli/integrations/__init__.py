@@ -12,7 +12,9 @@ from deepthink_cli.errors import InputError
 
 INTEGRATIONS = {
     "frames": "deepthink_cli.integrations.frames",
+    "hub": "deepthink_cli.integrations.hub",
     "sklearn": "deepthink_cli.integrations.sklearn",
+    "tracking": "deepthink_cli.integrations.tracking",
 }
 
 

@@ -56,6 +56,8 @@ DIFFERENT = {
     ("tune", "shots"),
     ("tune", "seed"),
     ("report", "iteration"),
+    ("push", "revision"),
+    ("pull", "revision"),
     ("export", "iteration"),
 }
 
@@ -83,7 +85,8 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
     for command in PROGRAM.commands.keys() - set(LOADING):
-        assert not options_of(command).keys() & (MODEL_OPTIONS - {"--offline"})
+        others = {"--offline"} | ({"--revision"} if (command, "revision") in DIFFERENT else set())
+        assert not options_of(command).keys() & (MODEL_OPTIONS - others)
 
 
 def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:
