@@ -11,9 +11,9 @@ LAYERS = (
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
         *("description", "metrics", "tuning"),
-        *("artifact.metadata", "artifact.format"),
+        *("artifact.metadata", "artifact.layout", "artifact.format"),
     ),
-    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
+    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.quantization", "artifact.files"),
     ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )
