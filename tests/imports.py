@@ -9,11 +9,22 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
+        *(
+            "updates",
+            "method",
+            "data",
+            "provenance",
+            "selection",
+            "techniques",
+            "calibration",
+            "options",
+            "decoding",
+            "tasks",
+        ),
         *("description", "metrics", "tuning"),
         *("artifact.metadata", "artifact.format"),
     ),
-    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
+    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "continuation", "artifact.files"),
     ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
     ("integrations", "cli"),
 )
