@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
+    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.dialogue import Dialogue
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.choice import load_model
+    from deepthink_cli.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
@@ -33,11 +36,14 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Chat": "data.chat",
+    "Decoding": "decoding",
     "DemonstrationSet": "data.examples",
+    "Dialogue": "dialogue",
     "Engine": "engine.base",
     "EvaluationReport": "workflows.evaluate",
     "Example": "data.examples",
     "Gate": "updates.gate",
+    "Generation": "generation",
     "Memory": "memory",
     "Method": "method",
     "ModelOptions": "options",
@@ -49,6 +55,7 @@ _HOME = {
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
     "evaluate": "workflows.evaluate",
+    "generate": "generation",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
     "open_memory": "workflows.memories",
@@ -68,11 +75,14 @@ _HOME = {
 
 __all__ = [
     "Chat",
+    "Decoding",
     "DemonstrationSet",
+    "Dialogue",
     "Engine",
     "EvaluationReport",
     "Example",
     "Gate",
+    "Generation",
     "Memory",
     "Method",
     "ModelOptions",
@@ -83,6 +93,7 @@ __all__ = [
     "Store",
     "Template",
     "evaluate",
+    "generate",
     "load_memory",
     "load_model",
     "open_memory",

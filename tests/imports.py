@@ -25,7 +25,18 @@ LAYERS = (
         *("artifact.metadata", "artifact.format"),
     ),
     ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "continuation", "artifact.files"),
-    ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows"),
+    (
+        "skipping",
+        "prediction",
+        "generation",
+        "dialogue",
+        "calibrating",
+        "evaluation",
+        "pools",
+        "runs",
+        "report",
+        "workflows",
+    ),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
