@@ -106,6 +106,7 @@ def report(
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
+    from deepthink_cli.runs.shards import doubts
     from deepthink_cli.workflows.outputs import check_apart
 
     problems = Problems()
@@ -120,6 +121,8 @@ def report(
     with problems.collected():
         jobs = read_jobs(runs, where or ())
     problems.raise_any()
+    for line in doubts(runs):
+        note(f"warning: {line}")
     page = report_of(", ".join(map(str, runs)), jobs, number, published, tasks)
     web_page = _web_page(page, jobs, tasks) if html is not None or chosen == "html" else None
     if output is None:
