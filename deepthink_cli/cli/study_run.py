@@ -47,7 +47,8 @@ def run_study(
         runs = prepare_study(crossing, folder, tell)
         store = Store(cache or default_folder())
         summary = execute(runs, samples, RunProgress(common.quiet or common.json), tell, store)
-    report_summary(summary, common, f"deepthink study report {study} --from {folder}")
+    scale = f" --scale {replaced.scale}" if replaced.scale else ""
+    report_summary(summary, common, f"deepthink study report {study}{scale} --from {folder}")
 
 
 def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:

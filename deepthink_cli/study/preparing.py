@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deepthink_cli.errors import InputError, Problems
@@ -14,7 +15,8 @@ from deepthink_cli.study.requests import requests_of
 from deepthink_cli.study.values import shown
 from deepthink_cli.workflows.events import Event, Note, Tell, Warn, silent
 from deepthink_cli.workflows.models import find_model
-from deepthink_cli.workflows.run import PreparedRun, prepare_run
+from deepthink_cli.workflows.prepared import PreparedRun
+from deepthink_cli.workflows.run import prepare_run
 
 
 def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[PreparedRun]:
@@ -38,7 +40,7 @@ def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Pr
 
 def prepared_with(request: RunRequest, spec: ModelSpec, out: Path, tell: Tell) -> PreparedRun:
     """The prepared run of a request whose model has been opened."""
-    return prepare_run(request.plan(), spec, out, tell)
+    return replace(prepare_run(request.plan(), spec, out, tell), request=request)
 
 
 def once(tell: Tell) -> Tell:
