@@ -22,7 +22,7 @@ from deepthink_cli.errors import InputError, Problems
 if TYPE_CHECKING:
     from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.workflows.estimate import Estimate
-    from deepthink_cli.workflows.run import PreparedRun, RunSummary
+    from deepthink_cli.workflows.prepared import PreparedRun, RunSummary
 
 # Headings of what a run crosses.
 CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores", "updates": "updates"}

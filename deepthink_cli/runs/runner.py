@@ -51,11 +51,20 @@ class _Thinking:
 
 
 def together(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Work]:
-    """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster.
+    """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster."""
+    return groups_of(plan, most_together(engine), work)
+
+
+def most_together(engine: Engine) -> int:
+    """The most tokens of demonstrations that the engine reads in one pass."""
+    return min(engine.tokens_together, engine.tokens_held(COPIES))
+
+
+def groups_of(plan: RunPlan, most: int, work: Work) -> Iterator[Work]:
+    """The groups of `together` for an engine that reads at most `most` tokens in one pass.
 
     Finished jobs keep their group, so that resumed runs are identical to runs that were never stopped.
     """
-    most = min(engine.tokens_together, engine.tokens_held(COPIES))
     for _, jobs in groupby(work, key=lambda job_and_settings: job_and_settings[0].task.name):
         group, tokens = list[tuple[RunJob, Sequence[Setting]]](), 0
         for job, wanted in jobs:

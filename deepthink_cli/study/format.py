@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import Positions
 from deepthink_cli.options import GateOptions, ModelOptions, SweepOptions
+from deepthink_cli.report.forms.spec import Form
 from deepthink_cli.selection.registry import Sampling
 
 GATES = tuple(GateOptions.model_fields)
@@ -17,6 +18,7 @@ GATES = tuple(GateOptions.model_fields)
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GATES, "calibrations")
 AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
+MOST_SEEDS = 1_000_000
 
 Word = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -57,7 +59,7 @@ class Study(SweepOptions):
     system: str | None = None
     exclude: tuple[dict[str, Any], ...] = ()
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    figure: dict[str, Any] | None = None
+    figure: Form | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -87,7 +89,7 @@ class Study(SweepOptions):
 def _listed(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
-    if name == "seeds" and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1_000_000:
+    if name == "seeds" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SEEDS:
         return tuple(range(value))
     is_list = name in (*AXES, "exclude") and (value is not None or name in WITH_DEFAULTS)
     return (value,) if is_list else value

@@ -19,7 +19,7 @@ from deepthink_cli.study.work import Amount, amount_of
 from deepthink_cli.workflows.estimate import estimate_runs
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.models import find_model
-from deepthink_cli.workflows.run import PreparedRun
+from deepthink_cli.workflows.prepared import PreparedRun
 
 SPEED = 100.0  # TFLOP/s: an A100 in bfloat16 at a third of its peak
 _PER_WEIGHT = 2  # operations for each parameter and token: a multiplication and an addition

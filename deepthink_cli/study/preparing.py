@@ -14,7 +14,8 @@ from deepthink_cli.study.requests import requests_of
 from deepthink_cli.study.values import shown
 from deepthink_cli.workflows.events import Event, Note, Tell, Warn, silent
 from deepthink_cli.workflows.models import find_model
-from deepthink_cli.workflows.run import PreparedRun, prepare_run
+from deepthink_cli.workflows.prepared import PreparedRun
+from deepthink_cli.workflows.run import prepare_run
 
 
 def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[PreparedRun]:

@@ -19,7 +19,7 @@ from deepthink_cli.runs.runner import Work
 from deepthink_cli.runs.timing import Rates, amount_of, measure
 from deepthink_cli.workflows.events import Progress, Tell, silent
 from deepthink_cli.workflows.models import load
-from deepthink_cli.workflows.run import PreparedRun
+from deepthink_cli.workflows.prepared import PreparedRun
 
 BUDGET = 30.0  # seconds after which no further task is timed
 

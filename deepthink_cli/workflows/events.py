@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.jobs import RunJob
-    from deepthink_cli.runs.plan import RunPlan
+    from deepthink_cli.runs.executors.messages import JobInfo
     from deepthink_cli.runs.results import Result
-    from deepthink_cli.runs.runner import Work
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,27 @@ def silent(event: Event) -> None:
 
 
 class RunObserver:
-    """Callbacks for the progress of a run; each does nothing unless a subclass overrides it."""
+    """Callbacks for the progress of a run; each does nothing unless a subclass overrides it.
 
-    def begin(self, plan: RunPlan, work: Work) -> None:
-        """Called when the jobs and their missing rows are known."""
+    Jobs that start together are done together; with several workers, other jobs may start before they are done.
+    """
 
-    def start(self, jobs: Sequence[RunJob]) -> None:
+    def begin(self, jobs: int, inputs: int) -> None:
+        """Called when the number of jobs with missing rows, and of the inputs to score for them, is known.
+
+        Called again for those of every further model.
+        """
+
+    def start(self, jobs: Sequence[JobInfo]) -> None:
         """Called when jobs of one task start together."""
 
-    def scored(self, job: RunJob, inputs: int) -> None:
-        """Called when inputs of a job were scored."""
+    def scored(self, job: JobInfo, inputs: int) -> None:
+        """Called when inputs of a job were scored; a negative number takes back those of a worker that died."""
 
-    def row(self, job: RunJob, row: Result) -> None:
+    def row(self, job: JobInfo, row: Result) -> None:
         """Called when a row of a job was written."""
 
-    def finish(self, jobs: Sequence[RunJob]) -> None:
+    def finish(self, jobs: Sequence[JobInfo]) -> None:
         """Called when jobs are done."""
 
     def end(self) -> None:

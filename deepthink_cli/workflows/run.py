@@ -2,107 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.pools.store import Store
-from deepthink_cli.runs.folder import RunFolder, found_in, open_run_folder
+from deepthink_cli.runs.executors.base import Executor
+from deepthink_cli.runs.folder import found_in, open_run_folder
 from deepthink_cli.runs.jobs import PendingJobs, RunJob, prepare_jobs
-from deepthink_cli.runs.plan import RunPlan, settings
+from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.request import RunRequest
-from deepthink_cli.runs.results import Setting
-from deepthink_cli.runs.runner import Work, run_jobs, together
 from deepthink_cli.runs.same_data import check_continues, unchecked
-from deepthink_cli.runs.samples import write_samples
-from deepthink_cli.runs.texts import write_texts
-from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.gate import grid_text, grid_values
-from deepthink_cli.updates.registry import GATE
-from deepthink_cli.updates.texts import rule_text
+from deepthink_cli.runs.shards import Shard, Share
+from deepthink_cli.workflows.collect import Collector
+from deepthink_cli.workflows.distribute import distribute
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
 from deepthink_cli.workflows.extended_labels import ExtendedLabels
-from deepthink_cli.workflows.inputs import scored_by
-from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
+from deepthink_cli.workflows.models import find_model, warn_without_chat
+from deepthink_cli.workflows.prepared import PreparedRun, RunSummary, tell_of_fewer
+from deepthink_cli.workflows.run_here import run_here
 from deepthink_cli.workflows.task_rows import announce
-
-
-@dataclass(frozen=True)
-class PreparedRun:
-    """A run that has passed every check that does not need the weights.
-
-    The demonstrations of its `jobs` are known; a method chooses those of `pending` jobs once the model is loaded.
-    """
-
-    plan: RunPlan
-    jobs: Sequence[RunJob]
-    pending: Sequence[PendingJobs]
-    spec: ModelSpec
-    out: Path
-
-    def settings(self) -> list[tuple[RunJob, list[Setting]]]:
-        """Every job whose demonstrations are known, with the settings of its rows."""
-        identity = self.spec.identify()
-        return [(job, settings(self.plan, job, identity)) for job in self.jobs]
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan as JSON values."""
-        work, plan = self.settings(), self.plan
-        inputs = sum(job.scorings(plan, wanted) for job, wanted in work)
-        return {
-            "model": self.spec.id,
-            "out": str(self.out),
-            "tasks": [task.name for task in self.plan.tasks],
-            "seeds": list(self.plan.seeds),
-            **grid_values(self.plan.gates),
-            "iterations": self.plan.iterations,
-            "scored_iterations": list(self.plan.scored),
-            **self._crossed(),
-            **scored_by(plan.score),
-            "jobs": len(self.jobs) + len(self.pending) * len(plan.techniques),
-            "rows": sum(len(wanted) for _, wanted in work) + sum(each.rows(plan) for each in self.pending),
-            "inputs_to_score": inputs + sum(each.scorings(plan) for each in self.pending),
-        }
-
-    def _crossed(self) -> dict[str, list[str]]:
-        """What the run crosses T and eta with, where it names any."""
-        plan = self.plan
-        crossed = {
-            "demos_by": list(plan.demos_by),
-            "methods": list(plan.techniques),
-            "calibrations": list(plan.calibrations),
-            "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in plan.gates)),
-        }
-        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
-        return {name: values for name, values in crossed.items() if values != plain[name]}
-
-    @property
-    def gates(self) -> str:
-        """The grid of gates as text."""
-        return grid_text(self.plan.gates)
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """The number of rows of the run, the rows written by this call, and the inputs scored for them."""
-
-    out: str
-    rows: int
-    written: int
-    inputs: int
-    seconds: float
 
 
 def prepare_request(request: RunRequest, out: Path, tell: Tell = silent) -> PreparedRun:
     """Find the model of a request, plan its run, and check every job; raises as `RunRequest.plan` and `prepare_run`."""
     spec = find_model(request.model, tell)
-    return prepare_run(request.plan(), spec, out, tell)
+    return replace(prepare_run(request.plan(), spec, out, tell), request=request)
 
 
 def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:
@@ -121,7 +49,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     problems.raise_any()
     jobs = [each for each in prepared if isinstance(each, RunJob)]
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
-    _tell_of_fewer(jobs, spec, tell)
+    tell_of_fewer(jobs, spec, tell)
     _warn_of_extended(plan, prepared, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
     _check_folder(run, tell)
@@ -144,58 +72,6 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
         extended.check_rows(() if each.task.labels else each.evaluated, ())
 
 
-def _tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:
-    """Report jobs whose demonstrations do not all fit the model."""
-    for job in jobs:
-        asked, used = len(job.drawn.demonstrations.examples), len(job.demonstrations.examples)
-        if used < asked:
-            tell(Note(f"{job.label}: {used} of {asked} demonstrations fit {spec.id}"))
-
-
-def execute(
-    prepared: PreparedRun,
-    samples: bool = False,
-    observer: RunObserver | None = None,
-    tell: Tell = silent,
-    store: Store | None = None,
-) -> RunSummary:
-    """Load the model and write every missing row into the folder; all writes are crash-safe.
-
-    With `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises
-    InputError if another process writes the same run.
-    """
-    with open_run_folder(prepared.out) as folder:
-        engine = load(prepared.spec, tell)
-        describe_engine(engine, tell, always=True)
-        jobs = [*prepared.jobs, *_chosen(prepared, engine, store, tell)]
-        asked = [(job, settings(prepared.plan, job, engine.identity)) for job in jobs]
-        work = _missing(asked, engine, folder)
-        rows = sum(len(of_job) for _, of_job in asked)
-        left = sum(len(wanted) for _, wanted in work)
-        if left < rows:
-            tell(Note(f"{prepared.out}: {rows - left} of {rows} rows are there already"))
-        started = time.perf_counter()
-        try:
-            inputs = _score(prepared.plan, work, engine, folder, samples, observer or RunObserver())
-        except KeyboardInterrupt:
-            kept = len(folder.done)
-            tell(Note(f"{prepared.out}: {kept} rows are kept; the same command continues the run"))
-            raise
-    return RunSummary(str(prepared.out), rows, left, inputs, time.perf_counter() - started)
-
-
-def _chosen(prepared: PreparedRun, engine: Engine, store: Store | None, tell: Tell) -> list[RunJob]:
-    """The jobs whose demonstrations are chosen now: once for each task, seed and method."""
-    plan, jobs = prepared.plan, list[RunJob]()
-    for number, pending in enumerate(prepared.pending):
-        tell(Progress("choosing demonstrations", number, len(prepared.pending), {"method": pending.request.method}))
-        jobs += pending.jobs(plan, prepared.spec, engine, store)
-    if prepared.pending:
-        tell(Progress("choosing demonstrations", len(prepared.pending), len(prepared.pending), {"method": ""}))
-    _tell_of_fewer(jobs, prepared.spec, tell)
-    return jobs
-
-
 def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
     """Raise InputError if the folder's rows come from other data; warns if that cannot be checked."""
     rows = found_in(prepared.out)
@@ -211,36 +87,35 @@ def _check_folder(prepared: PreparedRun, tell: Tell) -> None:
         tell(Warn(text))
 
 
-def _missing(asked: Work, engine: Engine, folder: RunFolder) -> Work:
-    """Every job with those of its settings whose rows are missing."""
-    for job, _ in asked:
-        for member in job.members:
-            engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
-    # Checked again: downloaded weights now have a digest, and another process may have written rows.
-    check_continues(folder.found, [setting for _, of_job in asked for setting in of_job])
-    return [(job, [setting for setting in of_job if not folder.has(setting)]) for job, of_job in asked]
+def execute(
+    prepared: PreparedRun | Sequence[PreparedRun],
+    samples: bool = False,
+    observer: RunObserver | None = None,
+    tell: Tell = silent,
+    store: Store | None = None,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+) -> RunSummary:
+    """Write every missing row of one or several runs into their folder; all writes are crash-safe.
 
-
-def _score(plan: RunPlan, work: Work, engine: Engine, folder: RunFolder, samples: bool, observer: RunObserver) -> int:
-    """Score the missing rows; return the number of inputs scored."""
-    inputs = 0
-    observer.begin(plan, work)
-    try:
-        for jobs in together(plan, engine, work):
-            unfinished = [job for job, wanted in jobs if wanted]
-            if not unfinished:
-                continue
-            observer.start(unfinished)
-            for step in run_jobs(plan, engine, jobs):
-                inputs += step.scored
-                observer.scored(step.job, step.scored)
-                if step.row is not None:
-                    if samples:
-                        write_samples(folder.folder, step.row, step.predictions)
-                        write_texts(folder.folder, str(step.row.setting.rows_sha256), step.predictions)
-                    folder.append(step.row)
-                    observer.row(step.job, step.row)
-            observer.finish(unfinished)
-    finally:
-        observer.end()
-    return inputs
+    Without an `executor`, models are loaded in this process, each once. With a `shard`, only its part is done. With
+    `samples`, every input's scores are written as well. What methods read of pools is cached in `store`. Raises
+    InputError if another process writes the same run, and an error with a line for each unit that could not be done.
+    """
+    runs = [prepared] if isinstance(prepared, PreparedRun) else list(prepared)
+    out, share = runs[0].out, Share(shard)
+    with open_run_folder(out) as folder:
+        share.begin(out)
+        collector = Collector(folder, samples, observer or RunObserver())
+        try:
+            if executor is None:
+                summary = run_here(runs, collector, share, tell, store)
+            else:
+                summary = distribute(runs, executor, collector, share, tell)
+        except KeyboardInterrupt:
+            tell(Note(f"{out}: {len(folder.done)} rows are kept; the same command continues the run"))
+            raise
+        finally:
+            collector.observer.end()
+        share.end(out)
+    return summary

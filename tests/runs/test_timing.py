@@ -16,7 +16,8 @@ from deepthink_cli.runs.timing import Amount, Rates, amount_of
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.workflows.estimate import estimate
-from deepthink_cli.workflows.run import PreparedRun, prepare_run
+from deepthink_cli.workflows.prepared import PreparedRun
+from deepthink_cli.workflows.run import prepare_run
 
 Models = Callable[[str], Path]
 

@@ -1,0 +1,32 @@
+"""The interface of executors: something that starts workers, each of which holds a `Workbench`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from deepthink_cli.runs.executors.messages import Event, Message
+
+Deliver = Callable[[Event], None]  # called from any thread; `Died` is the last event of a worker
+
+
+class Worker(Protocol):
+    """A worker that has been started, and does one message at a time."""
+
+    def send(self, message: Message) -> None:
+        """Ask the worker for something; its events are delivered, the last of them `Opened`, `Finished` or `Failed`."""
+
+    def stop(self) -> None:
+        """End the worker at once, whatever it is doing."""
+
+
+class Executor(Protocol):
+    """Starts workers, on this machine or others. A new one is one class with these members."""
+
+    workers: int
+
+    def start(self, number: int, deliver: Deliver) -> Worker:
+        """Start worker `number`, from 0, or its successor if it has died; raises DeepThinkError if that fails."""
+
+    def close(self) -> None:
+        """Free what the executor holds, once all workers have been stopped."""

@@ -1,0 +1,127 @@
+"""Workers on this machine: one process for each group of GPUs, or of cores."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs.executors.base import Deliver
+from deepthink_cli.runs.executors.messages import Died, Message
+from deepthink_cli.runs.executors.source import PACKAGE
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+class LocalExecutor:
+    """Starts worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers."""
+
+    def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
+        self.workers, self.cache = workers, cache
+        bounds = [number * len(gpus) // workers for number in range(workers + 1)]
+        self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
+
+    def start(self, number: int, deliver: Deliver) -> LocalWorker:
+        """Start a process whose variables are set before torch is imported."""
+        return LocalWorker(worker_variables(os.environ, self.shares[number], self.workers), self.cache, deliver)
+
+    def close(self) -> None:
+        """Hold nothing but the workers."""
+
+
+class LocalWorker:
+    """A process of `deepthink_cli.runs.executors.process`, and a thread that reads its events."""
+
+    def __init__(self, variables: Mapping[str, str], cache: Path, deliver: Deliver) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "deepthink_cli.runs.executors.process", str(cache)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=variables,
+            start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
+        )
+        self.errors: deque[bytes] = deque(maxlen=1)  # the last line
+        self.reader = Thread(target=lambda: self.errors.extend(self.process.stderr or ()), daemon=True)
+        self.reader.start()
+        Thread(target=self._deliver, args=(deliver,), daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Write a message; that the process has ended is an event, not an error here."""
+        pipe: Any = self.process.stdin
+        with suppress(OSError):
+            pickle.dump(message, pipe)
+            pipe.flush()
+
+    def stop(self) -> None:
+        """Kill the process, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def _deliver(self, deliver: Deliver) -> None:
+        pipe: Any = self.process.stdout
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            while True:
+                deliver(pickle.load(pipe))
+        self.process.kill()
+        code = self.process.wait()
+        self.reader.join(timeout=1)
+        deliver(Died(_reason(code, b"".join(self.errors).decode(errors="replace").strip())))
+
+
+def worker_variables(environment: Mapping[str, str], gpus: tuple[str, ...], workers: int) -> dict[str, str]:
+    """The environment of a worker: its GPUs, its share of the cores, unless that is set, and where the package is."""
+    variables = dict(environment)
+    path = [str(PACKAGE.parent), *filter(None, [variables.get("PYTHONPATH")])]
+    variables["PYTHONPATH"] = os.pathsep.join(path)
+    threads = variables.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
+    for name in THREADS:
+        variables.setdefault(name, threads)
+    if gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return variables
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
+    """The GPUs to divide among workers, none if they compute on cores.
+
+    Raises InputError for a numbered device and for fewer GPUs than workers, because two processes on one GPU divide its
+    memory by chance.
+    """
+    from deepthink_cli.model.devices import choose_device
+
+    if ":" in device:
+        raise InputError(f"--device {device}: with --workers each worker has GPUs of its own; use --device cuda")
+    if choose_device(device).type != "cuda":
+        return ()
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
+    if workers > len(gpus):
+        count = f"{len(gpus)} GPUs" if len(gpus) > 1 else "one GPU"
+        raise InputError(f"--workers {workers}: this machine has {count}; use at most that many, or --device cpu")
+    return gpus
+
+
+def _reason(code: int, line: str) -> str:
+    """How a process ended: the signal, or the exit status and the last line that it wrote."""
+    if code < 0:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with status {code}" + (f": {line}" if line else "")

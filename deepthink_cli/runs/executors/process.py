@@ -1,0 +1,46 @@
+"""A worker process: messages come on standard input, events go to standard output, both pickled."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deepthink_cli.runs.executors.messages import Message
+
+
+def main() -> None:
+    """Do what the parent process asks for until it ends or closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    events = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not be between the events
+    messages: SimpleQueue[Message] = SimpleQueue()
+    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
+
+    from deepthink_cli.pools.store import Store
+    from deepthink_cli.runs.executors.workbench import Workbench
+
+    workbench = Workbench(Store(Path(sys.argv[1])))
+    while True:
+        for event in workbench.handle(messages.get()):
+            pickle.dump(event, events)
+            events.flush()
+
+
+def _read(pipe: Any, messages: SimpleQueue[Message]) -> None:
+    """Queue the messages; when the parent has ended, in whatever way, end this process too."""
+    try:
+        while True:
+            messages.put(pickle.load(pipe))
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Write the rows of a run, wherever they are made: each key once, by the one process that holds the folder's lock."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.runs.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
+from deepthink_cli.runs.folder import RunFolder
+from deepthink_cli.runs.results import Result
+from deepthink_cli.runs.samples import write_samples
+from deepthink_cli.runs.texts import write_texts
+from deepthink_cli.workflows.events import RunObserver
+
+
+class Collector:
+    """Writes rows into a folder, with the scores of every input if `samples`, and tells an observer of the progress."""
+
+    def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver) -> None:
+        self.folder, self.samples, self.observer = folder, samples, observer
+        self.inputs = self.written = 0
+        self.lines = {row.key: _digest(row) for row in folder.found}
+        self.running: dict[Hashable, Sequence[JobInfo]] = {}
+        self.since: dict[Hashable, Counter[JobInfo]] = {}
+
+    def happened(self, unit: Hashable, event: JobEvent) -> None:
+        """Note an event of a unit, whose jobs have the numbers of its event `Began`.
+
+        Raises DeepThinkError if writing fails, and for a row that exists already with other contents.
+        """
+        match event:
+            case Began(jobs):
+                self.running[unit], self.since[unit] = jobs, Counter()
+                self.observer.start(jobs)
+            case Scored(number, inputs):
+                job = self.running[unit][number]
+                self.inputs += inputs
+                self.since[unit][job] += inputs
+                self.observer.scored(job, inputs)
+            case Made():
+                self._write(self.running[unit][event.job], event)
+                self.since[unit].pop(self.running[unit][event.job], None)
+            case Ended():
+                self.observer.finish(self.running.pop(unit))
+
+    def interrupted(self, unit: Hashable) -> None:
+        """Take back the progress since the last row of each job of a unit, whose worker has died."""
+        self.running.pop(unit, None)
+        for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
+            self.observer.scored(job, -inputs)
+
+    def _write(self, job: JobInfo, made: Made) -> None:
+        row, folder = made.row, self.folder
+        line = _digest(row)
+        if (known := self.lines.get(row.key)) is not None:
+            if known != line:
+                raise DeepThinkError(
+                    f"{folder.folder}: two workers made different rows of {job.label} (key {row.key}); the first is "
+                    "kept; look whether all machines have the same versions and devices"
+                )
+            return
+        if self.samples:
+            write_samples(folder.folder, row, made.predictions)
+            write_texts(folder.folder, str(row.setting.rows_sha256), made.predictions)
+        folder.append(row)
+        self.lines[row.key] = line
+        self.written += 1
+        self.observer.row(job, row)
+
+
+def _digest(row: Result) -> bytes:
+    return hashlib.blake2b(row.line().encode(), digest_size=16).digest()
