@@ -22,8 +22,9 @@ from transformers.utils import logging
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.options import POCKET, ModelOptions, TuneOptions
+from deepthink_cli.options import POCKET, ModelOptions
 from deepthink_cli.pools.rows import PoolRows
+from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.workflows.events import silent
 from deepthink_cli.workflows.models import find_model, load
 from deepthink_cli.workflows.tune import TuneReport, tune

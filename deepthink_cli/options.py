@@ -6,21 +6,25 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from deepthink_cli.calibration.registry import NONE, calibration, calibrations
+from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import reason
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.ensemble import check_run_technique
 from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, NAMES, is_technique
+from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.registry import GATE
+from deepthink_cli.updates.texts import checked_rule, parse_rule, split_rules
 
 POCKET = "pocket"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
+RuleText = Annotated[str, BeforeValidator(checked_rule)]  # as in `cosine:readings=15`
 ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
 
 
@@ -63,6 +67,7 @@ class MethodOptions(Options):
     momentum: float = Field(0.0, ge=0, lt=1)
     positions: Positions = "continued"
     keep: str = "last"
+    update: RuleText = GATE
 
     @field_validator("keep")
     @classmethod
@@ -74,7 +79,7 @@ class MethodOptions(Options):
     @property
     def method(self) -> Method:
         """The method that these options describe."""
-        return Method(self.iterations, Gate(self.eta, self.momentum), self.positions)
+        return Method(self.iterations, parse_rule(self.update, Gate(self.eta, self.momentum)), self.positions)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -133,48 +138,15 @@ class GateOptions(Options):
     def _several(cls, text: Any) -> Any:
         return text.split(",") if isinstance(text, str) else text
 
-    @property
-    def gates(self) -> tuple[Gate, ...]:
-        """Every eta with every momentum."""
-        return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
-
-
-class TuneOptions(GateOptions):
-    """Options of `deepthink tune`: its grid of settings, and how it divides the rows into folds.
-
-    `shots` demonstrations are chosen by each method of `demos_by`; all rows are read if it is None.
-    """
-
-    iterations: int = Field(15, ge=1)
-    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01, 0.1)
-    positions: tuple[Positions, ...] = ("continued",)
-    calibrate: tuple[str, ...] = (NONE, "batch")
-    folds: str = Field("5", pattern=r"^(loo|[0-9]{1,6})$")
-    seed: int = Field(0, ge=0)
-    shots: int | None = Field(None, ge=1)
-    demos_by: tuple[str, ...] = ()
-
-    @field_validator("positions", "demos_by", mode="before")
-    @classmethod
-    def _names(cls, text: Any) -> Any:
-        names = [name.strip() for name in text.split(",")] if isinstance(text, str) else text
-        return tuple(dict.fromkeys(names))
-
-    @field_validator("calibrate", mode="before")
-    @classmethod
-    def _calibrations(cls, text: Any) -> Any:
-        names = calibrations(text) if isinstance(text, str) else text
-        return tuple(dict.fromkeys((NONE, *names)))
-
     @field_validator("etas", "momentums")
     @classmethod
     def _distinct(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(dict.fromkeys(values))
 
     @property
-    def methods(self) -> tuple[Method, ...]:
-        """Every gate with every kind of positions."""
-        return tuple(Method(self.iterations, gate, positions) for positions in self.positions for gate in self.gates)
+    def gates(self) -> tuple[Gate, ...]:
+        """Every eta with every momentum."""
+        return tuple(Gate(eta, momentum) for eta in self.etas for momentum in self.momentums)
 
 
 def _named_by(check: Callable[[str], object]) -> AfterValidator:
@@ -213,6 +185,12 @@ class SweepOptions(GateOptions):
     lr: float = Field(1e-3, gt=0)
     calibrations: tuple[Annotated[str, _named_by(_correction)], ...] = (NONE,)
     score: ScoreName = "sum"
+    updates: Annotated[tuple[RuleText, ...], BeforeValidator(split_rules)] = (GATE,)
+
+    @property
+    def rules(self) -> tuple[UpdateRule, ...]:
+        """Every update rule with every gate, if it has one."""
+        return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
     @field_validator("demos_by", "methods", "calibrations", mode="before")
     @classmethod
@@ -307,5 +285,6 @@ def _message(error: Any) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
     way_out = _WAYS_OUT.get(name) or reason(error)
     options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
+    options["updates"] = "update"
     given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
     return f"--{options.get(name, name.replace('_', '-'))} {given}: {way_out}"

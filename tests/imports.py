@@ -13,7 +13,7 @@ LAYERS = (
         *("description", "metrics", "tuning"),
         *("artifact.metadata", "artifact.format"),
     ),
-    ("memory", "model", "engine", "thinking", "context_tuning", "scoring", "artifact.files"),
+    ("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring", "artifact.files"),
     ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows", "study"),
     ("integrations", "cli"),
 )

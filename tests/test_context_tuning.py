@@ -13,12 +13,13 @@ from families import write_model
 from torch import Tensor
 
 from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model, tokenize_demonstrations
-from deepthink_cli.context_tuning.rows import own_tokens, training_rows
+from deepthink_cli.context_tuning.rows import NEEDED_BY, training_rows
 from deepthink_cli.context_tuning.training import ContextTuning, Training
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.own_tokens import own_tokens
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -118,7 +119,7 @@ def test_rows_in_several_passes_are_one_batch(loaded: Loaded, monkeypatch: pytes
 
 def test_every_token_but_the_first_ones_belongs_to_the_demonstration_that_it_was_made_of(llama: Engine) -> None:
     demonstrations = given(llama)
-    own_RL = own_tokens(llama.tokenizer, demonstrations)
+    own_RL = own_tokens(llama.tokenizer, demonstrations, NEEDED_BY)
     assert own_RL.sum(0).tolist() == [0] + [1] * (len(demonstrations.token_ids) - 1)
     for (text, label), own_L in zip(REVIEWS, own_RL, strict=True):
         ids = [token for token, is_own in zip(demonstrations.token_ids, own_L, strict=True) if is_own]
@@ -129,7 +130,7 @@ def test_a_token_across_two_demonstrations_is_hidden_from_both(llama: Engine) ->
     examples = [Example("warm", "positiv"), Example("dull", "negativ")]
     prompt = DemonstrationSet(tuple(examples), Template("e {text}: {label}", separator=""), ("positiv", "negativ"))
     demonstrations = tokenize_demonstrations(llama.tokenizer, prompt)
-    own_RL = own_tokens(llama.tokenizer, demonstrations)
+    own_RL = own_tokens(llama.tokenizer, demonstrations, NEEDED_BY)
     (joined,) = [token for token, owners in zip(demonstrations.token_ids, own_RL.sum(0), strict=True) if owners == 2]
     assert llama.tokenizer.decode([joined]).endswith("ive")
 
@@ -206,7 +207,7 @@ def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]
 
 def test_a_conversation_is_refused(llama: Engine) -> None:
     with pytest.raises(InputError, match="omit --chat"):
-        own_tokens(llama.tokenizer, replace(given(llama), chat=Chat()))
+        own_tokens(llama.tokenizer, replace(given(llama), chat=Chat()), NEEDED_BY)
 
 
 def tensors(memory: Memory) -> list[Tensor]:

@@ -92,7 +92,7 @@ class Metadata:
         """The update rule as text, even if it is not registered in this installation."""
         if self.update is None:
             return str(Gate(self.eta, self.momentum))
-        return f"update rule {self.update.name} ({self.update.values})"
+        return ", ".join([self.update.name, *(f"{name} {value}" for name, value in self.update.values.items())])
 
     @property
     def method(self) -> Method:

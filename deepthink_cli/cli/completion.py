@@ -11,6 +11,7 @@ from pathlib import Path
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.selection.registry import METHODS, without_model
 from deepthink_cli.techniques.registry import CONTROLS, CT_KV, DEEP_THINKING
+from deepthink_cli.updates.registry import RULES
 
 TASK_FILES = ("*.yaml", "*.yml")
 
@@ -66,4 +67,5 @@ methods = one_of(METHODS)
 several_methods = some_of(METHODS)
 sampling = one_of(without_model())
 techniques = one_of(TECHNIQUES)
+updates = some_of(RULES)
 several_techniques = some_of((*TECHNIQUES, "ensemble-2"))

@@ -9,7 +9,7 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import Cache, PoolArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
-from deepthink_cli.cli.technique_options import LearningRate, Steps
+from deepthink_cli.cli.technique_options import LearningRate, Steps, Updates
 from deepthink_cli.errors import InputError
 from deepthink_cli.techniques.registry import CT_KV
 
@@ -42,6 +42,7 @@ class CrossingArguments(PoolArguments):
     ] = None
     steps: Steps = None
     lr: LearningRate = None
+    update: Updates = None
     calibrate: Annotated[
         str | None,
         option(
@@ -62,6 +63,7 @@ class CrossingArguments(PoolArguments):
             name = f"--lr {self.lr}" if self.steps is None else f"--steps {self.steps}"
             raise InputError(f"{name}: only with --method {CT_KV}; name it, or omit this")
         named = {"methods": self.method, "calibrations": self.calibrate, "balance": self.balance or None}
+        named["updates"] = self.update
         for name in ("demos_by", "pool_size", "steps", "lr"):
             named[name] = getattr(self, name)
         return {name: value for name, value in named.items() if value is not None}

@@ -13,10 +13,11 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DrawingArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
-from deepthink_cli.cli.technique_options import LearningRate, Steps
+from deepthink_cli.cli.technique_options import LearningRate, Steps, Update
 from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions, ScoreName, TechniqueOptions, TuneOptions
+from deepthink_cli.options import MethodOptions, RunOptions, ScoreName, TechniqueOptions
 from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.tuning.options import TuneOptions
 
 IterationChoice = Annotated[
     str,
@@ -104,10 +105,11 @@ class MethodArguments:
         str,
         option("--keep", panel=METHOD, metavar="WHICH", help="Iterations to store: last, all, or numbers as in 1,3,5."),
     ] = "last"
+    update: Update = None
 
     def checked(self) -> MethodOptions:
         """The validated options; raises InputError for each wrong value, and for kept iterations beyond T."""
-        options = MethodOptions.checked(**asdict(self))
+        options = MethodOptions.checked(**{name: value for name, value in asdict(self).items() if value is not None})
         _ = options.kept  # raises for iterations beyond T
         return options
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from deepthink_cli.workflows.estimate import Estimate
     from deepthink_cli.workflows.prepared import PreparedRun, RunSummary
 
-CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores"}  # headings of what a run crosses
+# Headings of what a run crosses.
+CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores", "updates": "updates"}
 Out = Annotated[
     Path,
     typer.Option(

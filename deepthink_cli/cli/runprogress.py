@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.io.text import printable
+from deepthink_cli.updates.texts import brief
 from deepthink_cli.workflows.events import RunObserver
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class RunProgress(RunObserver):
 
     def _line(self, job: JobInfo, row: Result) -> str:
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
-        gate = f", {row.setting.gate.brief}" if job.gates > 1 else ""
+        gate = f", {brief(row.setting.gate)}" if job.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
         label = f"{job.model}, {job.label}" if self.models else job.label
         return f"{label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"

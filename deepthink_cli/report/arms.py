@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.runs.results import Setting
+from deepthink_cli.updates.registry import GATE
 
 # Fields that distinguish arms only if one task has several values of them.
 SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
-READING = ("positions", "momentum", "eta")  # what T = 1 does not depend on
+READING = ("positions", "momentum", "eta", "update")  # what T = 1 does not depend on
 READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
 RIVALS = (READ_ONCE, "repeat-", "ensemble-")  # techniques that are compared with plain in-context learning
 
@@ -25,8 +26,8 @@ class Arm:
 
     `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
     them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
-    alone, `calibration` for raw scores, `score` for sums of log-probabilities. `limit` is the number of test rows
-    asked for, or `all`.
+    alone, `calibration` for raw scores, `score` for sums of log-probabilities, `update` for the gate of the paper.
+    `limit` is the number of test rows asked for, or `all`.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Arm:
     calibration: str | None = None
     limit: int | Literal["all"] | None = None
     score: str | None = None
+    update: str | None = None
 
     @classmethod
     def of(cls, setting: Setting, splitting: Collection[str] = ()) -> Arm:
@@ -83,14 +85,15 @@ class Arm:
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
-            *(self.technique or "", self.calibration or "", self.score or "", self.momentum, self.eta or 0.0),
+            *(self.technique or "", self.calibration or "", self.score or "", self.update or ""),
+            *(self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV; the chat as text, and no score if it is the sum."""
+        """Every field by name, for JSON and CSV; the chat as text, and no score or update rule but another one."""
         values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
-        return values if self.score else {name: value for name, value in values.items() if name != "score"}
+        return {name: value for name, value in values.items() if value or name not in ("score", "update")}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -111,6 +114,7 @@ class Arm:
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
             "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
             "score": f"score {self.score or 'sum'}",
+            "update": self.update or GATE,
         }
         return ", ".join(words[name] for name in FIELDS if name in names and words[name])
 

@@ -143,12 +143,12 @@ def _ranked(source: str, ranking: Ranking) -> Page:
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
     """Rows with the paper's figures for the same model, task, and way of choosing demonstrations and T.
 
-    The paper has no other techniques, no corrected scores and no scores but sums.
+    The paper has no other techniques and update rules, no corrected scores and no scores but sums.
     """
     paper = published_figures()
     return [
         ReportLine(row)
-        if row.arm.technique or row.arm.calibration or row.arm.score
+        if row.arm.technique or row.arm.calibration or row.arm.score or row.arm.update
         else ReportLine(row, *paper.find(row.arm.model, row.name, row.on_dev, row.arm.sampling))
         for row in rows
     ]

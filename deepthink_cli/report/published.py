@@ -53,8 +53,21 @@ class Cell(_Data):
     note: str | None
 
 
+class Series(_Data):
+    """Points of the authors by T, of one model and task; `note` says where they come from."""
+
+    model: str
+    task: str
+    label: str
+    note: str
+    points: dict[int, Percent]
+
+
 class Published(_Data):
-    """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean."""
+    """All tables; `models`, `tasks` and `methods` give every name's aliases, `means` the number of tasks of a mean.
+
+    `gains` are those that the text of the paper states, in points, by model and group; `series` are other points.
+    """
 
     source: str
     models: dict[str, list[str]]
@@ -62,6 +75,8 @@ class Published(_Data):
     methods: dict[str, list[str]]
     means: dict[str, int]
     tables: list[Table]
+    gains: dict[str, dict[str, float]] = {}
+    series: dict[str, Series] = {}
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
@@ -105,6 +120,14 @@ class Published(_Data):
         cells = [cell for cell in of_task if cell.dev in (None, dev)]
         plain = next((cell for cell in cells if cell.plain), None)
         return plain, next((cell for cell in cells if cell.method == OURS), None)
+
+    def gain(self, model: str, task: str) -> float | None:
+        """The gain over plain in-context learning that the text states, in points; None where it states none."""
+        return self.gains.get(_canonical(model, self.models), {}).get(task)
+
+    def is_of(self, series: Series, model: str, task: str) -> bool:
+        """Whether a series is of this model and task, by name or alias."""
+        return (_canonical(model, self.models), _canonical(task, self.tasks)) == (series.model, series.task)
 
     def tasks_of_mean(self, task: str) -> int | None:
         """Over how many tasks the paper's figure is a mean; None for a single task."""

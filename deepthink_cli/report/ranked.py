@@ -17,6 +17,7 @@ COMPARED = (
     "technique",
     "calibration",
     "score",
+    "update",
 )  # what makes a method to be ranked
 
 

@@ -11,6 +11,7 @@ from deepthink_cli.errors import ran_out_of_memory
 from deepthink_cli.memory import Memory, State
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
+from deepthink_cli.rereading import reread
 
 Thought = tuple[TokenizedDemonstrations, Method]
 Result = TypeVar("Result")
@@ -58,9 +59,7 @@ def think_in_step(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list[
     Demonstrations that occur several times, with several methods, are read once for T = 1. The caller may clear the
     yielded list, which frees memory for the next reading.
     """
-    texts = [demonstrations.token_ids for demonstrations, _ in thoughts]
-    starts = [method.start(len(ids)) for ids, (_, method) in zip(texts, thoughts, strict=True)]
-    distinct = list(dict.fromkeys(texts))
+    distinct = list(dict.fromkeys(demonstrations.token_ids for demonstrations, _ in thoughts))
     first = dict(zip(distinct, engine.read(list(map(Reading, distinct))), strict=True))
     histories = [
         replace(first[read.token_ids], provenance=Provenance(engine.identity, read, method))
@@ -69,8 +68,11 @@ def think_in_step(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list[
     del first
     yield list(histories)
     states: list[State] = [()] * len(thoughts)
-    for _ in range(2, min(method.iterations for _, method in thoughts) + 1):
+    for iteration in range(2, min(method.iterations for _, method in thoughts) + 1):
+        again = [reread(engine.tokenizer, *thought, iteration) for thought in thoughts]
+        texts, starts = [each.token_ids for each in again], [each.start for each in again]
         presents = engine.read(list(map(Reading, texts, histories, starts)))  # Eq. 2 and 3
         for n, (_, method) in enumerate(thoughts):
-            histories[n], states[n] = histories[n].updated(presents[n], method.update, states[n])  # Eq. 4
+            present = again[n].in_first_order(presents[n])
+            histories[n], states[n] = histories[n].updated(present, method.update, states[n])  # Eq. 4
         yield list(histories)  # Eq. 5

@@ -13,6 +13,7 @@ from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.method import Method
 from deepthink_cli.model.fitting import count_tokens, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -20,6 +21,7 @@ from deepthink_cli.pools.choosing import Request, check_request, choose_demonstr
 from deepthink_cli.pools.rows import PoolRows, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.rereading import reread
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -164,6 +166,8 @@ def _with_techniques(
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.dev_size)))
     for name in plan.techniques:
         members = _members(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations, name)
+        for rule in plan.gates:
+            reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
         tuning = plan.tuning if name == CT_KV else None
         if tuning:
             check_trainable(spec, members[0])

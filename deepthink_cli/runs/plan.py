@@ -18,8 +18,9 @@ from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import values_of
+from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.gate import gate_values
+from deepthink_cli.updates.texts import rule_text
 
 if TYPE_CHECKING:
     from deepthink_cli.runs.jobs import RunJob
@@ -40,7 +41,7 @@ class RunPlan:
     seeds: tuple[int, ...]
     iterations: int
     scored: tuple[int, ...]
-    gates: tuple[Gate, ...]
+    gates: tuple[UpdateRule, ...]
     positions: Positions
     protocol: str
     source: Source
@@ -83,7 +84,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         shots=len(job.drawn.demonstrations.examples),
         seed=job.seed,
         order_seed=plan.order_seed,
-        **values_of(plan.gates[0]),
+        **gate_values(plan.gates[0]),
         positions=plan.positions,
         iteration=1,
         demonstrations_sha256=job.demonstrations.sha256,
@@ -99,7 +100,8 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
     return [
         replace(
             of_part[cell.part],
-            **values_of(cell.gate),
+            **gate_values(cell.gate),
+            update=rule_text(cell.gate),
             iteration=cell.iteration,
             rows_sha256=job.rows_sha256[cell.part],
             calibration=cell.calibration,
@@ -113,7 +115,7 @@ class Cell:
     """What distinguishes the rows of one job."""
 
     part: Part
-    gate: Gate
+    gate: UpdateRule
     iteration: int
     calibration: str | None
 

@@ -91,7 +91,7 @@ def plan_run(
         seeds=options.every_seed,
         iterations=options.iterations,
         scored=options.scored,
-        gates=options.gates,
+        gates=options.rules,
         positions=options.positions,
         protocol=protocol,
         source=source,

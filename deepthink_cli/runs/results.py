@@ -20,10 +20,13 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.texts import parse_rule
 
 FILE = "results.jsonl"
-OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score")  # absent in rows that do not use them
+# Fields that are absent in rows that do not use them.
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score", "update")
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -41,7 +44,8 @@ class Setting:
     `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
     (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
-    of log-probabilities other than their sum (`run --score`).
+    of log-probabilities other than their sum (`run --score`); `update` is the update rule other than the gate of the
+    paper, with its parameters but eta and momentum (`run --update`).
     """
 
     model: str
@@ -71,11 +75,13 @@ class Setting:
     technique: str | None = None
     calibration: str | None = None
     score: Literal["mean", "end"] | None = None
+    update: str | None = None
 
     @property
-    def gate(self) -> Gate:
-        """The update rule of this row's method."""
-        return Gate(self.eta, self.momentum)
+    def gate(self) -> UpdateRule:
+        """The update rule of this row's method; raises InputError if this installation has no such rule."""
+        gate = Gate(self.eta, self.momentum)
+        return gate if self.update is None else parse_rule(self.update, gate)
 
     @property
     def key(self) -> str:

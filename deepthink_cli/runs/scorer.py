@@ -17,7 +17,7 @@ from deepthink_cli.runs.jobs import RunJob
 from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.results import Corrected, Part, Result, Setting, bits
 from deepthink_cli.skipping import ScoringChunk
-from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.base import UpdateRule
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class JobScorer:
         self.queries: dict[Part, list[ScoringChunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
         self.first: dict[tuple[Part, int], list[Prediction]] = {}
-        self.members: dict[tuple[Part, int, Gate], dict[int, _Member]] = {}
+        self.members: dict[tuple[Part, int, UpdateRule], dict[int, _Member]] = {}
 
     def score(self, number: int, memory: Memory, wanted: Sequence[Setting]) -> Iterator[Step]:
         """Score one iteration of a member, for settings that differ in their calibration only.

@@ -10,11 +10,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import Positions
 from deepthink_cli.options import GateOptions, ModelOptions, SweepOptions
+from deepthink_cli.report.forms.spec import Form
 from deepthink_cli.selection.registry import Sampling
 
 GATES = tuple(GateOptions.model_fields)
 # One run crosses the values of these axes; of every other axis it has one.
-IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", *GATES, "calibrations")
+IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GATES, "calibrations")
 AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
 MOST_SEEDS = 1_000_000
@@ -58,7 +59,7 @@ class Study(SweepOptions):
     system: str | None = None
     exclude: tuple[dict[str, Any], ...] = ()
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    figure: dict[str, Any] | None = None
+    figure: Form | None = None
 
     @model_validator(mode="before")
     @classmethod

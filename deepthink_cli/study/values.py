@@ -10,6 +10,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.format import Task
+from deepthink_cli.updates.texts import checked_rule
 
 MOST = 8  # values that a message lists
 
@@ -40,6 +41,9 @@ def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> li
         return [value for value in values if value.model == written]
     if axis == "models" and isinstance(written, dict):
         return [value for value in values if all(getattr(value, name, None) == each for name, each in written.items())]
+    if axis == "updates":
+        with suppress(ValueError):
+            written = checked_rule(written)
     return [value for value in values if value == written and isinstance(written, bool) == isinstance(value, bool)]
 
 

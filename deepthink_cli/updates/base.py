@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -37,3 +38,11 @@ class UpdateRule(Protocol):
             place: which tensor this is.
         """
         ...
+
+    def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
+        """The order of the demonstrations in a reading after the first, by their numbers in the first one.
+
+        The same in every reading, unless a rule overrides it. Whatever the order, `present` has the tokens of a
+        demonstration where `history` has them (`deepthink_cli/rereading.py`).
+        """
+        return range(demonstrations)

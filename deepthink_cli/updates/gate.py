@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.updates.base import Place, UpdateRule
 
@@ -17,6 +18,7 @@ class Gate(UpdateRule):
     """A step of eta toward the present: K~_t = K~_(t-1) + eta m_t (Eq. 4).
 
     m_t = (K_t - K~_(t-1)) + momentum m_(t-1). The paper has no momentum (0); the official code's default is 0.9.
+    A subclass whose gate is not the same for every tensor and reading overrides `eta_at`.
     """
 
     eta: float = 0.01
@@ -26,30 +28,36 @@ class Gate(UpdateRule):
         self, history: Tensor, present: Tensor, state: Tensor | None, place: Place
     ) -> tuple[Tensor, Tensor | None]:
         """K~_t and, with momentum, m_t; computed in the storage of `present` and `state`."""
-        step = present.sub_(history)
+        step, eta = present.sub_(history), self.eta_at(place)
         if not self.momentum:
-            return step.mul_(self.eta).add_(history), None
+            return step.mul_(eta).add_(history), None
         if state is None:
-            return (step * self.eta).add_(history), step
+            return (step * eta).add_(history), step
         step.add_(state.mul_(self.momentum))
-        return state.copy_(step).mul_(self.eta).add_(history), step
+        return state.copy_(step).mul_(eta).add_(history), step
+
+    def eta_at(self, place: Place) -> float:
+        """The gate of one tensor in one reading; in the paper eta itself."""
+        return self.eta
 
     def __str__(self) -> str:
-        return f"eta {self.eta}, momentum {self.momentum}"
-
-    @property
-    def brief(self) -> str:
-        """The gate as a short text."""
-        return f"eta {self.eta:g}, momentum {self.momentum:g}"
+        values = [f"{field.name} {getattr(self, field.name)}" for field in fields(self)]
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower()  # as in the registry
+        return ", ".join(values if type(self) is Gate else [name, *values])
 
 
-def grid_values(gates: Sequence[Gate]) -> dict[str, list[float]]:
-    """The values of eta and momentum in a grid of gates."""
-    etas, momentums = ([*dict.fromkeys(values)] for values in zip(*map(astuple, gates), strict=True))
-    return {"etas": etas, "momentums": momentums}
+def gate_values(rule: UpdateRule) -> dict[str, Any]:
+    """Eta and momentum of a rule by name; 0 for a rule that has none."""
+    return {field.name: float(getattr(rule, field.name, 0.0)) for field in fields(Gate)}
 
 
-def grid_text(gates: Sequence[Gate]) -> str:
-    """A grid of gates as text."""
-    etas, momentums = (", ".join(map(str, values)) for values in grid_values(gates).values())
-    return f"eta {etas}; momentum {momentums}"
+def grid_values(rules: Sequence[UpdateRule]) -> dict[str, list[float]]:
+    """The values of eta and momentum in a grid of rules."""
+    values = [gate_values(rule) for rule in rules]
+    return {f"{name}s": [*dict.fromkeys(each[name] for each in values)] for name in values[0]}
+
+
+def grid_text(rules: Sequence[UpdateRule]) -> str:
+    """The values of eta and momentum in a grid of rules, as text."""
+    texts = {name.removesuffix("s"): ", ".join(map(str, values)) for name, values in grid_values(rules).items()}
+    return "; ".join(f"{name} {values}" for name, values in texts.items())

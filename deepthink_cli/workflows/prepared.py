@@ -15,6 +15,8 @@ from deepthink_cli.runs.request import RunRequest
 from deepthink_cli.runs.results import Setting
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
+from deepthink_cli.updates.registry import GATE
+from deepthink_cli.updates.texts import rule_text
 from deepthink_cli.workflows.events import Note, Tell
 from deepthink_cli.workflows.inputs import scored_by
 
@@ -65,8 +67,9 @@ class PreparedRun:
             "demos_by": list(plan.demos_by),
             "methods": list(plan.techniques),
             "calibrations": list(plan.calibrations),
+            "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in plan.gates)),
         }
-        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE]}
+        plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
         return {name: values for name, values in crossed.items() if values != plain[name]}
 
     @property

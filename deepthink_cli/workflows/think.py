@@ -22,6 +22,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
 from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
+from deepthink_cli.rereading import reread
 from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
 from deepthink_cli.thinking import think
 from deepthink_cli.workflows.events import Progress, Tell, silent
@@ -110,6 +111,7 @@ def plan_thinking(
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
+    reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
         extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)

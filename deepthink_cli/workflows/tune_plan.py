@@ -16,7 +16,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
-from deepthink_cli.options import ModelOptions, TuneOptions
+from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.choosing import Request, choose_demonstrations
 from deepthink_cli.pools.rows import PoolRows
 from deepthink_cli.provenance import TokenizedDemonstrations, canonical_json
@@ -25,6 +25,7 @@ from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.items import example_of
 from deepthink_cli.tuning.folds import split
 from deepthink_cli.tuning.grid import Grid
+from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.verdict import FEWEST_ROWS
 from deepthink_cli.workflows.events import Note, Tell, silent
 from deepthink_cli.workflows.models import find_model, warn_without_chat

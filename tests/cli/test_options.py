@@ -46,6 +46,7 @@ DIFFERENT = {
     ("run", "samples"),
     ("run", "method"),
     ("run", "calibrate"),
+    ("run", "update"),
     ("tune", "iterations"),
     ("tune", "eta"),
     ("tune", "momentum"),

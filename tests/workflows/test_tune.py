@@ -29,8 +29,9 @@ from deepthink_cli import (
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import ModelOptions, TuneOptions
+from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.rows import PoolRows
+from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.verdict import Comparison
 from deepthink_cli.workflows.events import Note, Progress
 from deepthink_cli.workflows.held_out import held_out_scores

@@ -12,7 +12,8 @@ from deepthink_cli.report.html.run_samples import folder_of
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.runs.results import Result, Setting
 from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.updates.registry import values_of
+from deepthink_cli.updates.gate import gate_values
+from deepthink_cli.updates.registry import GATE
 
 GIVEN = "given"  # the sampling of `run --demos`
 
@@ -60,8 +61,9 @@ def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequenc
     words += [word for option in options for word in option if word]
     seeds = sorted({setting.seed for setting in settings})
     words += ["--seeds", ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")]
-    for name in values_of(settings[0].gate):
-        words += _listed(name, (f"{values_of(setting.gate)[name]:g}" for setting in settings))
+    for name in gate_values(settings[0].gate):
+        words += _listed(name, (f"{gate_values(setting.gate)[name]:g}" for setting in settings))
+    words += _listed("update", (setting.update or GATE for setting in settings), GATE)
     words += _listed("method", ((setting.technique or DEEP_THINKING).split()[0] for setting in settings), DEEP_THINKING)
     words += _listed("demos-by", (setting.sampling for setting in settings if setting.balanced is not None))
     words += _listed("calibrate", (setting.calibration or NONE for setting in settings), NONE)

@@ -1,0 +1,63 @@
+"""What the forms share: a figure that is always drawn alike, the two methods' looks, and panels in a grid."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.report.figures import COLOURS, DPI, GREY, LEGEND, METADATA, PAGE, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ICL, OURS = "ICL (T = 1)", "Deep-Thinking"
+LOOKS: Mapping[str, Mapping[str, Any]] = {ICL: {"color": COLOURS[0]}, OURS: {"color": COLOURS[1]}}
+POINT: Any = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 0.8, "linestyle": "none"}
+WIDTH, HEIGHT = 1.7, 1.75  # inches of a panel
+
+
+def write_figure(build: Callable[[], Figure], files: Mapping[Path, str]) -> None:
+    """Draw a figure once and write it to every file, in the format of the suffix that `files` gives it.
+
+    The same figure gives the same bytes, independently of the user's matplotlib settings.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        figure = build()
+        FigureCanvasAgg(figure)
+        for path, suffix in files.items():
+            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
+
+
+def panels_of(number: int, width: float = WIDTH, abreast: int = 4, extra: float = 0.6) -> tuple[Figure, Iterator[Axes]]:
+    """A figure with a grid of panels, at most as wide as a page."""
+    from matplotlib.figure import Figure
+
+    columns = min(number, abreast)
+    rows = -(-number // columns)
+    size = (min(PAGE, max(3.4, columns * width)), rows * HEIGHT + extra)
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, (figure.add_subplot(rows, columns, place) for place in range(1, number + 1))
+
+
+def titled(axes: Axes, *lines: str) -> None:
+    """Set the title of a panel, broken to its width."""
+    axes.set_title("\n".join(textwrap.fill(line, 30, break_on_hyphens=False) for line in lines if line), pad=3)
+
+
+def legend(figure: Figure, handles: Sequence[Any], below: str) -> None:
+    """The legend above the panels, and what points and bands mean below them."""
+    figure.legend(handles=list(handles), ncols=len(handles), **LEGEND)
+    figure.supxlabel(textwrap.fill(below, int(18 * figure.get_size_inches()[0])), fontsize=6.5, color=GREY)
+
+
+def short(model: str) -> str:
+    """A model's name without its owner or folder."""
+    return PurePath(model).name

@@ -1,0 +1,85 @@
+"""What a study file says of its figure: its kind, and what it shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Reading = Annotated[int, Field(ge=1)]
+
+
+class _Form(BaseModel):
+    """`iteration` is the T that is compared with T = 1: the last one if it is None."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    iteration: Reading | None = None
+
+
+class Block(BaseModel):
+    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    iteration: Reading | None = None
+
+
+class TableForm(_Form):
+    """Methods by tasks, in blocks, with the paper's figures; `columns` are tasks and groups, all if there are none.
+
+    `thinking` names the ways of choosing demonstrations for which Deep-Thinking has a line; all if there are none.
+    """
+
+    kind: Literal["table"]
+    columns: list[str] = []
+    blocks: list[Block] = Field([Block()], min_length=1)
+    thinking: list[str] = []
+
+
+class BarsForm(_Form):
+    """Two bars, T = 1 and T, for each of the `columns`, which are tasks or groups; a panel for each model."""
+
+    kind: Literal["bars"]
+    columns: list[str] = []
+
+
+class LinesForm(_Form):
+    """Lines for T = 1 and T over an axis of the study; a panel for each task and model."""
+
+    kind: Literal["lines"]
+    over: Literal["shots"] = "shots"
+
+
+class ViolinsForm(_Form):
+    """The distribution over seeds, and over orders of one seed, of T = 1 and T; a row of panels for each model."""
+
+    kind: Literal["violins"]
+
+
+class IterationsForm(BaseModel):
+    """Accuracy over T for each eta; with `dev_eta`, beside it dev against test rows of this eta.
+
+    `published` names points of the authors, by T, that are drawn beside ours.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["iterations"]
+    dev_eta: float | None = None
+    published: str | None = None
+
+
+class CurvesForm(BaseModel):
+    """What `deepthink plot` draws: accuracy over T, or its `difference` from T = 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["curves"]
+    difference: bool = False
+
+
+Form = Annotated[
+    TableForm | BarsForm | LinesForm | ViolinsForm | IterationsForm | CurvesForm, Field(discriminator="kind")
+]

@@ -1,0 +1,59 @@
+"""What a reading after the first reads: the demonstrations after their memory, in the order of the update rule.
+
+The tokens are always those of the first reading. Where a rule changes the order (`updates/orders.py`), a demonstration
+takes its tokens with it: from the first one that holds a character of it to the one before the next demonstration's
+first. The special tokens before the first demonstration stay in front. The memory keeps the order of the first reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.memory import Memory
+from deepthink_cli.method import Method
+from deepthink_cli.model.own_tokens import own_tokens
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.updates.texts import rule_text
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """The tokens of one reading after the first, and the position of the first of them.
+
+    `places[i]` is the place of token i in the first reading; None if no token has moved.
+    """
+
+    token_ids: tuple[int, ...]
+    start: int
+    places: tuple[int, ...] | None = None
+
+    def in_first_order(self, present: Memory) -> Memory:
+        """The present, (kv_heads, L, head_dim), with every token at its place in the first reading."""
+        return present if self.places is None else present.placed(self.places)
+
+
+def reread(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, method: Method, iteration: int
+) -> Rereading:
+    """What reading `iteration` reads.
+
+    Raises InputError for a changed order of demonstrations whose tokens are not known, as `own_tokens` does, and
+    DeepThinkError for an order that has not every demonstration once.
+    """
+    ids, count = demonstrations.token_ids, len(demonstrations.examples)
+    start, order = method.start(len(ids)), list(method.update.order(iteration, count))
+    if order == list(range(count)):
+        return Rereading(ids, start)
+    if sorted(order) != list(range(count)):
+        raise DeepThinkError(
+            f"{type(method.update).__name__}: the order of reading {iteration} must have every demonstration once"
+        )
+    own_RL = own_tokens(tokenizer, demonstrations, f"--update {rule_text(method.update)}")
+    starts = own_RL.int().argmax(1).tolist()
+    parts = [range(*ends) for ends in pairwise((*starts, len(ids)))]
+    places = tuple(chain(range(starts[0]), *(parts[number] for number in order)))
+    return Rereading(tuple(ids[place] for place in places), start, places)

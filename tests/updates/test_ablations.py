@@ -1,0 +1,254 @@
+"""The ablations of the gate, against equations that are written out here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import read
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Gate,
+    Memory,
+    Method,
+    load_memory,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.memory import State
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.runs.in_step import think_in_step
+from deepthink_cli.updates.registry import RULES, values_of
+from deepthink_cli.updates.texts import checked_rule, parse_rule, rule_text, split_rules
+
+LAYERS = 3
+Eta = Callable[[int, int, str], float]  # of the reading, the layer from 0 and the part, for eta = 1
+
+# The share of eta that each rule has, as docs/ablations.md has it.
+SHARES: dict[str, Eta] = {
+    "gate": lambda t, layer, part: 1.0,
+    "keys-only": lambda t, layer, part: {"keys": 1.0, "values": 0.0}[part],
+    "values-only": lambda t, layer, part: {"keys": 0.0, "values": 1.0}[part],
+    "layer-ramp": lambda t, layer, part: [0.0, 0.5, 1.0][layer],
+    "layer-ramp:first=1,last=0.5": lambda t, layer, part: [1.0, 0.75, 0.5][layer],
+    "layer-range:first=1,last=1": lambda t, layer, part: [0.0, 1.0, 0.0][layer],
+    "lower-half": lambda t, layer, part: [1.0, 0.0, 0.0][layer],
+    "upper-half": lambda t, layer, part: [0.0, 1.0, 1.0][layer],
+    "inverse-time": lambda t, layer, part: {2: 1.0, 3: 1 / 2, 4: 1 / 3, 5: 1 / 4}[t],
+    "cosine:readings=4": lambda t, layer, part: {2: 1.0, 3: 0.75, 4: 0.25, 5: 0.0}[t],
+}
+
+
+def random_memory(seed: int) -> Memory:
+    draw = torch.Generator().manual_seed(seed)
+    parts = [torch.randn(2, 3, 4, generator=draw) for _ in range(2 * LAYERS)]
+    return Memory(tuple(parts[:LAYERS]), tuple(parts[LAYERS:]))
+
+
+def arrays(memory: Memory) -> dict[tuple[str, int], np.ndarray]:
+    parts = {"keys": memory.keys, "values": memory.values}
+    return {(part, layer): parts[part][layer].double().numpy() for part in parts for layer in range(LAYERS)}
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("text", SHARES)
+def test_a_rule_moves_every_tensor_by_its_own_gate(text: str, momentum: float) -> None:
+    rule, memory, state = parse_rule(text, Gate(0.4, momentum)), random_memory(0), State()
+    expected = arrays(memory)
+    steps = dict.fromkeys(expected, np.zeros((2, 3, 4)))
+    for t in (2, 3, 4, 5):
+        present = random_memory(t)
+        new = arrays(present)
+        for (part, layer), old in expected.items():
+            steps[part, layer] = new[part, layer] - old + momentum * steps[part, layer]
+            expected[part, layer] = old + 0.4 * SHARES[text](t, layer, part) * steps[part, layer]
+        memory, state = memory.updated(present, rule, state)
+    for place, array in arrays(memory).items():
+        np.testing.assert_allclose(array, expected[place], rtol=1e-5, atol=1e-6)
+
+
+def test_every_rule_that_changes_the_gate_has_an_equation_here() -> None:
+    assert {text.partition(":")[0] for text in SHARES} == RULES.keys() - {"rotated", "shuffled"}
+
+
+def test_every_rule_is_documented() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "ablations.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z-]+)[:`]", table.partition("\n## ")[0]))
+    assert documented >= RULES.keys()
+
+
+def test_with_a_gate_of_one_inverse_time_is_the_mean_of_all_readings_but_the_first() -> None:
+    memory, presents = random_memory(0), [random_memory(seed) for seed in (1, 2, 3)]
+    for present in presents:
+        memory, _ = memory.updated(present.copy(), parse_rule("inverse-time", Gate(1.0)))
+    torch.testing.assert_close(memory.keys[1], torch.stack([present.keys[1] for present in presents]).mean(0))
+
+
+def test_a_range_that_the_model_does_not_have_is_refused() -> None:
+    with pytest.raises(InputError, match=r"layer-range:first=1,last=3: .* 0 to 2"):
+        random_memory(0).updated(random_memory(1), parse_rule("layer-range:first=1,last=3", Gate()))
+
+
+@pytest.fixture
+def tokenized(llama: BatchedEngine, reviews: DemonstrationSet) -> TokenizedDemonstrations:
+    return tokenize_demonstrations(llama.tokenizer, reviews)
+
+
+def pieces(engine: BatchedEngine, demonstrations: TokenizedDemonstrations) -> list[list[int]]:
+    """The places of every demonstration's tokens, found by decoding ever more tokens until its text is complete."""
+    ends, texts = [], []
+    template = demonstrations.template
+    for example in demonstrations.examples:
+        texts.append(template.demonstrations([(example.text, example.label)]))
+        whole = "".join(texts)
+        ends.append(
+            next(
+                end
+                for end in range(len(demonstrations.token_ids) + 1)
+                if engine.tokenizer.decode(demonstrations.token_ids[:end], skip_special_tokens=True) == whole
+            )
+        )
+    specials = sum(token in engine.tokenizer.all_special_ids for token in demonstrations.token_ids)
+    starts = [specials, *ends[:-1]]
+    return [list(range(*span)) for span in zip(starts, ends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "orders"), [("rotated", [[1, 2, 3, 0], [2, 3, 0, 1]]), ("shuffled:seed=3", None)], ids=str
+)
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+def test_tokens_of_a_moved_demonstration_are_blended_with_their_own_history(
+    llama: BatchedEngine, tokenized: TokenizedDemonstrations, text: str, orders: list[list[int]] | None, positions: str
+) -> None:
+    """Reading by reading and token by token: where a token stood in the reading, and where it is kept."""
+    rule = parse_rule(text, Gate(0.3))
+    memories = list(think(llama, tokenized, Method(3, rule, positions)))  # type: ignore[arg-type]
+    ids, places = tokenized.token_ids, pieces(llama, tokenized)
+    head = list(range(places[0][0]))
+    expected = memories[0]
+    for t, actual in zip((2, 3), memories[1:], strict=True):
+        order = orders[t - 2] if orders else list(rule.order(t, 4))
+        kept_at = head + [place for number in order for place in places[number]]  # of each token that is read
+        start = len(ids) if positions == "continued" else 0
+        present = read(llama, [ids[place] for place in kept_at], expected, start)
+        keys = [tensor.clone() for tensor in expected.keys]
+        for layer, tensor in enumerate(keys):
+            for stood, kept in enumerate(kept_at):
+                tensor[:, kept] = 0.7 * tensor[:, kept] + 0.3 * present.keys[layer][:, stood]
+            torch.testing.assert_close(actual.keys[layer], tensor, rtol=1e-4, atol=1e-5)
+        expected = actual
+    assert not torch.allclose(memories[-1].keys[0], list(think(llama, tokenized, Method(3, Gate(0.3))))[-1].keys[0])
+
+
+def test_a_shuffled_order_depends_on_the_seed_and_the_reading_alone() -> None:
+    first, other = parse_rule("shuffled", Gate()), parse_rule("shuffled:seed=1", Gate())
+    orders = [tuple(first.order(t, 8)) for t in (2, 3, 4)]
+    assert len(set(orders)) == 3
+    assert all(sorted(order) == list(range(8)) for order in orders)
+    assert orders == [tuple(parse_rule("shuffled:seed=0", Gate(0.5)).order(t, 8)) for t in (2, 3, 4)]
+    assert orders[0] != tuple(other.order(2, 8))
+
+
+def test_one_demonstration_has_one_order(llama: BatchedEngine, reviews: DemonstrationSet) -> None:
+    tokenized = tokenize_demonstrations(llama.tokenizer, replace(reviews, examples=reviews.examples[:1]))
+    *_, rotated = think(llama, tokenized, Method(3, parse_rule("rotated", Gate(0.3))))
+    *_, plain = think(llama, tokenized, Method(3, Gate(0.3)))
+    assert all(map(torch.equal, rotated.keys, plain.keys))
+
+
+def test_rules_thought_in_step_think_as_each_alone(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
+    thoughts = [
+        (tokenized, Method(3, parse_rule(text, Gate(0.3)))) for text in ("gate", "rotated", "keys-only", "shuffled")
+    ]
+    *_, together = think_in_step(llama, thoughts)
+    for memory, thought in zip(together, thoughts, strict=True):
+        *_, alone = think(llama, *thought)
+        for actual, expected in zip((*memory.keys, *memory.values), (*alone.keys, *alone.values), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_order_with_a_demonstration_twice_is_refused(
+    llama: BatchedEngine, tokenized: TokenizedDemonstrations
+) -> None:
+    class Doubling(Gate):
+        def order(self, iteration: int, demonstrations: int) -> list[int]:
+            return [0] * demonstrations
+
+    with pytest.raises(DeepThinkError, match="Doubling: the order of reading 2 must have every demonstration once"):
+        list(think(llama, tokenized, Method(2, Doubling())))
+
+
+def test_turns_of_a_conversation_keep_their_order(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
+    with pytest.raises(InputError, match="omit --chat"):
+        list(think(llama, replace(tokenized, chat=Chat()), Method(2, parse_rule("rotated", Gate()))))
+
+
+@pytest.mark.parametrize("text", [*SHARES, "rotated", "shuffled:seed=2"])
+def test_a_memory_brings_its_rule_back(
+    llama: BatchedEngine, tokenized: TokenizedDemonstrations, tmp_path: Path, text: str
+) -> None:
+    if "layer-range" in text:
+        text = "layer-range:first=0,last=1"
+    rule = parse_rule(text, Gate(0.3, 0.5))
+    save_memory(list(think(llama, tokenized, Method(2, rule)))[-1], tmp_path / "mem.safetensors")
+    provenance = load_memory(tmp_path / "mem.safetensors").provenance
+    assert provenance is not None
+    assert provenance.method.update == rule
+
+
+@pytest.mark.parametrize("text", [*SHARES, "rotated", "shuffled"])
+def test_a_rule_has_one_text(text: str) -> None:
+    rule = parse_rule(text, Gate(0.3, 0.5))
+    assert parse_rule(checked_rule(text), Gate(0.3, 0.5)) == rule
+    assert checked_rule(checked_rule(text)) == checked_rule(text) == (rule_text(rule) or "gate")
+    assert str(rule).startswith(text.partition(":")[0] if text != "gate" else "eta 0.3")
+
+
+def test_the_same_rule_written_in_other_ways_is_one_rule() -> None:
+    ramp = "layer-ramp:first=0,last=1"
+    ways: list[object] = ["layer-ramp", " layer-ramp:last=1.0 , first=0.0", {"rule": "layer-ramp", "last": 1}]
+    assert [checked_rule(way) for way in ways] == [ramp] * 3  # type: ignore[arg-type]
+    assert values_of(parse_rule(ramp, Gate(0.2, 0.9))) == {"eta": 0.2, "momentum": 0.9, "first": 0.0, "last": 1.0}
+
+
+def test_a_list_of_rules_is_separated_by_commas_as_parameters_are() -> None:
+    text = "gate,layer-ramp:first=0,last=0.5, keys-only,cosine:readings=3"
+    assert split_rules(text) == ["gate", "layer-ramp:first=0,last=0.5", "keys-only", "cosine:readings=3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("keys", "'keys' is unknown here; the known ones are gate, keys-only"),
+        ("", "'' is unknown here"),
+        ("cosine:readings", "write NAME:PARAMETER=VALUE"),
+        ("cosine:readings=3,readings=4", "each parameter once"),
+        ("cosine:readings=1", "readings: must be 2 or more"),
+        ("cosine:readings=many", "readings: must be a whole number"),
+        ("cosine:first=1", "no parameter 'first'; its parameters are eta, momentum, readings"),
+        ("layer-ramp:last=nan", "last: must be"),
+        ("layer-ramp:last=-0.5", "last: must be 0.0 or more"),
+        ("keys-only:eta=0.1", "eta is not a parameter here; use --eta"),
+    ],
+)
+def test_a_text_that_is_no_rule_says_what_would_be(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="update rule") as raised:
+        checked_rule(text)
+    assert message in str(raised.value)
+
+
+def test_the_cosine_is_a_cosine() -> None:
+    assert [SHARES["cosine:readings=4"](t, 0, "keys") for t in (2, 3, 4, 5)] == pytest.approx(
+        [(1 + math.cos(math.pi * n / 3)) / 2 for n in range(4)]
+    )
