@@ -11,6 +11,7 @@ import typer
 from deepthink_cli.cli.console import duration, note, report, write_json
 from deepthink_cli.cli.crossing_options import CrossingArguments
 from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
+from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
@@ -75,6 +76,7 @@ def run(
     samples: Samples = False,
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
+    machines: ExecutorArguments,
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
@@ -95,16 +97,21 @@ def run(
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
     problems.result(lambda: run_tasks(task or ()))
+    shard = problems.result(lambda: machines.checked(demos))
     problems.raise_any()
     request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
     with Show(common) as tell:
         tell_of_toy(model, tell)
-        prepared = prepare_request(request, out, tell)
+        prepared = prepare_request(request, out if shard is None else shard.folder(out), tell)
         if dry_run:
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
-        store = Store(crossing.cache or default_folder())
-        summary = execute(prepared, samples, RunProgress(common.quiet or common.json), tell, store)
+        if machines.wrote_script(out, common.quiet):
+            return
+        cache = crossing.cache or default_folder()
+        executor = machines.executor(model_options.device, cache)
+        progress = RunProgress(common.quiet or common.json)
+        summary = execute(prepared, samples, progress, tell, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
+from deepthink_cli.cli.ray_address import with_ray_address
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.mistakes import plain
 
@@ -22,6 +23,10 @@ LINES = "deepthink.config"  # where a context holds the places of the values of 
 
 class Command(TyperCommand):
     """A command whose errors name the source of the value that they are about."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command, some of whose options have an optional value."""
+        return super().parse_args(ctx, with_ray_address(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -20,12 +20,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not be between the events
-    messages: SimpleQueue[Message] = SimpleQueue()
-    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
-
     from deepthink_cli.pools.store import Store
     from deepthink_cli.runs.executors.workbench import Workbench
 
+    messages: SimpleQueue[Message] = SimpleQueue()
+    # After the imports: reading a message imports modules too, and two threads must not import each other's halves.
+    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
     workbench = Workbench(Store(Path(sys.argv[1])))
     while True:
         for event in workbench.handle(messages.get()):
@@ -38,8 +38,12 @@ def _read(pipe: Any, messages: SimpleQueue[Message]) -> None:
     try:
         while True:
             messages.put(pickle.load(pipe))
-    finally:
+    except EOFError:
         os._exit(0)
+    except Exception as error:
+        sys.stderr.write(f"a message could not be read: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
 
 
 if __name__ == "__main__":

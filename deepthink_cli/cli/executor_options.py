@@ -1,0 +1,140 @@
+"""Options that say where a run is done: in this process, in worker processes, on a Ray cluster, or in shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.cli.html_option import ARGUMENTS
+from deepthink_cli.errors import InputError, Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.runs.executors.base import Executor
+    from deepthink_cli.runs.shards import Shard
+
+MACHINES = "Machines"
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        rich_help_panel=MACHINES,
+        help="Use a Ray cluster: HOST:PORT, auto for one on this machine, or no address to start one here "
+        "(needs deepthink-cli\\[cluster]).",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ExecutorArguments:
+    """Where a run is done."""
+
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            rich_help_panel=MACHINES,
+            help="Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on "
+            "the cluster (default: one for each GPU, or core).",
+        ),
+    ] = None
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            rich_help_panel=MACHINES,
+            help="Do part I of N, into FOLDER/shard-I-of-N; report FOLDER reads all parts.",
+        ),
+    ] = None
+    ray: Ray = None
+    slurm: Annotated[
+        str | None,
+        typer.Option(
+            "--slurm",
+            metavar="N",
+            rich_help_panel=MACHINES,
+            help="Run nothing: write a script for a SLURM array of N shards, and print how to submit it.",
+        ),
+    ] = None
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sbatch",
+            metavar="OPTION",
+            rich_help_panel=MACHINES,
+            help="With --slurm: an option of sbatch, as in --sbatch=--gres=gpu:1. Repeatable.",
+        ),
+    ] = None
+    submit: Annotated[
+        bool,
+        typer.Option(
+            "--submit", rich_help_panel=MACHINES, help="With --slurm: also submit the shards (needs submitit)."
+        ),
+    ] = False
+
+    def checked(self, demonstrations: str | None = None) -> Shard | None:
+        """The shard, if one is named; raises InputError for each wrong value, and for options that exclude another.
+
+        `demonstrations` names a file of them, which every worker must be able to read.
+        """
+        from deepthink_cli.runs.shards import Shard
+
+        problems = Problems()
+        problems.result(lambda: self._number("workers"))
+        problems.result(lambda: self._number("slurm"))
+        text = self.shard
+        shard = None if text is None else problems.result(lambda: Shard.parsed(text))
+        with problems.collected():
+            if self.slurm is not None and self.shard is not None:
+                raise InputError(f"--slurm {self.slurm}: names the shards itself; omit --shard {self.shard}")
+            if self.slurm is None and (self.sbatch or self.submit):
+                raise InputError(f"{'--submit' if self.submit else '--sbatch'}: only with --slurm N; add it")
+            if demonstrations == "-" and (self.workers or self.ray or self.slurm):
+                raise InputError("--demos -: workers cannot read standard input; name a file")
+        problems.raise_any()
+        return shard
+
+    def executor(self, device: str, cache: Path) -> Executor | None:
+        """The executor that the options name; None for this process. `device` is that of the model's options.
+
+        Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
+        """
+        workers = self._number("workers")
+        if self.ray is not None:
+            from deepthink_cli.runs.executors.ray_cluster import RayExecutor
+
+            return RayExecutor(self.ray, workers, device, cache)
+        if workers is None:
+            return None
+        from deepthink_cli.runs.executors.local import LocalExecutor, visible_gpus
+
+        return LocalExecutor(workers, visible_gpus(device, workers), cache)
+
+    def wrote_script(self, out: Path, quiet: bool) -> bool:
+        """Whether a script for SLURM was asked for; it is then written, and submitted if that was asked for too."""
+        shards = self._number("slurm")
+        if shards is None:
+            return False
+        from deepthink_cli.runs.slurm import submit, write_script
+
+        script = write_script(out, ARGUMENTS.get(), shards, self.sbatch or ())
+        note(f"wrote {script.path}: {shards} shards", quiet)
+        if self.submit:
+            note(f"submitted as {', '.join(submit(script))}; then: deepthink report {out}", quiet)
+        else:
+            typer.echo(script.command)
+        return True
+
+    def _number(self, name: str) -> int | None:
+        value = getattr(self, name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 10_000):
+            raise InputError(f"--{name} {value}: a whole number, 1 or more")
+        return int(value)
