@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -67,27 +67,31 @@ class Tracker(RunObserver):
         """Start a run of the tracker, with the settings of ours, unless all rows are there or it has started."""
         if not jobs or self._module is not None or self._failed:
             return
-        self._module, config = import_module(self.tracking.service), dict(self.config)
-        self._guarded(lambda module: _START[self.tracking.service](module, self.tracking, self.out.name, config))
+        with self._guarded():
+            self._module = import_module(self.tracking.service)
+            _START[self.tracking.service](self._module, self.tracking, self.out.name, dict(self.config))
         if self._module is not None:
             self.tell(Note(f"--log {self.tracking}: every row is also logged there"))
 
     def row(self, job: JobInfo, row: Result) -> None:
         """Log one row."""
-        values = _metrics(row, job.gates)
-        self._guarded(lambda module: _LOG[self.tracking.service](module, values, row.setting.iteration))
+        if self._module is not None:
+            with self._guarded():
+                _LOG[self.tracking.service](self._module, _metrics(row, job.gates), row.setting.iteration)
 
     def end(self) -> None:
         """Finish the tracker's run."""
-        self._guarded(lambda module: module.finish())
+        if self._module is not None:
+            with self._guarded():
+                self._module.finish()
+            self._module = None
 
-    def _guarded(self, call: Callable[[ModuleType], Any]) -> None:
-        """Call the tracker unless it has failed; what it prints is dropped, because stdout is for data."""
-        if self._module is None:
-            return
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Warn of a failure of the tracker, and log no more; what it prints is dropped, because stdout is for data."""
         try:
             with redirect_stdout(io.StringIO()):
-                call(self._module)
+                yield
         except Exception as error:
             self._module, self._failed = None, True
             reason = " ".join(str(error).split()) or type(error).__name__
