@@ -15,6 +15,7 @@ from deepthink_cli.cli.run import Samples, report_summary
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
+from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def run_study(
     study: StudyName,
     out: StudyOut = None,
     samples: Samples = False,
+    log: Log = None,
     cache: Cache = None,
     *,
     replaced: StudyArguments,
@@ -42,11 +44,13 @@ def run_study(
     crossing = replaced.crossed(context, study, model)
     folder, problems = folder_of(out, crossing.opened), Problems()
     problems.result(lambda: check_run_apart(folder, _read(crossing, common.config)))
+    tracking = problems.result(lambda: tracking_of(log))
     problems.raise_any()
     with Show(common) as tell:
         runs = prepare_study(crossing, folder, tell)
         store = Store(cache or default_folder())
-        summary = execute(runs, samples, RunProgress(common.quiet or common.json), tell, store)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
+        summary = execute(runs, samples, observer, tell, store)
     report_summary(summary, common, f"deepthink study report {study} --from {folder}")
 
 
