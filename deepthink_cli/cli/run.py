@@ -114,7 +114,7 @@ def run(
             return
         cache = crossing.cache or default_folder()
         executor = machines.executor(model_options.device, cache)
-        observer = tracked(RunProgress(common.quiet or common.json), tracking, prepared, tell)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
         summary = execute(prepared, samples, observer, tell, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 

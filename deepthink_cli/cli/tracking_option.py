@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,13 +34,9 @@ def tracking_of(log: str | None) -> Tracking | None:
     return None if log is None else Tracking.checked(log)
 
 
-def tracked(progress: RunObserver, tracking: Tracking | None, prepared: PreparedRun, tell: Tell) -> RunObserver:
-    """An observer of a run that shows its progress, and logs its rows if a tracker is named."""
-    from deepthink_cli.integrations.tracking import Tracker, run_config
+def tracked(progress: RunObserver, tracking: Tracking | None, runs: Sequence[PreparedRun], tell: Tell) -> RunObserver:
+    """An observer of runs into one folder that shows their progress, and logs their rows if a tracker is named."""
+    from deepthink_cli.integrations.tracking import tracker_of
     from deepthink_cli.workflows.events import Observers
 
-    if tracking is None:
-        return progress
-    model = prepared.spec.identify()
-    config = {**run_config(prepared.plan), "model": model.id, "model_sha256": model.contents_sha256}
-    return Observers(progress, Tracker(tracking, prepared.out, config, tell))
+    return progress if tracking is None or not runs else Observers(progress, tracker_of(tracking, runs, tell))

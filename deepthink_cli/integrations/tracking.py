@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.extras import check_installed
-from deepthink_cli.updates.gate import grid_values
 from deepthink_cli.updates.texts import brief
 from deepthink_cli.workflows.events import Note, RunObserver, Tell, Warn, silent
 
 if TYPE_CHECKING:
+    from deepthink_cli.provenance import ModelIdentity
     from deepthink_cli.runs.executors.messages import JobInfo
     from deepthink_cli.runs.plan import RunPlan
     from deepthink_cli.runs.results import Result
+    from deepthink_cli.workflows.prepared import PreparedRun
 
 SERVICES = ("trackio", "wandb")
+_NAMING = ("model", "dtype", "protocol", "positions", "shots", "gate", "score")  # in a figure's name if they vary
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,15 @@ class Tracking:
 class Tracker(RunObserver):
     """Logs every written row at once: its accuracy and macro F1 over T, under the name of its task.
 
-    Nothing but figures and the settings of the run is logged: no texts, no samples, nothing about the machine. The
-    first failure of the tracker is reported as a warning and ends the logging; the run and its rows do not depend on
-    it.
+    Nothing but figures and the settings of the run is logged: no texts, no samples, nothing about the machine. `named`
+    are the settings by which figures of one task and seed differ. The first failure of the tracker is reported as a
+    warning and ends the logging; the run and its rows do not depend on it.
     """
 
     tracking: Tracking
     out: Path
     config: Mapping[str, Any]
+    named: tuple[str, ...] = ()
     tell: Tell = silent
     _module: ModuleType | None = field(default=None, init=False)
     _failed: bool = field(default=False, init=False)
@@ -67,27 +70,31 @@ class Tracker(RunObserver):
         """Start a run of the tracker, with the settings of ours, unless all rows are there or it has started."""
         if not jobs or self._module is not None or self._failed:
             return
-        self._module, config = import_module(self.tracking.service), dict(self.config)
-        self._guarded(lambda module: _START[self.tracking.service](module, self.tracking, self.out.name, config))
+        with self._guarded():
+            self._module = import_module(self.tracking.service)
+            _START[self.tracking.service](self._module, self.tracking, self.out.name, dict(self.config))
         if self._module is not None:
             self.tell(Note(f"--log {self.tracking}: every row is also logged there"))
 
     def row(self, job: JobInfo, row: Result) -> None:
         """Log one row."""
-        values = _metrics(row, job.gates)
-        self._guarded(lambda module: _LOG[self.tracking.service](module, values, row.setting.iteration))
+        if self._module is not None:
+            with self._guarded():
+                _LOG[self.tracking.service](self._module, _metrics(row, self.named), row.setting.iteration)
 
     def end(self) -> None:
         """Finish the tracker's run."""
-        self._guarded(lambda module: module.finish())
+        if self._module is not None:
+            with self._guarded():
+                self._module.finish()
+            self._module = None
 
-    def _guarded(self, call: Callable[[ModuleType], Any]) -> None:
-        """Call the tracker unless it has failed; what it prints is dropped, because stdout is for data."""
-        if self._module is None:
-            return
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Warn of a failure of the tracker, and log no more; what it prints is dropped, because stdout is for data."""
         try:
             with redirect_stdout(io.StringIO()):
-                call(self._module)
+                yield
         except Exception as error:
             self._module, self._failed = None, True
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -120,12 +127,23 @@ _START = {"trackio": _start_trackio, "wandb": _start_wandb}
 _LOG = {"trackio": _log_trackio, "wandb": _log_wandb}
 
 
-def run_config(plan: RunPlan) -> dict[str, Any]:
-    """The settings of a run, as JSON values."""
+def tracker_of(tracking: Tracking, runs: Sequence[PreparedRun], tell: Tell) -> Tracker:
+    """A tracker of runs that write into one folder; its settings are theirs, as lists where they differ."""
+    configs = [_config(run.spec.identify(), run.plan) for run in runs]
+    config = {name: _merged([each[name] for each in configs]) for name in configs[0]}
+    named = tuple(name for name in _NAMING if isinstance(config[name], list) and len(config[name]) > 1)
+    return Tracker(tracking, runs[0].out, config, named, tell)
+
+
+def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
+    """The settings of one run, as JSON values."""
     return {
+        "model": model.id,
+        "model_sha256": model.contents_sha256,
+        "dtype": model.dtype,
         "tasks": [task.name for task in plan.tasks],
         "seeds": list(plan.seeds),
-        **grid_values(plan.gates),
+        "gate": [brief(gate) for gate in plan.gates],
         "iterations": plan.iterations,
         "positions": plan.positions,
         "protocol": plan.protocol,
@@ -137,14 +155,31 @@ def run_config(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _metrics(row: Result, gates: int) -> dict[str, float]:
-    """The figures of a row by name, as in `sst2/accuracy (seed 0)`."""
+def _merged(values: Sequence[Any]) -> Any:
+    """The value that all have, or all values, each once."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [value for place, value in enumerate(flat) if value not in flat[:place]]
+
+
+def _metrics(row: Result, named: Collection[str]) -> dict[str, float]:
+    """The figures of a row by name, as in `sst2/accuracy (seed 0)`; `named` are settings that the name tells apart."""
     setting = row.setting
+    words = {
+        "model": PurePath(setting.model).name,
+        "dtype": setting.dtype,
+        "protocol": setting.protocol,
+        "positions": setting.positions,
+        "shots": f"{setting.shots} shots",
+        "gate": brief(setting.gate),
+        "score": f"score {setting.score or 'sum'}",
+    }
     described = [
+        *(words[name] for name in _NAMING if name in named),
         f"seed {setting.seed}",
         *([] if setting.order_seed is None else [f"order {setting.order_seed}"]),
         *([setting.sampling] if setting.pool_size is not None else []),
-        *([brief(setting.gate)] if gates > 1 else []),
         *filter(None, (setting.technique, setting.calibration, "dev" if setting.part == "dev" else None)),
     ]
     figures = {"accuracy": row.accuracy, "macro_f1": row.macro_f1}

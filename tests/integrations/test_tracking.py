@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny import run_words
+import yaml
+from tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
@@ -37,7 +38,7 @@ class Recorder:
             print(f"{name} was called")  # as trackio does, on stdout
             if name == self.fails_at:
                 raise RuntimeError(f"no {name}\nin any form")
-            self.calls.append((name, options or arguments))
+            self.calls.append((name, {**dict(enumerate(arguments)), **options}))
 
         return call
 
@@ -76,8 +77,7 @@ def test_every_row_is_logged_once(
     assert run([*command, "--log", f"{service}:reviews", "--json"]) == 0
     assert "was called" not in capsys.readouterr().out
     rows = read_results(tmp_path / "out")
-    values = [each[0] if isinstance(each, tuple) else each for each in recorder.logged()]
-    assert len(values) == len(rows) == 4
+    assert len(recorder.logged()) == len(rows) == 4
     first = recorder.calls[0][1]
     assert (first["project"], first["name"], first["config"]["seeds"]) == ("reviews", "out", [0, 1])
     assert recorder.calls[-1][0] == "finish"
@@ -89,13 +89,36 @@ def test_a_logged_row_has_its_figures_over_T(
     recorder = pretend(monkeypatch, "wandb")
     run([*command, "--log", "wandb:reviews"])
     row = read_results(tmp_path / "out")[-1]
-    (values,) = recorder.logged()[-1]
-    assert values == {
+    assert recorder.logged()[-1][0] == {
         "tiny/accuracy (seed 1)": row.accuracy,
         "tiny/macro_f1 (seed 1)": row.macro_f1,
         "iteration": 2,
     }
-    assert ("define_metric", {"step_metric": "iteration"}) in recorder.calls
+    assert ("define_metric", {0: "*", "step_metric": "iteration"}) in recorder.calls
+
+
+def test_the_rows_of_a_study_are_told_apart(models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, data = tiny_task(tmp_path)
+    study = {
+        "name": "two-models",
+        "title": "Two models",
+        "models": [str(models("llama")), str(models("gpt2"))],
+        "tasks": [str(task)],
+        "data_dir": str(data),
+        "protocols": ["paper"],
+        "seeds": 1,
+        "etas": [0.01, 0.1],
+        "iterations": 2,
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    recorder = pretend(monkeypatch, "trackio")
+    words = ["study", "run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--log", "trackio:p", "-q"]
+    assert run(words) == 0
+    names = {name for values in recorder.logged() for name in values[0] if "accuracy" in name}
+    assert len(names) == 4
+    assert "tiny/accuracy (gpt2, eta 0.1, momentum 0, seed 0)" in names
+    assert [name for name, _ in recorder.calls].count("init") == 1
+    assert len(read_results(tmp_path / "out")) == len(recorder.logged())
 
 
 def test_nothing_is_imported_or_sent_without_the_option(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +142,16 @@ def test_a_tracker_that_fails_costs_no_row(
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert line.startswith(f"warning: --log trackio:reviews: no {fails_at} in any form; logging ends, the rows of ")
     assert len(recorder.logged()) == (4 if fails_at == "finish" else 0)
+
+
+def test_a_tracker_that_cannot_be_imported_costs_no_row(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, "trackio")
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    assert run([*command, "--log", "trackio:reviews"]) == 0
+    assert "warning: --log trackio:reviews: import of trackio halted" in capsys.readouterr().err
+    assert len(read_results(tmp_path / "out")) == 4
 
 
 def test_a_continued_run_logs_only_what_it_writes(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +182,11 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
 def test_wandb_itself_writes_a_run_offline(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("wandb", minversion="0.20")
+    wandb = pytest.importorskip("wandb", minversion="0.20")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     assert run([*command, "--log", "wandb:reviews"]) == 0
+    wandb.teardown()  # waits for its process, as the end of ours does
     assert "warning" not in capsys.readouterr().err
     (written,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     content = written.read_bytes()
