@@ -107,7 +107,7 @@ def test_layers_of_several_shapes_are_refused_by_name(family: str, tmp_path: Pat
 
 
 def test_a_chat_memory_is_a_prefix_of_the_conversation(models: Models, tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "model", "llama", vocab_size=400)
+    folder = write_model(tmp_path / "model", "llama", vocab_size=400, max_position_embeddings=2048)
     chat_tokenizer("smollm2").save_pretrained(folder)
     engine = load_model(str(folder))
     memory = memories(engine, Method(2, Gate(0.5)), chat=Chat())[-1]
