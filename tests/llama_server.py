@@ -51,7 +51,7 @@ class LlamaServer:
         self.ask("/slots/0?action=restore", filename=name)
 
     def scores(self, tokens: Sequence[int], query: TokenizedQuery, known: int) -> list[float]:
-        """The log-probability of each candidate, in nats, after tokens in the slot; `known` is the vocabulary's size."""
+        """The log-probability of each candidate, in nats, after tokens in the slot; `known` is the vocabulary size."""
         sums = []
         for answer in query.answers:
             places = range(len(answer))

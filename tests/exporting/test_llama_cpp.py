@@ -81,7 +81,7 @@ def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "damaged: it ends in its header: 8 bytes needed, 0 left; save it again"),
+        (b"", "damaged: ends in its header: 8 bytes needed, 0 left; save it again"),
         (b"GGUF" + bytes(60), "a GGUF file, not a state; save one with llama-server's --slot-save-path"),
         (b"nsgg" + bytes(60), "a state of a whole session"),
         (b"\xd8\x3c\x14\xaf" + bytes(60), "a state without its tokens"),
@@ -95,7 +95,7 @@ def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
         (state(ONE, TOKENS, layers=10**9), "damaged: 1000000000 layers do not fit"),
         (state(ONE, TOKENS, layers=1), "bytes follow its last layer: a model with several caches"),
         (state(ONE, [*server_tokens(TOKENS)[:-1], 3]), "with images or sounds"),
-        (state(ONE, TOKENS)[:-1], "damaged: it ends in a layer's cells: 128 bytes needed, 127 left"),
+        (state(ONE, TOKENS)[:-1], "damaged: ends in a layer's cells: 128 bytes needed, 127 left"),
         (state(ONE, TOKENS).replace(b"\4\0\0\0", b"\xff\xff\xff\xff", 2), "damaged|version"),
     ],
 )
