@@ -11,9 +11,12 @@ LAYERS = (
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
         *("description", "metrics", "tuning"),
-        *("artifact.metadata", "artifact.format"),
+        *("artifact.metadata", "artifact.layout", "artifact.format"),
     ),
-    ("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring", "artifact.files", "exporting"),
+    (
+        *("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring"),
+        *("artifact.quantization", "artifact.files", "exporting"),
+    ),
     ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows", "study"),
     ("integrations", "cli"),
 )
