@@ -27,13 +27,13 @@ from deepthink_cli.artifact.format import (
 )
 from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields
-from deepthink_cli.artifact.quantization import GROUPS, Codes, check_codes, dequantized, quantized
+from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import Bits, ModelIdentity, Provenance, Quantized, canonical_json
 
-_DTYPES = {torch.float32: "F32", torch.uint8: "U8"}  # as the header names them
+_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
@@ -68,7 +68,7 @@ def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
         raise InputError(
             f"{header.path}: is {metadata.quantized.dtype} already; quantize the float32 memory that it was made from"
         )
-    form = Quantized(bits, GROUPS[bits], metadata.sha256)
+    form = Quantized(bits, GROUP, metadata.sha256)
     tensors: dict[str, torch.Tensor] = {}
     for name, tensor in _tensors(read_memories(header)).items():
         stored = quantized(tensor, name.rpartition(".")[2], form)
@@ -90,7 +90,7 @@ def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
 def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Path) -> Header:
     """Write metadata, with their digest, and tensors; the old file is replaced when the new one can be read."""
     described = {name: (_DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in tensors.items()}
-    signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())
+    signed = content_digest(unsigned, described, lambda name: tensors[name].view(torch.uint8).numpy().tobytes())
     text = metadata_json(replace(unsigned, sha256=signed))
     if len(canonical_json(text).encode()) + 200 * len(tensors) > MAX_HEADER:
         raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")

@@ -13,7 +13,7 @@ from deepthink_cli.provenance import Quantized
 PARTS = ("keys", "values")
 RANGES = ("low", "scale")  # tensors beside the codes of a quantized tensor
 _NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)(?:\.(low|scale))?")
-_BYTES = {"F32": 4, "U8": 1}
+_BYTES = {"F32": 4, "BF16": 2, "U8": 1}
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ def tensor_name(iteration: int, layer: int, part: str) -> str:
 
 
 def in_file_order(tensors: Mapping[str, TensorEntry]) -> list[tuple[str, TensorEntry]]:
-    """The tensors in the order of their bytes: float32 before codes, so that all are aligned; then by name."""
-    return sorted(tensors.items(), key=lambda item: (item[1].dtype != "F32", item[0]))
+    """The tensors in the order of their bytes: wider dtypes first, so that all are aligned; then by name."""
+    return sorted(tensors.items(), key=lambda item: (-_BYTES.get(item[1].dtype, 0), item[0]))
 
 
 def layers_of(tensors: Mapping[str, TensorEntry]) -> int:
@@ -86,7 +86,7 @@ def _check_tensor(
     else:
         assert quantized is not None
         heads, _, size = tensors[name.removesuffix(f".{match[4]}")].shape  # checked before: its name is shorter
-        dtype, groups = "F32", math.ceil((length if match[3] == "keys" else size) / quantized.group)
+        dtype, groups = "BF16", math.ceil((length if match[3] == "keys" else size) / quantized.group)
         shape = (heads, groups, size) if match[3] == "keys" else (heads, length, groups)
         fits, shown = entry.shape == shape, str(list(shape))
     if entry.dtype != dtype or not fits:

@@ -16,6 +16,7 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
+from deepthink_cli.cli.diff import diff
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
@@ -24,6 +25,7 @@ from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.quantize import quantize
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
@@ -87,6 +89,10 @@ app.command("eval", epilog="Example: deepthink eval mem.safetensors rows.csv --f
 )
 app.command(epilog="Example: deepthink export mem.safetensors --to peft -o adapter")(export)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
+app.command(epilog="Example: deepthink diff mem.safetensors --iteration 1,5")(diff)
+app.command(epilog="Example: deepthink quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv")(
+    quantize
+)
 app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)

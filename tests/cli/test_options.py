@@ -24,7 +24,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune", "export")
+LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune", "export", "diff", "quantize")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -57,6 +57,8 @@ DIFFERENT = {
     ("tune", "seed"),
     ("report", "iteration"),
     ("export", "iteration"),
+    ("diff", "iteration"),
+    ("quantize", "to"),
 }
 
 
@@ -78,7 +80,9 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     options = options_of(command)
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
-    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run", "select", "tune"))
+    assert ("--batch-tokens" in options) == (
+        command in ("predict", "eval", "run", "select", "tune", "diff", "quantize")
+    )
 
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
