@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
+    from deepthink_cli.workflows.diff import diff
     from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.workflows.quantize import quantize
     from deepthink_cli.workflows.select import SelectResult, select, write_selection
 
 _HOME = {
@@ -48,6 +50,7 @@ _HOME = {
     "Store": "pools.store",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
+    "diff": "workflows.diff",
     "evaluate": "workflows.evaluate",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
@@ -55,6 +58,7 @@ _HOME = {
     "pool_of_file": "pools.rows",
     "pool_of_task": "pools.rows",
     "predict": "prediction",
+    "quantize": "workflows.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "workflows.evaluated_rows",
     "rows_of_task": "workflows.evaluated_rows",
@@ -82,6 +86,7 @@ __all__ = [
     "SelectResult",
     "Store",
     "Template",
+    "diff",
     "evaluate",
     "load_memory",
     "load_model",
@@ -89,6 +94,7 @@ __all__ = [
     "pool_of_file",
     "pool_of_task",
     "predict",
+    "quantize",
     "read_demonstrations",
     "rows_of_file",
     "rows_of_task",

@@ -19,7 +19,6 @@ from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.format import Header
     from deepthink_cli.workflows.compared_labels import ComparedLabels
     from deepthink_cli.workflows.quantize import QuantizedFile
 
@@ -48,7 +47,7 @@ def quantize(
     memory: MemoryFile,
     output: Output,
     to: To = "int8",
-    rows: Rows = None,
+    evaluated: Rows = None,
     *,
     model: ModelArguments,
     task: TaskName = None,
@@ -64,31 +63,33 @@ def quantize(
     """
     from deepthink_cli.artifact.format import read_header
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.compared_labels import compare_labels
+    from deepthink_cli.workflows.memories import open_memory
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.quantize import quantize as quantize_file
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)
     source = problems.result(lambda: source_of(data_dir, model.offline))
-    header: Header | None = problems.result(lambda: read_header(memory))
+    problems.result(lambda: read_header(memory))
     paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(
-        lambda: check_apart(output, read_by(memory, rows, model=model.model, adapter=model.adapter, **paths))
+        lambda: check_apart(output, read_by(memory, evaluated, model=model.model, adapter=model.adapter, **paths))
     )
     choice = problems.result(
         lambda: (
-            None if source is None else RowChoice.checked(row_source(rows, row_format), task, protocol, limit, source)
+            None
+            if source is None
+            else RowChoice.checked(row_source(evaluated, row_format), task, protocol, limit, source)
         )
     )
     problems.raise_any()
-    assert header is not None
-    result, labels = quantize_file(header, to, output), None
-    note(f"wrote {output} ({size(result.header.size)})", common.quiet)
-    if choice is not None:
-        from deepthink_cli.workflows.compared_labels import compare_labels
-
-        with Show(common, bar=not common.json) as tell:
-            labels = compare_labels(result.change.before, result.change.after, choice.reader(tell), options, tell)
+    with Show(common, bar=not common.json) as tell:
+        rows = None if choice is None else choice.reader(tell)(open_memory(memory))  # checked before a file is written
+        result, labels = quantize_file(memory, to, output), None
+        note(f"wrote {output} ({size(result.header.size)})", common.quiet)
+        if rows is not None:
+            labels = compare_labels(result.change.before, result.change.after, lambda _: rows, options, tell)
     if common.json:
         write_json(_json(result, labels))
     else:

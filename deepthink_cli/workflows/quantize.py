@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from deepthink_cli.artifact.files import save_quantized
-from deepthink_cli.artifact.format import Header
+from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.provenance import Bits
 from deepthink_cli.workflows.diff import MemoryDiff, diff
-from deepthink_cli.workflows.memories import open_memory
 
 IntegerName = Literal["int8", "int4"]
 _BITS: dict[IntegerName, Bits] = {"int8": 8, "int4": 4}
@@ -30,10 +29,11 @@ class QuantizedFile:
         return self.header.size / self.source.size
 
 
-def quantize(memory: Header, to: IntegerName, output: str | Path) -> QuantizedFile:
+def quantize(memory: str | Path, to: IntegerName, output: str | Path) -> QuantizedFile:
     """Write all iterations of a float32 memory file again in 8 or 4 bits a number, with the same provenance.
 
     Raises InputError for a file that is damaged or quantized already, and for an output that cannot be written.
     """
-    header = save_quantized(memory, _BITS[to], output)
-    return QuantizedFile(memory, header, diff(open_memory(memory.path), open_memory(output)))
+    source = read_header(memory)
+    header = save_quantized(source, _BITS[to], output)
+    return QuantizedFile(source, header, diff(memory, output))
