@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.packing import PackedRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
@@ -145,6 +146,15 @@ class Engine(Protocol):
         Raises InputError if the engine gives no gradients, and DeepThinkError for values that are not finite.
         """
         raise InputError(f"{self.description}: gives no gradients; use --engine packed or padded")
+
+    def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
+        """Yield the tokens that continue every prompt after a memory, or after nothing at all, one by one.
+
+        A prompt has positions L onward. Tokens of different prompts may alternate; those of one are in order, and the
+        last one says why it is. Raises InputError before the first token if a prompt and its new tokens do not fit the
+        model, or if the engine cannot generate.
+        """
+        raise InputError(f"{self.description}: does not generate; use --engine packed or padded")
 
     def check_hiding(self) -> None:
         """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""

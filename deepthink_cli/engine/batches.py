@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, room
+from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, requests
@@ -166,6 +168,10 @@ class BatchedEngine(Engine):
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
         return answer_gradient(self.model, memory, rows, self.free)
+
+    def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
+        """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
+        return generate(self, memory, prompts, decoding)
 
     def check_hiding(self) -> None:
         """Raise InputError, naming the architecture, if tokens of a memory cannot be hidden from a row."""
