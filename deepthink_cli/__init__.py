@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
+    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.dialogue import Dialogue
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.choice import load_model
+    from deepthink_cli.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
@@ -35,11 +38,14 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Chat": "data.chat",
+    "Decoding": "decoding",
     "DemonstrationSet": "data.examples",
+    "Dialogue": "dialogue",
     "Engine": "engine.base",
     "EvaluationReport": "workflows.evaluate",
     "Example": "data.examples",
     "Gate": "updates.gate",
+    "Generation": "generation",
     "Memory": "memory",
     "Method": "method",
     "ModelOptions": "options",
@@ -52,6 +58,7 @@ _HOME = {
     "tokenize_demonstrations": "model.tokens",
     "diff": "workflows.diff",
     "evaluate": "workflows.evaluate",
+    "generate": "generation",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
     "open_memory": "workflows.memories",
@@ -72,11 +79,14 @@ _HOME = {
 
 __all__ = [
     "Chat",
+    "Decoding",
     "DemonstrationSet",
+    "Dialogue",
     "Engine",
     "EvaluationReport",
     "Example",
     "Gate",
+    "Generation",
     "Memory",
     "Method",
     "ModelOptions",
@@ -88,6 +98,7 @@ __all__ = [
     "Template",
     "diff",
     "evaluate",
+    "generate",
     "load_memory",
     "load_model",
     "open_memory",

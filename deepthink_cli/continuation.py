@@ -52,7 +52,7 @@ def pieces(engine: Engine, memory: Memory | None, prompts: Sequence[Prompt], dec
 
     Text is held back while it may be the beginning of a stop string, or of a character of several tokens.
     """
-    texts = [_GrowingText(engine.tokenizer, decoding.stop) for _ in prompts]
+    texts = [_GrowingText(engine.tokenizer, decoding.stop or ()) for _ in prompts]
     for token in engine.generate(memory, prompts, decoding):
         text = texts[token.place]
         added = text.add(token.id, token.finish)

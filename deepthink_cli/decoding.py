@@ -11,20 +11,22 @@ from pydantic import Field, field_validator
 from deepthink_cli.options import Options
 
 Finish = Literal["end", "stop", "length"]  # the model's own end of text, a stop string, or as many tokens as allowed
+_LARGEST_SEED: int = 2**62
 
 
 class Decoding(Options):
     """How texts are generated: greedily (temperature 0) or sampled, and where they end.
 
     `top_p` is the probability mass of the most likely tokens that are sampled from. `stop` are strings at which a text
-    ends, excluded from it. Input n is sampled with the random numbers of seed `seed` + n, in whatever batch it runs.
+    ends, excluded from it; None means what follows an answer among the demonstrations, and nothing where there are
+    none. Input n is sampled with the random numbers of seed `seed` + n, in whatever batch it runs.
     """
 
-    temperature: float = Field(0.0, ge=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    max_new_tokens: int = Field(256, ge=1)
-    stop: tuple[str, ...] = ()
-    seed: int = Field(0, ge=0, lt=2**62)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=256, ge=1)
+    stop: tuple[str, ...] | None = None
+    seed: int = Field(default=0, ge=0, le=_LARGEST_SEED)
 
     ways_out: ClassVar[Mapping[str, str]] = {
         "temperature": "a number, 0 (the most likely token each time) or more",
@@ -36,12 +38,12 @@ class Decoding(Options):
     @field_validator("stop", mode="before")
     @classmethod
     def _several(cls, stop: Any) -> Any:
-        return () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+        return (stop,) if isinstance(stop, str) else stop
 
     @field_validator("stop")
     @classmethod
-    def _not_empty(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(stop):
+    def _not_empty(cls, stop: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if not all(stop or ()):
             raise ValueError("a stop string must not be empty; omit it")
         return stop
 

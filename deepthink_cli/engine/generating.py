@@ -21,8 +21,9 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopP
 from deepthink_cli.decoding import Decoding, Finish, NewToken, Prompt
 from deepthink_cli.engine.budget import rows_over
 from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.limits import check_continuation
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.batches import BatchedEngine
@@ -73,20 +74,10 @@ def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence
     if memory is not None:
         model.check_memory(memory)
     length = 0 if memory is None else memory.length
-    most, new = model.limits.most_tokens(length), decoding.max_new_tokens
     for prompt in prompts:
         where = prompt.where or "a prompt"
-        if not prompt.ids:
-            raise InputError(f"{where}: has no tokens; give a text to continue")
+        check_continuation(model.limits, model.identity.id, length, prompt.ids, decoding.max_new_tokens, where)
         model.check_ids(prompt.ids, where)
-        room = new if most is None else most - length - len(prompt.ids) + 1  # the last new token is not read
-        if room < new:
-            limit = f"{model.identity.id} holds {most} ({model.limits.reason(length)})"
-            way_out = f"use --max-new-tokens {room} or less" if room > 0 else "shorten it, or think about less"
-            raise InputError(
-                f"{where}: too long: {len(prompt.ids)} tokens after {length} of memory and {new} new ones, {limit}; "
-                f"{way_out}"
-            )
 
 
 def _batch(engine: BatchedEngine, memory: Memory | None, rows: Sequence[_Row], decoding: Decoding) -> list[_Row]:

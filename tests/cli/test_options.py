@@ -24,7 +24,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune", "export", "diff", "quantize")
+LOADING = (
+    *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
+    *("export", "diff", "quantize"),
+)
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -60,6 +63,8 @@ DIFFERENT = {
     ("pull", "revision"),
     ("export", "iteration"),
     ("diff", "iteration"),
+    ("generate", "seed"),
+    ("chat", "seed"),
 }
 
 
@@ -82,7 +87,7 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
     assert ("--batch-tokens" in options) == (
-        command in ("predict", "eval", "run", "select", "tune", "diff", "quantize")
+        command in ("predict", "generate", "eval", "run", "select", "tune", "diff", "quantize")
     )
 
 
