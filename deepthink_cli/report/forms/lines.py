@@ -35,8 +35,7 @@ def draw_lines(form: LinesForm, jobs: Sequence[JobResults]) -> Figure:
     legend(
         figure,
         handles,
-        f"accuracy{of} at T = 1 and T = {every[0].iteration}; mean of {seeds} seeds, band: "
-        "± 1 standard deviation",
+        f"accuracy{of} at T = 1 and T = {every[0].iteration}; mean of {seeds} seeds, band: ± 1 standard deviation",
     )
     return figure
 
