@@ -12,6 +12,7 @@ from deepthink_cli.errors import InputError
 
 INTEGRATIONS = {
     "frames": "deepthink_cli.integrations.frames",
+    "lm_eval": "deepthink_cli.integrations.lm_eval.model",
     "sklearn": "deepthink_cli.integrations.sklearn",
 }
 

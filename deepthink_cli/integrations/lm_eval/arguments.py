@@ -97,7 +97,10 @@ def _of(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 def _named(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """The options; errors name the argument instead of an option of the command line."""
-    texts = {name: str(value) if isinstance(value, int | float) and _is_text(kind, name) else value for name, value in values.items()}
+    texts = {
+        name: str(value) if isinstance(value, int | float) and _is_text(kind, name) else value
+        for name, value in values.items()
+    }
     try:
         return kind.checked(**texts)
     except InputError as error:

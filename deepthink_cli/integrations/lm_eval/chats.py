@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.integrations.lm_eval.contexts import SplitContext
+from deepthink_cli.integrations.lm_eval.contexts import SplitContext, common_start
 
 Turns = Sequence[Mapping[str, str]]
 _PROBES = ("A probe.", "0 is another.")  # two texts without a common start
@@ -32,7 +31,7 @@ def split_at_query(turns: Turns, written: str, write: Callable[[Turns], str]) ->
     before = before_query(turns)
     if not before:
         return SplitContext(written)
-    shared = commonprefix([write([*before, {"role": "user", "content": probe}]) for probe in _PROBES])
+    shared = common_start([write([*before, {"role": "user", "content": probe}]) for probe in _PROBES])
     return SplitContext(written, len(shared)) if shared and written.startswith(shared) else written
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Literal
 
 from deepthink_cli.errors import InputError
@@ -69,7 +68,7 @@ class Splitter:
 
     def _starts(self, task: str, prompts: Sequence[str]) -> tuple[list[int], str]:
         """The starts of the queries of distinct prompts, and how they were found."""
-        shared = commonprefix(list(prompts)) if len(prompts) > 1 else ""
+        shared = common_start(prompts) if len(prompts) > 1 else ""
         common = self._after_last(shared)
         last = [self._after_last(prompt) for prompt in prompts]
         if self.way == "common" or (self.way == "auto" and self._is_shared(shared[:common], common, prompts)):
@@ -96,6 +95,12 @@ class Splitter:
         """The end of the last delimiter in a text; 0 if there is none."""
         place = text.rfind(self.delimiter)
         return place + len(self.delimiter) if place >= 0 else 0
+
+
+def common_start(texts: Sequence[str]) -> str:
+    """The longest text with which all texts begin."""
+    low, high = min(texts), max(texts)  # what these two share, those between them share as well
+    return low[: next((n for n, pair in enumerate(zip(low, high, strict=False)) if len(set(pair)) > 1), len(low))]
 
 
 def _carried(prompt: str) -> SplitContext:

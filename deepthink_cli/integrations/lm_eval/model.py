@@ -133,9 +133,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         self, requests: Sequence[tuple[tuple[SplitContext, str], list[int], list[int]]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """The same of requests that the base class has tokenised."""
-        described = [
-            self._request(context, prompt, continuation) for (context, _), prompt, continuation in requests
-        ]
+        described = [self._request(context, prompt, continuation) for (context, _), prompt, continuation in requests]
         return likelihoods(self.memories, described, disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
@@ -203,7 +201,9 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
 
     def _write(self, turns: tuple[tuple[tuple[str, str], ...], ...], prompt: bool) -> str:
         """A conversation by the chat template; without its system prompt for templates that refuse one."""
-        return chats.write(self.tokenizer, [dict(turn) for turn in turns], prompt, self.arguments.harness.enable_thinking)
+        return chats.write(
+            self.tokenizer, [dict(turn) for turn in turns], prompt, self.arguments.harness.enable_thinking
+        )
 
     def prompt_ids(self, text: str) -> list[int]:
         """Token ids of a prompt to be continued, by the rules of the harness's own model."""
