@@ -18,6 +18,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
@@ -85,6 +86,11 @@ app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herdin
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
 app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
+app.command(
+    epilog="Example: deepthink harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    no_args_is_help=True,
+)(harness)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command(epilog="Example: deepthink demo")(demo)
 

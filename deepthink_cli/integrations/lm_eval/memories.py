@@ -34,6 +34,15 @@ class Memories:
     loaded: int = 0
     _held: OrderedDict[Ids, Memory] = field(default_factory=OrderedDict)
 
+    def __post_init__(self) -> None:
+        """Make the folder; raises InputError if it cannot be made."""
+        if self.keep is not None:
+            try:
+                self.keep.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                reason = f"cannot be made ({error.strerror})"
+                raise InputError(f"--model_args keep={self.keep}: {reason}; name another folder") from error
+
     def get(self, ids: Ids, text: str) -> Memory:
         """The memory of a context with these tokens, ready for scoring; `text` is the context, to be stored with it.
 

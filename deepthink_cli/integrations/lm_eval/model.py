@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.lm_eval import chats, tasks
 from deepthink_cli.integrations.lm_eval.arguments import Arguments, device_of
-from deepthink_cli.integrations.lm_eval.contexts import SplitContext, Splitter
+from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext, Splitter
 from deepthink_cli.integrations.lm_eval.generation import generated
 from deepthink_cli.integrations.lm_eval.memories import Memories
 from deepthink_cli.integrations.lm_eval.requests import Request, request_of
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from deepthink_cli.workflows.events import Event
 
 logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows what its own modules log
-REFUSED = (
-    "--use_cache: its keys are the prompt alone, without T and eta, so that a run would silently read the scores of "
-    "another one; omit it, and use --model_args keep=DIR, which keeps memories by all that makes them"
-)
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
 
     def set_cache_hook(self, cache_hook: object) -> None:
         """Raise InputError: the harness's cache of responses would mix the numbers of different T and eta."""
-        raise InputError(REFUSED)
+        raise InputError(NO_RESPONSE_CACHE)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
         """Token ids of a text, by the rules of the harness's own model."""
