@@ -39,12 +39,18 @@ SHAPES: dict[str, dict[str, Any]] = {
     "several-right-answers": {"doc_to_target": "{{[label, 1]}}", "num_fewshot": 0},
     "written": {"output_type": "generate_until", **ALONE, "generation_kwargs": WRITTEN, "metric_list": [MATCH]},
     "written-after-demonstrations": {
-        **{"output_type": "generate_until", "doc_to_choice": None, "doc_to_target": "{{word}}"},
-        **{"generation_kwargs": WRITTEN, "metric_list": [MATCH]},
+        "output_type": "generate_until",
+        "doc_to_choice": None,
+        "doc_to_target": "{{word}}",
+        "generation_kwargs": WRITTEN,
+        "metric_list": [MATCH],
     },
     "whole-texts": {
-        **{"output_type": "loglikelihood_rolling", **ALONE, "doc_to_text": "", "doc_to_target": "{{text}}"},
-        **{"metric_list": [{"metric": "word_perplexity"}]},
+        "output_type": "loglikelihood_rolling",
+        **ALONE,
+        "doc_to_text": "",
+        "doc_to_target": "{{text}}",
+        "metric_list": [{"metric": "word_perplexity"}],
     },
 }
 

@@ -89,6 +89,6 @@ def _one_line_errors() -> Iterator[None]:
 
 def _raised_by_us(trace: TracebackType | None) -> bool:
     """Whether this package, rather than the harness, made the last call of either."""
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
+    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(trace)]
     ours = [name.startswith("deepthink_cli.") for name in modules if name.startswith(("deepthink_cli.", "lm_eval."))]
     return ours[-1]

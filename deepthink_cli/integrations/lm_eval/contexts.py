@@ -40,6 +40,12 @@ class SplitContext(str):
         """What precedes the query."""
         return self[: self.start]
 
+    @property
+    def place(self) -> str:
+        """The task and its row, as messages name them."""
+        task, row = self.where
+        return f"task {task}" if row is None else f"task {task}, row {row}"
+
 
 @dataclass(frozen=True)
 class Splitter:

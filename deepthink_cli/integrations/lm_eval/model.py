@@ -118,10 +118,6 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         """The log-probability in nats of every continuation, and whether greedy decoding writes it."""
         contexts = self._split(requests)
         continuations = [request.args[1] for request in requests]
-        for context, continuation in zip(contexts, continuations, strict=True):
-            if not continuation:
-                task, doc = context.where
-                raise InputError(f"task {task}, row {doc}: a continuation is empty; leave the task out")
         calls = [_Call(pair) for pair in zip(contexts, continuations, strict=True)]
         return super().loglikelihood(calls, disable_tqdm=disable_tqdm)  # type: ignore[no-any-return]
 
@@ -129,20 +125,27 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         self, requests: Sequence[tuple[tuple[SplitContext, str], list[int], list[int]]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """The same of requests that the base class has tokenised."""
-        described = [self._request(context, prompt, continuation) for (context, _), prompt, continuation in requests]
+        described = []
+        for (context, text), prompt, continuation in requests:
+            if not continuation:
+                raise InputError(
+                    f"{context.place}: continuation {text!r} has no tokens after its prompt; leave the task out"
+                )
+            described.append(self._request(context, prompt, continuation))
         return likelihoods(self.memories, described, disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """The log-probability in nats of whole texts, which have no context: T has no effect."""
         windows, owners = [], []
         for number, request in enumerate(requests):
-            task, doc = _where(request)
+            whole = SplitContext(request.args[0], 0, _where(request))
+            task = whole.where[0]
             self.splits[task] = "no context"
             parts = get_rolling_token_windows(
-                self.tok_encode(request.args[0]), self.prefix_token_id, self.max_length, context_len=1
+                self.tok_encode(whole), self.prefix_token_id, self.max_length, context_len=1
             )
             for context, continuation in map(make_disjoint_window, parts):
-                windows.append(Request(tuple(context), tuple(continuation), task=task, doc=doc))
+                windows.append(Request(tuple(context), tuple(continuation), task=task, where=whole.place))
                 owners.append(number)
         sums = [0.0] * len(requests)
         for owner, (value, _) in zip(owners, likelihoods(self.memories, windows, disable_tqdm), strict=True):

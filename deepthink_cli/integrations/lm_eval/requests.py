@@ -21,6 +21,7 @@ class Request:
 
     `start` tokens of the prompt are its context, whose text is `text`; `cut` tokens before them were removed. `moved`
     says that the context ends before the end of its text, since a token holds characters of context and query.
+    `where` names the task and its row in messages.
     """
 
     prompt: Ids
@@ -30,12 +31,7 @@ class Request:
     cut: int = 0
     moved: bool = False
     task: str = ""
-    doc: int | None = None
-
-    @property
-    def where(self) -> str:
-        """The task and the row, as messages name them."""
-        return f"task {self.task}" if self.doc is None else f"task {self.task}, row {self.doc}"
+    where: str = ""
 
     @property
     def fed(self) -> int:
@@ -62,18 +58,21 @@ def request_of(
     """
     from deepthink_cli.model.tokens import common_length
 
-    task, doc = context.where
+    if not prompt:
+        raise InputError(f"{context.place}: its prompt has no tokens; leave the task out")
     cut = max(0, len(prompt) + max(1, len(continuation)) - most - 1)
     if cut >= len(prompt):
         raise InputError(
-            f"task {task}, row {doc}: the continuation has {len(continuation)} tokens, the model holds {most}; "
+            f"{context.place}: the continuation has {len(continuation)} tokens, the model holds {most}; "
             "leave the task out"
         )
     shared = common_length(alone, prompt)
     # The last token of the prompt predicts the continuation, so it belongs to the query.
     start = max(0, min(shared, len(prompt) - 1) - cut)
     moved = shared < len(alone)
-    return Request(tuple(prompt[cut:]), tuple(continuation), start, context.context, cut, moved, task, doc)
+    return Request(
+        tuple(prompt[cut:]), tuple(continuation), start, context.context, cut, moved, context.where[0], context.place
+    )
 
 
 def grouped(requests: Sequence[Request]) -> list[Group]:
