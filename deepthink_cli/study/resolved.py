@@ -32,7 +32,7 @@ def resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
     Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
     them if a task is unknown.
     """
-    tasks = problems.result(lambda: _tasks(opened))
+    tasks: Tasks | None = problems.result(lambda: _tasks(opened))
     for check in (_duplicates, _paths, _scored, _conditions):
         problems.messages += list(check(opened))
     if tasks is None:
