@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.request import RunRequest
@@ -61,10 +61,10 @@ def once(tell: Tell) -> Tell:
 
 
 def _find(crossing: Crossing, model: ModelOptions, tell: Tell) -> ModelSpec:
-    """Open a model; raises InputError with the place of the model in the study."""
+    """Open a model; raises InputError with the place of the model in the study, also if it cannot be downloaded."""
     try:
         return find_model(model, tell)
-    except InputError as error:
+    except DeepThinkError as error:
         number = crossing.opened.study.models.index(model)
         where = crossing.opened.where("models", number)
         raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error
