@@ -68,7 +68,7 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.C
     assert run(["study", "report", str(EXAMPLE), "--from", out]) == 0
     table, notes = capsys.readouterr()
     assert table.startswith(f"Film reviews with few and with many demonstrations ({out}): ")
-    assert "shots: 4 of 75 rows are there" in notes
+    assert "shots: 6 of 75 rows are there" in notes
     assert run(["study", "plot", str(EXAMPLE), "--scale", "small", "--from", out, "-o", str(tmp_path / "a.svg")]) == 0
     assert "rows are there" not in capsys.readouterr().err
     assert (tmp_path / "a.svg").stat().st_size > 1000
