@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
+    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.dialogue import Dialogue
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.choice import load_model
+    from deepthink_cli.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
@@ -26,18 +29,23 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring import score
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
+    from deepthink_cli.workflows.diff import diff
     from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
     from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
     from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.workflows.quantize import quantize
     from deepthink_cli.workflows.select import SelectResult, select, write_selection
 
 _HOME = {
     "Chat": "data.chat",
+    "Decoding": "decoding",
     "DemonstrationSet": "data.examples",
+    "Dialogue": "dialogue",
     "Engine": "engine.base",
     "EvaluationReport": "workflows.evaluate",
     "Example": "data.examples",
     "Gate": "updates.gate",
+    "Generation": "generation",
     "Memory": "memory",
     "Method": "method",
     "ModelOptions": "options",
@@ -48,13 +56,16 @@ _HOME = {
     "Store": "pools.store",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
+    "diff": "workflows.diff",
     "evaluate": "workflows.evaluate",
+    "generate": "generation",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
     "open_memory": "workflows.memories",
     "pool_of_file": "pools.rows",
     "pool_of_task": "pools.rows",
     "predict": "prediction",
+    "quantize": "workflows.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "workflows.evaluated_rows",
     "rows_of_task": "workflows.evaluated_rows",
@@ -68,11 +79,14 @@ _HOME = {
 
 __all__ = [
     "Chat",
+    "Decoding",
     "DemonstrationSet",
+    "Dialogue",
     "Engine",
     "EvaluationReport",
     "Example",
     "Gate",
+    "Generation",
     "Memory",
     "Method",
     "ModelOptions",
@@ -82,13 +96,16 @@ __all__ = [
     "SelectResult",
     "Store",
     "Template",
+    "diff",
     "evaluate",
+    "generate",
     "load_memory",
     "load_model",
     "open_memory",
     "pool_of_file",
     "pool_of_task",
     "predict",
+    "quantize",
     "read_demonstrations",
     "rows_of_file",
     "rows_of_task",

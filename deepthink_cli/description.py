@@ -7,7 +7,7 @@ from typing import Protocol
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.template import Template
-from deepthink_cli.provenance import ModelIdentity, Provenance, Selected, Technique, Tuned
+from deepthink_cli.provenance import ModelIdentity, Provenance, Quantized, Selected, Technique, Tuned
 
 
 class Origin(Protocol):
@@ -25,6 +25,8 @@ class Origin(Protocol):
     def technique(self) -> Technique | None: ...
     @property
     def tuned(self) -> Tuned | None: ...
+    @property
+    def quantized(self) -> Quantized | None: ...
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
@@ -42,6 +44,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"task": f"{origin.task}{drawn}"} if origin.task else {}),
         **({"selected": str(origin.selected)} if origin.selected else {}),
         **({"tuned": _tuned(tuned)} if tuned else {}),
+        **({"quantized": str(origin.quantized)} if origin.quantized else {}),
     }
 
 

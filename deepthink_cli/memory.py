@@ -94,6 +94,10 @@ class Memory:
             [torch.cat(pair, dim=1) for pair in zip(self.values, present.values, strict=True)],
         )
 
+    def first(self, length: int) -> Memory:
+        """The first `length` tokens of this memory, as views of its tensors."""
+        return self._with([keys[:, :length] for keys in self.keys], [values[:, :length] for values in self.values])
+
     def to(self, devices: Sequence[torch.device], dtype: torch.dtype = torch.float32) -> Memory:
         """The same memory with layer l on `devices[l]`, in `dtype`; converted once instead of in every pass."""
         return self._with(

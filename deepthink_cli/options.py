@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
@@ -32,6 +32,7 @@ class Options(BaseModel):
     """Base of all options: unknown names are errors, and every error names the command-line option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    ways_out: ClassVar[Mapping[str, str]] = {}  # by option, in addition to _WAYS_OUT
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
@@ -39,7 +40,7 @@ class Options(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise InputError(*map(_message, error.errors())) from error
+            raise InputError(*(_message(each, cls.ways_out) for each in error.errors())) from error
 
 
 class ModelOptions(Options):
@@ -281,9 +282,9 @@ _WAYS_OUT = {
 }
 
 
-def _message(error: Any) -> str:
+def _message(error: Any, ways_out: Mapping[str, str]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
-    way_out = _WAYS_OUT.get(name) or reason(error)
+    way_out = ways_out.get(name) or _WAYS_OUT.get(name) or reason(error)
     options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
     options["updates"] = "update"
     given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]

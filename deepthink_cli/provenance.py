@@ -9,15 +9,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.method import Method
 
+Bits = Literal[8, 4]  # a number, in a quantized memory
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -212,6 +213,28 @@ class Tuned:
     calibration: str
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Quantized:
+    """How `deepthink quantize` stored a memory: in `bits` a number, each group with a range of its own.
+
+    A group is `group` tokens of one channel of the keys, or `group` channels of one token's values; the last one may
+    be smaller. `source_sha256` is the digest of the float32 memory that it was made from.
+    """
+
+    bits: Bits
+    group: Annotated[int, Field(ge=1)]
+    source_sha256: str
+
+    @property
+    def dtype(self) -> str:
+        """`int8` or `int4`."""
+        return f"int{self.bits}"
+
+    def __str__(self) -> str:
+        return f"{self.dtype}, keys per channel and values per token in groups of {self.group}"
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -224,6 +247,7 @@ class Provenance:
     selected: Selected | None = None
     technique: Technique | None = None
     tuned: Tuned | None = None
+    quantized: Quantized | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)

@@ -10,11 +10,17 @@ LAYERS = (
     ("errors", "io"),
     (
         *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
-        *("description", "metrics", "tuning"),
-        *("artifact.metadata", "artifact.format"),
+        *("decoding", "description", "metrics", "tuning"),
+        *("artifact.metadata", "artifact.layout", "artifact.format"),
     ),
-    ("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring", "artifact.files"),
-    ("skipping", "prediction", "calibrating", "evaluation", "pools", "runs", "report", "workflows", "study"),
+    (
+        *("memory", "model", "engine", "rereading", "thinking", "context_tuning", "scoring", "continuation"),
+        *("artifact.quantization", "artifact.files", "exporting"),
+    ),
+    (
+        *("skipping", "prediction", "generation", "dialogue", "calibrating", "evaluation", "pools", "runs", "report"),
+        *("workflows", "study"),
+    ),
     ("integrations", "cli"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

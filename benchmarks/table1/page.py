@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePath
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +19,8 @@ from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, rank
 from deepthink_cli.report.tables import scores_of
 from deepthink_cli.runs.results import FILE
 
-from .runs import TASKS
+from .costs import BASELINE
+from .runs import SELECTING, TASKS
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = {
@@ -36,7 +38,7 @@ class Model:
 
     name: str
     jobs: list[JobResults]
-    costs: list[dict[str, object]]
+    costs: list[dict[str, Any]]
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:
@@ -91,7 +93,8 @@ def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a diagram for every model that can be ranked."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_sentences(model), _table(model), *_ranked(model, figures), *_costs(model)]
+        parts += [f"## {model.name}", *_sentences(model), _table(model), *_missing(model)]
+        parts += [*_ranked(model, figures), *_costs(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
 
@@ -106,6 +109,8 @@ demonstrations from the same seeded pool of 1,000 training rows, and all are eva
 with the same prompts, scorer and seeds: at T = 1, which is plain in-context learning with those demonstrations, and at
 the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
 [batch calibration](calibration.md). What each method is: [select](select.md), [techniques](techniques.md).
+
+Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
@@ -171,6 +176,14 @@ def _table(model: Model) -> str:
     return words + "\n\n" + "\n".join(lines)
 
 
+def _missing(model: Model) -> Iterator[str]:
+    """The methods that have not been run on a model."""
+    run = set(model.accuracies["method"])
+    missing = [method for methods in SELECTING.values() for method in methods if method not in run]
+    if missing:
+        yield f"Not run yet on this model: {', '.join(missing)}."
+
+
 def _cell(means: pd.DataFrame, key: tuple[str, str]) -> str:
     return _numbers(means.loc[key]) if key in means.index else ""
 
@@ -203,11 +216,16 @@ def _ranked(model: Model, figures: Path) -> Iterator[str]:
 
 
 def _costs(model: Model) -> Iterator[str]:
-    if not model.costs:
+    by_method = {str(cost["method"]): cost for cost in model.costs}
+    if BASELINE not in by_method:
         return
     lines = ["| method | rows observed | sets read | inputs scored after sets | seconds |", "|---|--:|--:|--:|--:|"]
-    for cost in model.costs:
+    for method, cost in by_method.items():
         numbers = " | ".join(f"{cost[name]:,}" for name in ("observed", "sets", "scored"))
-        lines.append(f"| {cost['method']} | {numbers} | {cost['seconds']:,.0f} |")
-    yield "What a choice of 8 of 1,000 rows of SST-2 costs: one thread, nothing cached, without loading the model."
+        seconds = cost["process_seconds"] - by_method[BASELINE]["process_seconds"]
+        lines.append(f"| {method} | {numbers} | {max(0, seconds):,.0f} |")
+    yield (
+        "What a choice of 8 of 1,000 rows of SST-2 costs, nothing cached: passes by what they read, and seconds of one "
+        f"processor (one thread, float32) beyond those of {BASELINE}, which are loading and reading rows."
+    )
     yield "\n".join(lines)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +22,17 @@ SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 READING = ("--eta", "0.1", "--positions", "restarted", "-T", "8", "--at", "1,2,4,8")
 COMMON = (*READING, "--limit", ROWS, "--select", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
-# Methods by what they cost: one pass over the pool, some thousand inputs, or tens of thousands.
 FEATURES = (
     *("random", "herding", "k-center", "entropy", "least-confidence", "margin", "cal", "craig", "gradmatch"),
     *("facility-location", "graph-cut", "k-means", "set-bsr"),
 )
-TRIALS, SEARCHES = ("random-valid", "global-entropy", "local-entropy"), ("lens", "influence")
-STAGES = {"features": FEATURES, "trials": TRIALS, "searches": SEARCHES}
-TECHNIQUES = "repeat-2,ensemble-4"
+# Methods by what they cost: one pass over the pool, some thousand inputs, or tens of thousands.
+SELECTING = {
+    "features": FEATURES,
+    **{method: (method,) for method in ("random-valid", "global-entropy", "local-entropy", "lens", "influence")},
+}
+TECHNIQUES = {"techniques": "repeat-2,ensemble-4", "ct-kv": "ct-kv"}
+STAGES = ("features", "techniques", "ct-kv", *list(SELECTING)[1:])
 
 
 @dataclass(frozen=True)
@@ -42,28 +45,25 @@ class Job:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Every command, the cheapest first; each task has folders of its own, which two processes can fill at once."""
-    for stage, methods in STAGES.items():
+    """Every command, the cheapest methods first; each task and seed has a folder of its own, for many processes."""
+    crossed = {stage: ("--demos-by", ",".join(methods)) for stage, methods in SELECTING.items()}
+    crossed |= {stage: ("--demos-by", "random", "--method", names) for stage, names in TECHNIQUES.items()}
+    for stage in STAGES:
         for task in TASKS:
-            yield Job(stage, f"{stage}-{task}", (*_of(task), *COMMON, "--demos-by", ",".join(methods)))
-        if stage == "features":
-            for name, extra in (("techniques", ("--method", TECHNIQUES)), ("ct-kv", ("--method", "ct-kv"))):
-                for task in TASKS:
-                    yield Job(name, f"{name}-{task}", (*_of(task), *COMMON, "--demos-by", "random", *extra))
-
-
-def _of(task: str) -> Sequence[str]:
-    return "--task", task, "--seeds", str(len(SEEDS)), "--pool-size", POOL
+            for seed in SEEDS:
+                drawn = ("--task", task, "--seeds", f"{seed},", "--pool-size", POOL)
+                yield Job(stage, f"{stage}-{task}-{seed}", (*drawn, *COMMON, *crossed[stage]))
 
 
 def _arguments() -> argparse.Namespace:
-    stages = list(dict.fromkeys(job.stage for job in all_jobs()))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
     parser.add_argument("--out", type=Path, default=Path("table1"), help="folder of a model's results")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=stages, default=stages)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument(
+        "--stages", nargs="+", help="only these, in this order; default: all", choices=STAGES, default=STAGES
+    )
     parser.add_argument("--workers", type=int, default=2, help="single-threaded processes at once")
     parser.add_argument("--name", default="table1_job", help="word in the command line of every process")
     parser.add_argument("--print", action="store_true", help="only print the commands")
@@ -73,7 +73,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Print the commands, or execute them, a few at once and never two in one folder."""
     args = _arguments()
-    jobs = [job for job in all_jobs() if job.stage in args.stages]
+    jobs = [job for stage in args.stages for job in all_jobs() if job.stage == stage]
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, args.dtype, args.name, samples=False)

@@ -24,13 +24,16 @@ from deepthink_cli.artifact.format import (
     provenance_of,
     read_artifact,
     read_header,
-    tensor_name,
 )
+from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields
+from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import ModelIdentity, Provenance, canonical_json
+from deepthink_cli.provenance import Bits, ModelIdentity, Provenance, Quantized, canonical_json
+
+_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
 
 def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
@@ -49,13 +52,46 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
                 f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; "
                 "use --dtype float32"
             )
-    tensors = {
+    if form := memories[-1].provenance.quantized:
+        raise InputError(f"this memory is {form.dtype}; copy its file, or save the float32 memory it was made from")
+    return _write(_metadata(memories), _tensors(memories), path)
+
+
+def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
+    """Write all iterations of a float32 memory file again in 8 or 4 bits a number; return the new file's header.
+
+    The write is atomic, as that of `save_memory`. Raises InputError for a file that is quantized already or damaged,
+    and DeepThinkError for numbers that the format cannot store or a failed write.
+    """
+    metadata = header.metadata
+    if metadata.quantized is not None:
+        raise InputError(
+            f"{header.path}: is {metadata.quantized.dtype} already; quantize the float32 memory that it was made from"
+        )
+    form = Quantized(bits, GROUP, metadata.sha256)
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in _tensors(read_memories(header)).items():
+        stored = quantized(tensor, name.rpartition(".")[2], form)
+        tensors |= {name: stored.codes, f"{name}.low": stored.low, f"{name}.scale": stored.scale}
+    dtypes = {**metadata.dtypes, "memory": form.dtype}
+    return _write(replace(metadata, format_version=2, quantized=form, dtypes=dtypes), tensors, path)
+
+
+def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
+    """The tensors of a file with these memories, by name."""
+    return {
         tensor_name(each.iteration, layer, part): tensor.cpu().contiguous()
         for each in memories
         for part, layers in (("keys", each.keys), ("values", each.values))
         for layer, tensor in enumerate(layers)
     }
-    text = metadata_json(_metadata(memories, tensors))
+
+
+def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Path) -> Header:
+    """Write metadata, with their digest, and tensors; the old file is replaced when the new one can be read."""
+    described = {name: (_DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in tensors.items()}
+    signed = content_digest(unsigned, described, lambda name: tensors[name].view(torch.uint8).numpy().tobytes())
+    text = metadata_json(replace(unsigned, sha256=signed))
     if len(canonical_json(text).encode()) + 200 * len(tensors) > MAX_HEADER:
         raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")
     with replacing(path) as temporary:
@@ -129,11 +165,26 @@ def _memory(artifact: Artifact, iteration: int) -> Memory:
 
 
 def _tensor(artifact: Artifact, name: str) -> torch.Tensor:
-    numbers = torch.frombuffer(artifact.tensors[name], dtype=torch.float32)
-    return numbers.view(artifact.header.tensors[name].shape)
+    """The float32 keys or values with this name; raises InputError for codes that do not stand for numbers."""
+    form, length = artifact.header.metadata.quantized, len(artifact.header.metadata.demonstrations.token_ids)
+    if form is None:
+        return _stored(artifact, name)
+    codes = Codes(*(_stored(artifact, f"{name}{suffix}") for suffix in ("", ".low", ".scale")))
+    try:
+        check_codes(codes, length, form, name)
+    except InputError as error:
+        raise InputError(f"{artifact.header.path}: damaged: {error}; quantize again") from error
+    return dequantized(codes, name.rpartition(".")[2], length, form)
 
 
-def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> Metadata:
+def _stored(artifact: Artifact, name: str) -> torch.Tensor:
+    """A tensor as the file has it."""
+    entry = artifact.header.tensors[name]
+    dtype = next(dtype for dtype, called in _DTYPES.items() if called == entry.dtype)
+    return torch.frombuffer(artifact.tensors[name], dtype=dtype).view(entry.shape)
+
+
+def _metadata(memories: Sequence[Memory]) -> Metadata:
     last = memories[-1]
     provenance = last.provenance
     assert provenance is not None
@@ -144,7 +195,7 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
     if len(set(kept)) < len(kept):
         raise InputError(f"iterations {kept}: one is duplicated; give each once")
     demonstrations = provenance.demonstrations
-    unsigned = Metadata(
+    return Metadata(
         **added_fields(provenance),
         model=provenance.model,
         demonstrations=StoredDemonstrations(
@@ -167,9 +218,6 @@ def _metadata(memories: Sequence[Memory], tensors: dict[str, torch.Tensor]) -> M
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
         chat=demonstrations.chat,
     )
-    described = {name: ("F32", tuple(tensor.shape)) for name, tensor in tensors.items()}
-    signed = content_digest(unsigned, described, lambda name: tensors[name].numpy().tobytes())
-    return replace(unsigned, sha256=signed)
 
 
 def _system_error(error: SafetensorError) -> OSError:

@@ -9,34 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import re
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deepthink_cli.artifact.layout import PARTS, TensorEntry, check_layout, in_file_order, layers_of, tensor_name
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import Provenance, canonical_json
 
 KEY = "deepthink"
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs 25 s and 2 GB for a header of a million tensors
-_NAME = re.compile(r"iteration\.(\d{1,6})\.layer\.(\d{1,6})\.(keys|values)")
-_BYTES = {"F32": 4}
 _ALIGNED = 8  # the header is padded with spaces to a multiple of this many bytes
-
-
-@dataclass(frozen=True)
-class TensorEntry:
-    """One tensor as the header lists it: dtype, shape and the offsets of its bytes after the header."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,12 @@ class Header:
     @property
     def layers(self) -> int:
         """Number of layers with keys and values."""
-        return len(self.tensors) // (2 * len(self.metadata.kept))
+        return layers_of(self.tensors)
+
+    def shape(self, layer: int, part: str) -> tuple[int, int, int]:
+        """(heads, L, size) of a layer's keys or values as they are used, whatever form the file stores them in."""
+        heads, _, size = self.tensors[tensor_name(self.metadata.kept[-1], layer, part)].shape
+        return heads, len(self.metadata.demonstrations.token_ids), size
 
 
 @dataclass(frozen=True)
@@ -62,11 +54,6 @@ class Artifact:
     header: Header
     iterations: tuple[int, ...]
     tensors: Mapping[str, bytearray]
-
-
-def tensor_name(iteration: int, layer: int, part: str) -> str:
-    """`iteration.{t}.layer.{l}.keys` or `.values`."""
-    return f"iteration.{iteration}.layer.{layer}.{part}"
 
 
 def read_header(path: str | Path) -> Header:
@@ -177,8 +164,7 @@ def summary(header: Header) -> dict[str, Any]:
     """The metadata and sizes as one JSON-ready object, without token ids."""
     fields = as_json(header.metadata)
     fields["demonstrations"]["tokens"] = len(fields["demonstrations"].pop("token_ids"))
-    keys, values = (header.tensors[tensor_name(header.metadata.kept[-1], 0, part)].shape for part in ("keys", "values"))
-    shape = {"keys": list(keys), "values": list(values)}
+    shape = {part: list(header.shape(0, part)) for part in PARTS}
     return {"file": header.path, "bytes": header.size, "layers": header.layers, "shape": shape, **fields}
 
 
@@ -226,7 +212,7 @@ def _header_text(header: Header) -> bytes:
     """The canonical header of a file with these metadata and tensors."""
     listed = {
         name: {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
-        for name, entry in sorted(header.tensors.items())
+        for name, entry in in_file_order(header.tensors)
     }
     raw = {"__metadata__": {KEY: metadata_json(header.metadata)}, **listed}
     text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
@@ -240,24 +226,9 @@ def _fill(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> N
 
 
 def _check_layout(header: Header) -> None:
-    """Raise InputError unless the tensors are those of the kept iterations, (kv_heads, L, head_dim), without gaps."""
-    kept, length = header.metadata.kept, len(header.metadata.demonstrations.token_ids)
-    layers = {int(match[2]) for name in header.tensors if (match := _NAME.fullmatch(name))}
-    expected = {
-        tensor_name(t, layer, part) for t in kept for layer in range(len(layers)) for part in ("keys", "values")
-    }
-    if not kept or not expected or set(header.tensors) != expected:
-        raise InputError(f"{header.path}: damaged: its tensors are not those of iterations {kept}")
-    place = 0
-    for name, entry in sorted(header.tensors.items()):
-        width = _BYTES.get(entry.dtype)
-        shape = entry.shape
-        if width is None or len(shape) != 3 or shape[1] != length or min(shape) < 1:
-            raise InputError(
-                f"{header.path}: damaged: {name} is {entry.dtype} {list(shape)}, not F32 (heads, {length}, size)"
-            )
-        if entry.begin != place or entry.end - entry.begin != width * math.prod(shape):
-            raise InputError(f"{header.path}: damaged: the bytes of {name} are at the wrong offset")
-        place = entry.end
+    """Raise InputError unless the tensors are those that the metadata describe, and fill the file."""
+    metadata = header.metadata
+    length = len(metadata.demonstrations.token_ids)
+    place = check_layout(header.path, header.tensors, metadata.kept, length, metadata.quantized)
     if header.start + place != header.size:
         raise InputError(f"{header.path}: damaged: {header.size} bytes, {header.start + place} expected; copy it again")

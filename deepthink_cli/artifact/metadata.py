@@ -19,6 +19,7 @@ from deepthink_cli.provenance import (
     Drift,
     ModelIdentity,
     Provenance,
+    Quantized,
     Selected,
     Technique,
     TokenizedDemonstrations,
@@ -30,7 +31,12 @@ from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
-ADDED = ("selected", "technique", "tuned")  # fields of format version 2, which only memories that use them have
+ADDED = (
+    "selected",
+    "technique",
+    "tuned",
+    "quantized",
+)  # fields of format version 2, which only memories that use them have
 OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
 
@@ -61,7 +67,8 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique` and `tuned` are absent unless a command recorded them; a file that has one has format version 2.
+    `technique`, `tuned` and `quantized` are absent unless a command recorded them; a file that has one has format
+    version 2.
     """
 
     format_version: int
@@ -86,6 +93,7 @@ class Metadata:
     selected: Selected | None = None
     technique: Technique | None = None
     tuned: Tuned | None = None
+    quantized: Quantized | None = None
 
     @property
     def rule(self) -> str:
@@ -190,3 +198,5 @@ def _check_consistent(metadata: Metadata) -> None:
     sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
     if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
         raise ValueError("drift and dtypes do not describe one memory")
+    if metadata.quantized is not None and metadata.dtypes["memory"] != metadata.quantized.dtype:
+        raise ValueError(f"dtypes.memory: {metadata.dtypes['memory']} is not {metadata.quantized.dtype}")

@@ -44,9 +44,7 @@ def inspect(
 
 def _facts(header: Header) -> list[str]:
     metadata = header.metadata
-    keys, values = (
-        header.tensors[f"iteration.{metadata.kept[-1]}.layer.0.{part}"].shape for part in ("keys", "values")
-    )
+    keys, values = header.shape(0, "keys"), header.shape(0, "values")
     lines = {
         "memory": f"{header.path} ({size(header.size)}, format {metadata.format_version})",
         **origin_lines(metadata, method_text(metadata.iterations, metadata.rule, metadata.positions)),

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
@@ -36,6 +37,16 @@ def end_at_ctrl_c() -> None:
     # The signal itself writes to this pipe; a Python handler runs only after the main thread returns from native code.
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     Thread(target=_wait_and_end, args=(reader,), daemon=True).start()
+
+
+@contextmanager
+def raising_ctrl_c() -> Iterator[None]:
+    """Inside the block, Ctrl-C raises KeyboardInterrupt and does not end the process, as for the answers of a chat."""
+    before = signal.set_wakeup_fd(-1)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
 
 
 def _handle(handler: Callable[..., object]) -> None:

@@ -14,15 +14,23 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.chat import chat
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
+from deepthink_cli.cli.diff import diff
 from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
+from deepthink_cli.cli.export import export
+from deepthink_cli.cli.generate import generate
+from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
+from deepthink_cli.cli.pull import pull
+from deepthink_cli.cli.push import push
+from deepthink_cli.cli.quantize import quantize
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
@@ -81,15 +89,31 @@ def _root(
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
 app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip")(predict)
+app.command(epilog="Example: deepthink generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl")(
+    generate
+)
+app.command(epilog="Example: deepthink chat mem.safetensors --temperature 0.7")(chat)
 app.command("eval", epilog="Example: deepthink eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html")(
     evaluate
 )
+app.command(epilog="Example: deepthink export mem.safetensors --to peft -o adapter")(export)
 app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
+app.command(epilog="Example: deepthink diff mem.safetensors --iteration 1,5")(diff)
+app.command(epilog="Example: deepthink quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv")(
+    quantize
+)
 app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
 app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
 app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
 app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
+app.command(epilog="Example: deepthink push mem.safetensors me/sst2-memory --results eval.json --dry-run")(push)
+app.command(epilog="Example: deepthink pull me/sst2-memory -o mem.safetensors")(pull)
+app.command(
+    epilog="Example: deepthink harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    no_args_is_help=True,
+)(harness)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 studies = Program(
     name="study",

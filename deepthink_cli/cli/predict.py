@@ -100,7 +100,7 @@ def predict(
     names = problems.result(lambda: calibrations(calibrate)) or ()
     chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    problems.result(lambda: _check_output(output, read_by(memory, inputs, *files, **paths), resume))
+    problems.result(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
         problems.result(lambda: check_resume(output, inputs))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
@@ -149,7 +149,7 @@ def _labeller(
     )
 
 
-def _check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
+def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
     """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.resume import partial_of
@@ -165,17 +165,22 @@ def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Pat
     from deepthink_cli.workflows.memories import model_options
 
     used = model_options(memory, options)
-    _check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
+    check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
 
 
-def rows_in_columns(opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems) -> RowSource:
-    """The rows, also in the columns of the memory's task or of `task`; raises all problems if that is wrong."""
+def rows_in_columns(
+    opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems, free: bool = False
+) -> RowSource:
+    """The rows, also in the columns of the memory's task or of `task`; raises all problems if that is wrong.
+
+    With `free`, rows need no candidates.
+    """
     from deepthink_cli.workflows.task_rows import in_columns
 
     if opened is None:
         return source
     try:
-        return in_columns(opened, source, task)
+        return in_columns(opened, source, task, free)
     except InputError as error:
         problems.messages.extend(error.messages)
         problems.raise_any()
@@ -235,7 +240,7 @@ def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows) -> Row
     def put(part: Sequence[Prediction | Skipped]) -> None:
         rows = numbered(part)
         counts.add(rows)
-        _write_lines(rows, sys.stdout)
+        write_lines(rows, sys.stdout)
 
     with behind(put) as hand_over:
         for part in parts:
@@ -243,7 +248,7 @@ def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows) -> Row
     return counts
 
 
-def _write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
+def write_lines(rows: Iterable[dict[str, Any]], out: TextIO) -> None:
     """Write JSON lines in blocks that a pipe writes atomically: an interrupt never splits a line."""
     block, size = "", 0
     for row in rows:

@@ -13,6 +13,7 @@ import typer
 
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
+from deepthink_cli.cli.eval_records import check_records, write_evaluations
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
@@ -30,14 +31,15 @@ if TYPE_CHECKING:
 TEXT_WIDTH = 100
 
 
-FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html"]
+FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html", "eee"]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
 Format = Annotated[
     FormatName | None,
     typer.Option(
         "--format",
         rich_help_panel=OUTPUT,
-        help="Formatted tables, numbers in [0, 1] as csv and json, or a page for a browser as html. Default: terminal.",
+        help="Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
+        "records in the schema of Every Eval Ever as eee. Default: terminal.",
         show_default=False,
     ),
 ]
@@ -74,7 +76,8 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html. Default: stdout.",
+        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html; with --format eee a "
+        "folder. Default: stdout.",
     ),
 ]
 
@@ -113,13 +116,16 @@ def write_report(runs: Sequence[Path], source: str, options: ReportArguments, co
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
+    from deepthink_cli.runs.shards import doubts
     from deepthink_cli.workflows.outputs import check_apart
 
     problems, output, html = Problems(), options.output, options.html
     with problems.collected():
         number = _number(options.iteration)
     with problems.collected():
-        if output is not None:
+        if options.format == "eee":
+            check_records(output, runs, published=options.published, tasks=options.tasks, html=html)
+        elif output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
         chosen = _format(options.format, common.json, output)
     with problems.collected():
@@ -127,6 +133,11 @@ def write_report(runs: Sequence[Path], source: str, options: ReportArguments, co
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     problems.raise_any()
+    for line in doubts(runs):
+        note(f"warning: {line}")
+    if chosen == "eee" and output is not None:
+        write_evaluations(jobs, output, number, common.quiet)
+        return
     page = report_of(source, jobs, number, options.published, options.tasks)
     web_page = _web_page(page, jobs, options.tasks) if html is not None or chosen == "html" else None
     if output is None:

@@ -18,6 +18,7 @@ from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArgume
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def run(
     data_dir: DataDir = None,
     limit: Limit = None,
     samples: Samples = False,
+    log: Log = None,
     dry_run: DryRun = False,
     no_probe: NoProbe = False,
     machines: ExecutorArguments,
@@ -95,14 +97,16 @@ def run(
     problems.result(lambda: source_of(data_dir, model.offline))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
     problems.result(lambda: run_tasks(task or ()))
     shard = problems.result(lambda: machines.checked(demos))
+    tracking = problems.result(lambda: tracking_of(log))
+    folder = problems.result(lambda: machines.folder(out)) or out
+    problems.result(lambda: check_run_apart(folder, read_by(demos, **paths)))
     problems.raise_any()
     request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
     with Show(common) as tell:
         tell_of_toy(model, tell)
-        prepared = prepare_request(request, out if shard is None else shard.folder(out), tell)
+        prepared = prepare_request(request, folder, tell)
         if dry_run:
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return
@@ -110,8 +114,8 @@ def run(
             return
         cache = crossing.cache or default_folder()
         executor = machines.executor(model_options.device, cache)
-        progress = RunProgress(common.quiet or common.json)
-        summary = execute(prepared, samples, progress, tell, Store(cache), executor, shard)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
+        summary = execute(prepared, samples, observer, tell, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 

@@ -16,6 +16,7 @@ from deepthink_cli.cli.run import Samples, report_summary
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
+from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def run_study(
     study: StudyName,
     out: StudyOut = None,
     samples: Samples = False,
+    log: Log = None,
     cache: Cache = None,
     *,
     replaced: StudyArguments,
@@ -44,6 +46,7 @@ def run_study(
     problems = Problems()
     crossing: Crossing = problems.result(lambda: replaced.crossed(context, study, model))
     shard = problems.result(machines.checked)
+    tracking = problems.result(lambda: tracking_of(log))
     problems.raise_any()
     folder = folder_of(out, crossing.opened)
     check_run_apart(folder, _read(crossing, common.config))
@@ -53,8 +56,8 @@ def run_study(
             return
         cache = cache or default_folder()
         executor = machines.executor(model.device, cache)
-        progress = RunProgress(common.quiet or common.json)
-        summary = execute(runs, samples, progress, tell, Store(cache), executor, shard)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
+        summary = execute(runs, samples, observer, tell, Store(cache), executor, shard)
     scale = f" --scale {replaced.scale}" if replaced.scale else ""
     report_summary(summary, common, f"deepthink study report {study}{scale} --from {folder}")
 

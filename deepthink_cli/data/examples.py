@@ -142,13 +142,15 @@ def read_queries(
     labels: Sequence[str],
     labelled: bool = False,
     problems: Problems | None = None,
+    free: bool = False,
 ) -> Iterator[Query]:
     """Yield the queries in `source` one at a time; the `candidates` of a row take precedence over `labels`.
 
-    With `labelled`, every row must hold the template's label field, with one of its candidates.
+    With `labelled`, every row must hold the template's label field, with one of its candidates. With `free`, answers
+    are generated: queries have no candidates, and any text may be the true answer.
     Raises InputError at the first bad row; with `problems`, collects them and continues.
     """
-    for row in queries_or_skipped(source, template, labels, labelled):
+    for row in queries_or_skipped(source, template, labels, labelled, free):
         if isinstance(row, Query):
             yield row
         elif problems is None:
@@ -158,7 +160,7 @@ def read_queries(
 
 
 def queries_or_skipped(
-    source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False
+    source: str | RowSource, template: Template, labels: Sequence[str], labelled: bool = False, free: bool = False
 ) -> Iterator[Query | Skipped]:
     """Like `read_queries`, but yields `Skipped` in the place of a bad row.
 
@@ -169,14 +171,14 @@ def queries_or_skipped(
         refuse_texts(source)
     for row in rows_or_errors(source, field_of_texts(source, template)):
         try:
-            query = _converted(source, row, template, tuple(labels), labelled)
+            query = _converted(source, row, template, None if free else tuple(labels), labelled)
         except InputError as error:
             query = Skipped(error.messages)
         yield query
 
 
 def _converted(
-    source: RowSource, row: Row | InputError, template: Template, labels: tuple[str, ...], labelled: bool
+    source: RowSource, row: Row | InputError, template: Template, labels: tuple[str, ...] | None, labelled: bool
 ) -> Query | Skipped:
     """The row as a query with the fields that it had, or the reason why it cannot be read."""
     if isinstance(row, InputError):
@@ -231,19 +233,20 @@ def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> E
     return Example(text, label)
 
 
-def _query(row: Row, template: Template, labels: tuple[str, ...], labelled: bool) -> Query:
+def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelled: bool) -> Query:
+    """The row as a query; without candidates if `labels` is None."""
     problems = Problems()
     text: Text = ""
     with problems.collected():
         text = _text(row, template)
     with problems.collected():
-        candidates = _candidates(row) or labels
-        if not candidates:
+        candidates = () if labels is None else _candidates(row) or labels
+        if not candidates and labels is not None:
             raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
         gold = None
         if labelled:
             gold = text_value(_field(row, template.label_field), row.where, template.label_field)
-            if gold not in candidates:
+            if candidates and gold not in candidates:
                 raise InputError(f"{row.where}: label {gold!r} is not one of {', '.join(candidates)}")
     problems.raise_any()
     return Query(text, candidates, gold, row.where, row.fields)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.packing import PackedRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
@@ -24,6 +25,7 @@ from deepthink_cli.model.tokens import TokenizedQuery, common_length
 from deepthink_cli.provenance import ModelIdentity
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
+Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy decoding writes the candidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +141,29 @@ class Engine(Protocol):
         """
         raise InputError(f"{self.description}: gives no hidden states; use --engine packed or padded")
 
+    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
+        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes.
+
+        A candidate is what greedy decoding writes if each of its tokens is the most probable one at its place, by the
+        same logits. Raises InputError if the engine does not compute these.
+        """
+        raise InputError(f"{self.description}: does not tell the most probable tokens; use --engine packed or padded")
+
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.
 
         Raises InputError if the engine gives no gradients, and DeepThinkError for values that are not finite.
         """
         raise InputError(f"{self.description}: gives no gradients; use --engine packed or padded")
+
+    def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
+        """Yield the tokens that continue every prompt after a memory, or after nothing at all, one by one.
+
+        A prompt has positions L onward. Tokens of different prompts may alternate; those of one are in order, and the
+        last one says why it is. Raises InputError before the first token if a prompt and its new tokens do not fit the
+        model, or if the engine cannot generate.
+        """
+        raise InputError(f"{self.description}: does not generate; use --engine packed or padded")
 
     def check_hiding(self) -> None:
         """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.decoding import Decoding, NewToken, Prompt
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -79,9 +80,17 @@ class DelegatingEngine(Engine):
         """Scores and hidden states of every query after a memory, or after nothing at all."""
         return self.inner.observe(memory, plan, every_token)
 
+    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
+        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
+        return self.inner.likelihoods(memory, plan)
+
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean loss of the rows' answer tokens in nats, and its gradient by every key and value."""
         return self.inner.gradient(memory, rows)
+
+    def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
+        """Yield the tokens that continue every prompt after a memory, or after nothing at all."""
+        return self.inner.generate(memory, prompts, decoding)
 
     def check_hiding(self) -> None:
         """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""

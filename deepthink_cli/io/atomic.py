@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -56,6 +56,46 @@ def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
         raise DeepThinkError(f"{option} {path}: cannot be written: {reason}") from error
+
+
+@contextmanager
+def replacing_folder(path: str | Path, names: Collection[str], option: str = "-o") -> Iterator[Path]:
+    """Yield a temporary folder, which becomes the target if the block succeeds and is removed if it fails.
+
+    An existing target is replaced if it is a folder with no other files than `names`. No reader sees old and new files
+    together. Raises InputError for any other target, and DeepThinkError if the write fails.
+    """
+    target = check_folder(path, names, option)
+    try:
+        with suppress(OSError):
+            _sweep(target)
+        with _folder_beside(target) as folder:
+            temporary = folder / target.name
+            temporary.mkdir()
+            yield temporary
+            for file in (*temporary.iterdir(), temporary):
+                _sync(file)
+            if target.exists():
+                os.replace(target, folder / "replaced")  # a folder cannot be moved over one that holds files
+            os.replace(temporary, target)
+            with suppress(OSError):
+                _sync(target.parent)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise DeepThinkError(f"{option} {path}: cannot be written: {reason}") from error
+
+
+def check_folder(path: str | Path, names: Collection[str], option: str = "-o") -> Path:
+    """The folder that `path` names, with links resolved; raises InputError if it cannot be written or replaced."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        others = sorted(set(os.listdir(target)) - set(names))
+        if others:
+            raise InputError(f"{option} {path}: holds other files, as {others[0]}; name a new folder")
+        return target
+    if os.path.lexists(target):
+        raise InputError(f"{option} {path}: a file, not a folder; name a new folder")
+    return check_output(path, option)
 
 
 @contextmanager

@@ -70,6 +70,17 @@ class Conversation:
         """Token ids of texts that follow the demonstrations."""
         return [ids[1:] for ids in self._rendering.encode([self._separator + text for text in texts])]
 
+    def dialogue(self, turns: Sequence[Turn]) -> list[int]:
+        """Token ids of further turns after the demonstrations; after a user's turn, up to the assistant's reply.
+
+        Raises InputError if the template writes the demonstrations in another way before them.
+        """
+        asked = turns[-1]["role"] == "user"
+        (text,) = self._rendering.render([[*self._turns, *map(self._rendering.safe, turns)]], prompt=asked)
+        if not text.startswith(self._start):
+            raise InputError("the chat template writes the demonstrations in another way before these turns")
+        return self.ids([text[len(self._start) :] + (self._reply if asked else "")])[0]
+
     def end(self) -> str:
         """What the template writes after the text of the last reply, such as the token that ends a turn."""
         asked: Turn = {"role": "user", "content": _PROBES[0]}

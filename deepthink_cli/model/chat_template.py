@@ -44,6 +44,8 @@ class ChatTemplate:
 
         Raises InputError with the template's reason if it refuses a conversation.
         """
+        if not conversations:
+            return []
         system = any(turn["role"] == "system" for turns in conversations for turn in turns)
         with library_errors(
             "--chat: the chat template of the tokenizer cannot write this conversation",

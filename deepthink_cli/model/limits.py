@@ -131,3 +131,22 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
             f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.most_tokens(past)} "
             f"({limits.reason(past)}); give fewer or shorter demonstrations"
         )
+
+
+def room_for(limits: Limits, length: int, tokens: int) -> int | None:
+    """How many tokens can be generated after a memory of `length` tokens and a prompt of `tokens`; None: no limit."""
+    most = limits.most_tokens(length)
+    return None if most is None else most - length - tokens + 1  # the last new token is not read
+
+
+def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[int], new: int, where: str) -> None:
+    """Raise InputError for a prompt without tokens, and unless it fits with `new` tokens after `length` of memory."""
+    if not ids:
+        raise InputError(f"{where}: has no tokens; give a text to continue")
+    room = room_for(limits, length, len(ids))
+    if room is not None and room < new:
+        way_out = f"use --max-new-tokens {room} or less" if room > 0 else "shorten it, or think about less"
+        raise InputError(
+            f"{where}: too long: {len(ids)} tokens after {length} of memory and {new} new ones, {model} holds "
+            f"{limits.most_tokens(length)} ({limits.reason(length)}); {way_out}"
+        )

@@ -9,7 +9,7 @@ demonstrations is plain in-context learning over the same ids. With a `Chat`, bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
@@ -181,6 +181,11 @@ class QueryTokenizer:
             _spans(query, *(ids[text] for text in of_query), ended=[ended[text] for text in of_query[2:]])
             for query, of_query in zip(queries, texts, strict=True)
         ]
+
+    def prompts(self, queries: Sequence[Query]) -> list[tuple[int, ...]]:
+        """The ids of every query up to its answer, which is to be generated; the candidates are not used."""
+        starts = [self.texts(replace(query, candidates=()))[0].rstrip(" ") for query in queries]
+        return [tuple(ids) for ids in self.ids(starts)]
 
     def _ended(self, texts: Iterable[Sequence[str]], ids: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
         """The ids of every text with a candidate, with the candidate's end; `ids` are those without it."""

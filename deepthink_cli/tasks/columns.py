@@ -21,16 +21,19 @@ class TaskColumns:
     A row with the template's fields is read by them, and only its true label may be written as in the task's data set
     (a number, in the task's answer column). Any other row is read in the columns of the task. `find` returns the task,
     or None if it is not known; it is called for the first row that needs it. `made_for` is the task's name in messages.
+    With `free`, rows need no candidates.
     """
 
     template: Template
     labels: tuple[str, ...]
     find: Callable[[], Task | None]
     made_for: str | None = None
+    free: bool = False
 
     def __call__(self, row: Row, labelled: bool) -> Row:
         """The row with the template's fields; raises InputError for a row that fits neither them nor the task."""
-        fits = row.fields.keys() >= set(self.template.text_fields) and (self.labels or CANDIDATES in row.fields)
+        answerable = self.free or self.labels or CANDIDATES in row.fields
+        fits = row.fields.keys() >= set(self.template.text_fields) and answerable
         if fits and not (labelled and self.labels and self._is_coded(row)):
             return row
         task = self.find()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
-from deepthink_cli.data.rows import RowSource, check_rereadable
+from deepthink_cli.data.rows import RowSource, check_rereadable, rows_or_errors
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.memory import Memory
@@ -50,11 +51,12 @@ class _FileQueries:
     demonstrations: TokenizedDemonstrations
     places: frozenset[int]
     skip: bool
+    labelled: bool
 
     def __iter__(self) -> Iterator[Query | Skipped]:
         template, labels = self.demonstrations.template, self.demonstrations.labels
         read = queries_or_skipped if self.skip else read_queries
-        queries: Iterator[Query | Skipped] = read(self.source, template, labels, labelled=True)
+        queries: Iterator[Query | Skipped] = read(self.source, template, labels, self.labelled)
         return (query for place, query in enumerate(queries) if place in self.places)
 
 
@@ -63,8 +65,9 @@ def rows_of_file(
     path: str | Path | RowSource,
     limit: int | None = None,
     skip: bool = False,
+    labelled: bool = True,
 ) -> EvaluatedRows:
-    """The labelled rows of a file, or a seeded sample of `limit`.
+    """The labelled rows of a file, or a seeded sample of `limit`; their labels are not read if `labelled` is False.
 
     Raises InputError with all mistakes; with `skip`, only if no row can be used.
     """
@@ -72,12 +75,25 @@ def rows_of_file(
     source = in_columns(memory, path)
     check_rereadable(source)
     demonstrations = memory.provenance.demonstrations
-    checked = check_rows(demonstrations, source, problems, labelled=True, skip=skip)
+    checked = check_rows(demonstrations, source, problems, labelled, skip)
     problems.raise_any()
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
-    queries = _FileQueries(source, demonstrations, places, skip)
+    queries = _FileQueries(source, demonstrations, places, skip, labelled)
     return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
+
+
+def is_labelled(memory: OpenedMemory, path: str | Path | RowSource) -> bool:
+    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
+    source, template = in_columns(memory, path), memory.provenance.demonstrations.template
+    if source.row_format == "txt":
+        return False
+    row = next(rows_or_errors(source))
+    if isinstance(row, InputError):
+        raise row
+    with suppress(InputError):  # a row in the columns of a task that lacks some
+        row = source.converted(row)
+    return template.label_field in row.fields
 
 
 def rows_of_task(

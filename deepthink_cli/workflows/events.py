@@ -76,3 +76,40 @@ class RunObserver:
 
     def end(self) -> None:
         """Called when the run is done, or was stopped by an error or an interrupt."""
+
+
+class Observers(RunObserver):
+    """Passes every call on to several observers, in their order."""
+
+    def __init__(self, *observers: RunObserver) -> None:
+        self.observers = observers
+
+    def begin(self, jobs: int, inputs: int) -> None:
+        """Called when the number of jobs with missing rows, and of the inputs to score for them, is known."""
+        for observer in self.observers:
+            observer.begin(jobs, inputs)
+
+    def start(self, jobs: Sequence[JobInfo]) -> None:
+        """Called when jobs of one task start together."""
+        for observer in self.observers:
+            observer.start(jobs)
+
+    def scored(self, job: JobInfo, inputs: int) -> None:
+        """Called when inputs of a job were scored."""
+        for observer in self.observers:
+            observer.scored(job, inputs)
+
+    def row(self, job: JobInfo, row: Result) -> None:
+        """Called when a row of a job was written."""
+        for observer in self.observers:
+            observer.row(job, row)
+
+    def finish(self, jobs: Sequence[JobInfo]) -> None:
+        """Called when jobs are done."""
+        for observer in self.observers:
+            observer.finish(jobs)
+
+    def end(self) -> None:
+        """Called when the run is done, or was stopped by an error or an interrupt."""
+        for observer in self.observers:
+            observer.end()

@@ -56,18 +56,19 @@ def check_rows(
     problems: Problems,
     labelled: bool = False,
     skip: bool = False,
+    free: bool = False,
 ) -> CheckedRows | None:
     """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
 
-    With `skip`, bad rows are counted; their mistakes are added only if there is no other row. Standard input can be
-    read only once: its rows are checked as they are scored, and None is returned.
+    With `skip`, bad rows are counted; their mistakes are added only if there is no other row. With `free`, rows have no
+    candidates. Standard input can be read only once: its rows are checked as they are used, and None is returned.
     """
     if RowSource.of(source).is_stdin:
         return None
     checked, messages, at_end = CheckedRows(), list[str](), Problems()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
-        for row in queries_or_skipped(source, template, labels, labelled):
+        for row in queries_or_skipped(source, template, labels, labelled, free):
             checked.count += 1
             if isinstance(row, Query):
                 checked.add(row, _bytes(demonstrations, row), labels)
@@ -153,7 +154,7 @@ def _correction(correction: Correction) -> dict[str, Any]:
 
 
 def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
-    return len((demonstrations.template.query(query.text) + max(query.candidates, key=len)).encode())
+    return len((demonstrations.template.query(query.text) + max(query.candidates, key=len, default="")).encode())
 
 
 def _brings_candidates(labels: Sequence[str], query: Query) -> bool:

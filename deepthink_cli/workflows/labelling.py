@@ -189,12 +189,12 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
 
 
 class Numbered:
-    """Output rows of predictions that come in parts: `index` is that of the next row."""
+    """Output rows of predictions, or other answers, that come in parts: `index` is that of the next row."""
 
     def __init__(self, form: OutputRows, index: int = 0) -> None:
         self.form, self.index = form, index
 
-    def __call__(self, part: Sequence[Prediction | Skipped]) -> list[dict[str, Any]]:
+    def __call__(self, part: Sequence[Any]) -> list[dict[str, Any]]:
         rows = []
         for each in part:
             rows.append(self.form.row(self.index, each))
@@ -222,7 +222,7 @@ class RowCounts:
             if "error" in row:
                 self._skip(row["error"])
             else:
-                self.unlabelled += row["label"] is None
+                self.unlabelled += "label" in row and row["label"] is None
 
     def skip(self, row: Skipped) -> None:
         """Count a row that was skipped."""

@@ -61,6 +61,22 @@ def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
             )
 
 
+def check_folder_apart(path: Path, runs: Collection[Path], option: str = "-o") -> None:
+    """Raise InputError unless files can be added to a folder, which need not exist, outside of any run."""
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not target.is_dir():
+        raise InputError(f"{option} {path}: a file; name a folder")
+    around = [folder for folder in (target, *target.parents) if folder.is_dir()]
+    known = {_number(run) for run in runs}
+    for folder in around:
+        if _is_run(folder) or _number(folder) in known:
+            raise InputError(
+                f"{option} {path}: {folder} holds a run, and only deepthink run writes there; name another folder"
+            )
+    if not os.access(around[0], os.W_OK | os.X_OK):
+        raise InputError(f"{option} {path}: the directory {around[0]} is not writable")
+
+
 def _lies_in(target: Path, folder: str | Path) -> bool:
     """Whether an existing file is inside a folder, or a link in the folder points to it."""
     below = _number(folder) in map(_number, target.parents)

@@ -37,11 +37,13 @@ def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: 
     return drawn
 
 
-def in_columns(memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None) -> RowSource:
+def in_columns(
+    memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None, free: bool = False
+) -> RowSource:
     """The rows of a file with the template's fields, or in the columns of the task that the memory was made for.
 
-    `name` names the task, or its file, if it is not built in. Raises InputError if it is unknown or has other labels or
-    fields than the memory.
+    `name` names the task, or its file, if it is not built in. With `free`, rows need no candidates. Raises InputError
+    if the task is unknown or has other labels or fields than the memory.
     """
     source = RowSource.of(source)
     if source.convert is not None:
@@ -51,7 +53,7 @@ def in_columns(memory: OpenedMemory, source: str | Path | RowSource, name: str |
         check_memory(memory, named, silent)
     demonstrations = memory.provenance.demonstrations
     find = cache(lambda: named or _task_of(memory))
-    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, memory.provenance.task)
+    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, memory.provenance.task, free)
     return replace(source, convert=columns)
 
 

@@ -8,7 +8,7 @@ import pytest
 from synthetic import curve, write
 
 from benchmarks.table1.page import page, read_models
-from benchmarks.table1.runs import STAGES, all_jobs
+from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
 from deepthink_cli.cli.main import app
 from deepthink_cli.selection.registry import METHODS
 
@@ -41,7 +41,8 @@ def folder(tmp_path: Path) -> Path:
     ]
     write(tmp_path / "model" / "features-sst2", rows)
     (tmp_path / "model" / "costs.jsonl").write_text(
-        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "seconds": 12.3}\n'
+        '{"method": "random", "observed": 0, "sets": 0, "scored": 0, "process_seconds": 7.5}\n'
+        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "process_seconds": 19.5}\n'
     )
     return tmp_path
 
@@ -60,16 +61,22 @@ def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_pat
     assert "corrected ones by +0.0 points [+0.0, +0.0]. Batch calibration of T = 1 changes it by +5.0" in text
 
 
+def test_methods_that_were_not_run_are_named(folder: Path, tmp_path: Path) -> None:
+    (line,) = [line for line in page(read_models(folder), tmp_path).splitlines() if line.startswith("Not run yet")]
+    assert "random-valid" in line
+    assert "lens" not in line
+
+
 def test_without_results_the_page_says_so(tmp_path: Path) -> None:
     assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
 
 
-def test_every_method_of_the_table_is_run_once_for_each_task() -> None:
-    named = [name for methods in STAGES.values() for name in methods]
+def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
+    named = [name for methods in SELECTING.values() for name in methods]
     assert len(named) == len(set(named))
     assert set(named) == set(METHODS) - {"stratified", "first"}
     folders = [job.folder for job in all_jobs()]
-    assert len(folders) == len(set(folders)) == 5 * (len(STAGES) + 2)
+    assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
 
 
 def test_the_commands_are_commands_of_the_program() -> None:

@@ -24,7 +24,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
-LOADING = ("think", "predict", "eval", "run", "doctor", "demo", "select", "tune")
+LOADING = (
+    *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
+    *("export", "diff", "quantize"),
+)
 STUDIES = ("study plan", "study run")
 MODEL_OPTIONS = {
     "--model",
@@ -63,6 +66,13 @@ DIFFERENT = {
     ("study plan", "out"),
     ("study plan", "no_probe"),
     *((f"study {name}", "task") for name in ("validate", "plan", "run")),
+    ("push", "revision"),
+    ("pull", "revision"),
+    ("export", "iteration"),
+    ("diff", "iteration"),
+    ("generate", "seed"),
+    ("chat", "seed"),
+    ("quantize", "to"),
 }
 
 
@@ -96,12 +106,15 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     options = options_of(command)
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
-    assert ("--batch-tokens" in options) == (command in ("predict", "eval", "run", "select", "tune"))
+    assert ("--batch-tokens" in options) == (
+        command in ("predict", "generate", "eval", "run", "select", "tune", "diff", "quantize")
+    )
 
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
     for command in COMMANDS.keys() - {*LOADING, *STUDIES}:
-        assert not options_of(command).keys() & (MODEL_OPTIONS - {"--offline"})
+        others = {"--offline"} | ({"--revision"} if (command, "revision") in DIFFERENT else set())
+        assert not options_of(command).keys() & (MODEL_OPTIONS - others)
 
 
 @pytest.mark.parametrize("command", STUDIES)

@@ -42,7 +42,7 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
     texts = cache(read_texts)
     for part in _parts(jobs):
         results += len(part.results)
-        columns = [_read(path, result) for path, result in zip(part.files, part.results, strict=True)]
+        columns = [read_columns(path, result) for path, result in zip(part.files, part.results, strict=True)]
         _check_same_inputs(columns, part.files)
         known = texts(part.folder, part.results[0].setting.rows_sha256)
         samples.start(part.group)
@@ -72,7 +72,8 @@ def _parts(jobs: Sequence[JobResults]) -> Iterator[_SampledPart]:
                 yield _SampledPart(group, results, [path for _, path in located if path is not None])
 
 
-def _read(path: Path, result: Result) -> Columns:
+def read_columns(path: Path, result: Result) -> Columns:
+    """The columns of a file of samples; raises InputError if it is damaged or does not belong to its result."""
     import pyarrow
     import pyarrow.parquet
 

@@ -1,0 +1,106 @@
+"""`deepthink chat`: ask one question after another, with a memory and everything said so far in the cache."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.cli.decoding_options import DecodingArguments
+from deepthink_cli.cli.generate import write_text
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.interrupt import raising_ctrl_c
+from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.options import CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.show import Show
+from deepthink_cli.errors import InputError, Problems
+
+if TYPE_CHECKING:
+    from deepthink_cli.dialogue import Dialogue
+    from deepthink_cli.workflows.memories import OpenedMemory
+
+PROMPT = "> "
+HELP = "Ctrl-C stops an answer, Ctrl-D leaves"
+
+
+@grouped
+def chat(
+    context: typer.Context,
+    memory: MemoryFile,
+    iteration: IterationChoice = "last",
+    *,
+    decoding: DecodingArguments,
+    model: Annotated[ModelArguments, Without("batch_tokens")],
+    common: Annotated[CommonArguments, Without("json")],
+) -> None:
+    """Talk with a model after a memory: each question follows the demonstrations and everything said so far.
+
+    Answers are shown as they are generated; Ctrl-C stops one, Ctrl-D leaves. Where standard input is not a terminal,
+    each of its lines is a question. A memory made with --chat uses the model's chat template, others their template.
+    """
+    from deepthink_cli.workflows.generate import open_dialogue
+    from deepthink_cli.workflows.memories import open_memory
+
+    model_arguments, problems = for_memory(context, model), Problems()
+    options, chosen = problems.result(model_arguments.checked), problems.result(decoding.checked)
+    problems.result(lambda: _check_one(iteration))
+    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    problems.raise_any()
+    assert opened is not None
+    assert chosen is not None
+    with Show(common) as tell:
+        dialogue = open_dialogue(opened, chosen, options, tell)
+    typed = sys.stdin.isatty()
+    note(HELP, common.quiet or not typed)
+    with raising_ctrl_c():
+        for question in _questions(typed):
+            _answer(dialogue, question, fail=not typed)
+
+
+def _check_one(iteration: str) -> None:
+    if iteration == "all":
+        raise InputError("--iteration all: a chat uses one iteration; name a number, or last")
+
+
+def _questions(typed: bool) -> Iterator[str]:
+    """The lines of standard input that are not empty; at a terminal, Ctrl-C starts a new line."""
+    while True:
+        if typed:
+            sys.stderr.write(PROMPT)
+            sys.stderr.flush()
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            if not typed:
+                raise
+            note(f"\n{HELP}".strip())
+            continue
+        if not line:
+            break
+        if line.strip():
+            yield line.strip()
+
+
+def _answer(dialogue: Dialogue, question: str, fail: bool) -> None:
+    """Show an answer as it is generated; Ctrl-C stops it. A question that does not fit is told, or raises if `fail`."""
+    answer, before = dialogue.ask(question), dialogue.forgotten
+    try:
+        for number, piece in enumerate(answer):
+            write_text(piece if number else piece.lstrip(" "))
+    except KeyboardInterrupt:
+        if fail:
+            raise
+    except InputError as error:
+        if fail:
+            raise
+        note(f"deepthink: {error}")
+        return
+    finally:
+        answer.close()
+    write_text("\n")
+    if dialogue.forgotten > before:
+        note("note: the model's context is full; the oldest questions and answers are forgotten")

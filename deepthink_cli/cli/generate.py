@@ -1,0 +1,176 @@
+"""`deepthink generate`: generate answers to inputs with a memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.cli.data_options import RowFormat, TaskName
+from deepthink_cli.cli.decoding_options import DecodingArguments
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
+from deepthink_cli.cli.method_options import IterationChoice
+from deepthink_cli.cli.options import CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.predict import Inputs, MemoryFile, Output, check_output, rows_in_columns, write_lines
+from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.show import Show
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.errors import Problems
+from deepthink_cli.io.text import printable
+
+if TYPE_CHECKING:
+    from deepthink_cli.data.skipped import Skipped
+    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.generation import Generation
+    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.workflows.generate import GeneratedRows
+    from deepthink_cli.workflows.inputs import CheckedRows
+    from deepthink_cli.workflows.label_options import LabelOptions
+    from deepthink_cli.workflows.labelling import RowCounts
+    from deepthink_cli.workflows.memories import OpenedMemory
+
+Parts = Iterator[list["Generation | Skipped"]]
+
+
+@grouped
+def generate(
+    context: typer.Context,
+    memory: MemoryFile,
+    inputs: Inputs,
+    output: Output = None,
+    iteration: IterationChoice = "last",
+    task: TaskName = None,
+    row_format: RowFormat = None,
+    *,
+    decoding: DecodingArguments,
+    labels: Annotated[LabelArguments, Without("top", "threshold")],
+    errors: ErrorArguments,
+    model: ModelArguments,
+    common: Annotated[CommonArguments, Without("json")],
+) -> None:
+    """Generate an answer to every input after a memory: one row for each, in order; plain text on a terminal.
+
+    The model and the template come from the memory. An answer is what the model writes after the input, token by token,
+    where `predict` compares labels.
+    """
+    from deepthink_cli.workflows.generate import check_free_rows
+    from deepthink_cli.workflows.memories import model_options, open_memory
+
+    output = None if str(output) == "-" else output
+    model, problems = for_memory(context, model), Problems()
+    options, skip = problems.result(model.checked), errors.on_error == "skip"
+    chosen, columns, failing = (
+        problems.result(decoding.checked),
+        problems.result(labels.checked),
+        problems.result(errors.checked),
+    )
+    paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    problems.result(lambda: check_output(output, read_by(memory, inputs, **paths), False))
+    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems, free=True)
+    checked = None if opened is None else check_free_rows(opened, source, skip, problems)
+    problems.raise_any()
+    assert opened is not None
+    assert chosen is not None
+    assert columns is not None
+    assert failing is not None
+    used = model_options(opened, options)
+    check_output(output, read_by(model=used.model, adapter=used.adapter), False)
+    form = _form(opened, checked, output, columns, skip)
+    counts = _generate(opened, source, chosen, options, checked, form, output, common)
+    if output is not None:
+        note(f"wrote {output} ({counts.lines} rows)", common.quiet)
+    counts.check(failing.allow_errors)
+
+
+def _generate(
+    opened: OpenedMemory,
+    source: RowSource,
+    decoding: Decoding,
+    options: ModelOptions | None,
+    checked: CheckedRows | None,
+    form: GeneratedRows,
+    output: Path | None,
+    common: CommonArguments,
+) -> RowCounts:
+    """Write or show the answers; at a terminal, one after another as they are generated."""
+    from deepthink_cli.generation import CHUNK
+    from deepthink_cli.workflows.generate import generate_file
+
+    plain = output is None and sys.stdout.isatty()
+    chunk = 1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK
+    show = write_text if plain else None
+    with Show(common, bar=not plain) as tell:
+        parts = generate_file(
+            opened,
+            source,
+            decoding,
+            options=options,
+            checked=checked,
+            chunk=chunk,
+            skip=form.skip,
+            show=show,
+            tell=tell,
+        )
+        counts = _stream(parts, form) if plain else _write(parts, form, output)
+        counts.tell(tell)
+    return counts
+
+
+def _form(
+    opened: OpenedMemory, checked: CheckedRows | None, output: Path | None, options: LabelOptions, skip: bool
+) -> GeneratedRows:
+    """The rows to write; raises InputError for a field of the input that no row has."""
+    from deepthink_cli.io.tables import is_table
+    from deepthink_cli.workflows.generate import GeneratedRows
+    from deepthink_cli.workflows.labelling import check_columns
+
+    table = output is not None and is_table(output)
+    check_columns(options, checked, table)
+    fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
+    several = len(opened.iterations) > 1
+    return GeneratedRows(opened.iterations, (), options=options, fields=fields, table=table, several=several, skip=skip)
+
+
+def _write(parts: Parts, form: GeneratedRows, output: Path | None) -> RowCounts:
+    """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come."""
+    from deepthink_cli.io.tables import writing_rows
+    from deepthink_cli.workflows.labelling import Numbered, RowCounts
+
+    counts, numbered = RowCounts(), Numbered(form)
+    if output is None:
+        for part in parts:
+            rows = numbered(part)
+            counts.add(rows)
+            write_lines(rows, sys.stdout)
+        return counts
+    with writing_rows(output, form.columns) as write:
+        for part in parts:
+            rows = numbered(part)
+            counts.add(rows)
+            write(rows)
+    return counts
+
+
+def _stream(parts: Parts, form: GeneratedRows) -> RowCounts:
+    """Show answers as plain text while they are generated, each ending with a line break; count them."""
+    from deepthink_cli.workflows.labelling import Numbered, RowCounts
+
+    counts, numbered = RowCounts(), Numbered(form)
+    for part in parts:
+        rows: Sequence[dict[str, Any]] = numbered(part)
+        counts.add(rows)
+        write_text("\n")
+    return counts
+
+
+def write_text(text: str) -> None:
+    """Write generated text to a terminal: line breaks and tabs as they are, other control characters escaped."""
+    sys.stdout.write("".join(part if part in "\n\t" else printable(part) for part in re.split(r"([\n\t])", text)))
+    sys.stdout.flush()

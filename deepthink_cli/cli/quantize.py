@@ -1,0 +1,127 @@
+"""`deepthink quantize`: store a memory in 8 or 4 bits a number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
+from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.show import Show
+from deepthink_cli.errors import Problems
+from deepthink_cli.io.text import size
+
+if TYPE_CHECKING:
+    from deepthink_cli.workflows.compared_labels import ComparedLabels
+    from deepthink_cli.workflows.quantize import QuantizedFile
+
+To = Annotated[
+    Literal["int8", "int4"],
+    typer.Option("--to", rich_help_panel=OUTPUT, help="Bits a number: int8 or int4."),
+]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the quantized memory."),
+]
+Rows = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        metavar="ROWS",
+        rich_help_panel=OUTPUT,
+        help="Also label these rows with both memories, and report what differs; --task names those of a task.",
+    ),
+]
+
+
+@grouped
+def quantize(
+    context: typer.Context,
+    memory: MemoryFile,
+    output: Output,
+    to: To = "int8",
+    evaluated: Rows = None,
+    *,
+    model: ModelArguments,
+    task: TaskName = None,
+    protocol: ProtocolName = "official",
+    limit: Limit = None,
+    data_dir: DataDir = None,
+    row_format: RowFormat = None,
+    common: CommonArguments,
+) -> None:
+    """Store a memory in 8 or 4 bits a number: keys per channel, values per token.
+
+    Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
+    """
+    from deepthink_cli.artifact.format import read_header
+    from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.workflows.compared_labels import compare_labels
+    from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.workflows.quantize import quantize as quantize_file
+
+    model, problems = for_memory(context, model), Problems()
+    options = problems.result(model.checked)
+    source = problems.result(lambda: source_of(data_dir, model.offline))
+    problems.result(lambda: read_header(memory))
+    paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
+    problems.result(
+        lambda: check_apart(output, read_by(memory, evaluated, model=model.model, adapter=model.adapter, **paths))
+    )
+    choice = problems.result(
+        lambda: (
+            None
+            if source is None
+            else RowChoice.checked(row_source(evaluated, row_format), task, protocol, limit, source)
+        )
+    )
+    problems.raise_any()
+    with Show(common, bar=not common.json) as tell:
+        rows = None if choice is None else choice.reader(tell)(open_memory(memory))  # checked before a file is written
+        result, labels = quantize_file(memory, to, output), None
+        note(f"wrote {output} ({size(result.header.size)})", common.quiet)
+        if rows is not None:
+            labels = compare_labels(result.change.before, result.change.after, lambda _: rows, options, tell)
+    if common.json:
+        write_json(_json(result, labels))
+    else:
+        report(*_lines(result, labels, output))
+
+
+def _lines(result: QuantizedFile, labels: ComparedLabels | None, output: Path) -> list[Any]:
+    before, after, change = result.source.size, result.header.size, result.change.tensors
+    assert change is not None
+    lines: list[Any] = [
+        f"size    {size(before)} -> {size(after)}, {result.share:.3f} of the bytes",
+        f"change  keys {change.whole.keys or 0:.3%}, values {change.whole.values or 0:.3%} "
+        f"(relative, iteration {result.change.after.iterations[-1]})",
+    ]
+    if labels is None:
+        return [*lines, f"labels  not compared; run: deepthink diff {result.source.path} {output} ROWS"]
+    return [*lines, "", "A is the memory, B its quantized form.", *label_lines(labels)]
+
+
+def _json(result: QuantizedFile, labels: ComparedLabels | None) -> dict[str, Any]:
+    change, form = result.change.tensors, result.header.metadata.quantized
+    assert change is not None
+    assert form is not None
+    return {
+        "file": result.header.path,
+        "source": result.source.path,
+        "to": form.dtype,
+        "group": form.group,
+        "bytes_before": result.source.size,
+        "bytes_after": result.header.size,
+        "share": result.share,
+        "change": {"keys": change.whole.keys, "values": change.whole.values},
+        "sha256": result.header.metadata.sha256,
+        "labels": None if labels is None else label_json(labels),
+    }

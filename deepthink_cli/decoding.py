@@ -1,0 +1,72 @@
+"""How new tokens are chosen, and where a generated text ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from deepthink_cli.options import Options
+
+Finish = Literal["end", "stop", "length"]  # the model's own end of text, a stop string, or as many tokens as allowed
+_LARGEST_SEED: int = 2**62
+
+
+class Decoding(Options):
+    """How texts are generated: greedily (temperature 0) or sampled, and where they end.
+
+    `top_p` is the probability mass of the most likely tokens that are sampled from. `stop` are strings at which a text
+    ends, excluded from it; None means what follows an answer among the demonstrations, and nothing where there are
+    none. Input n is sampled with the random numbers of seed `seed` + n, in whatever batch it runs.
+    """
+
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=256, ge=1)
+    stop: tuple[str, ...] | None = None
+    seed: int = Field(default=0, ge=0, le=_LARGEST_SEED)
+
+    ways_out: ClassVar[Mapping[str, str]] = {
+        "temperature": "a number, 0 (the most likely token each time) or more",
+        "top_p": "a probability above 0 and up to 1, as in 0.9",
+        "max_new_tokens": "a number of tokens, 1 or more",
+        "seed": "a whole number, 0 or more",
+    }
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _several(cls, stop: Any) -> Any:
+        return (stop,) if isinstance(stop, str) else stop
+
+    @field_validator("stop")
+    @classmethod
+    def _not_empty(cls, stop: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if not all(stop or ()):
+            raise ValueError("a stop string must not be empty; omit it")
+        return stop
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids to continue, and the seed of the random numbers that choose their new tokens.
+
+    `where` names the prompt in messages.
+    """
+
+    ids: tuple[int, ...]
+    seed: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A generated token of the prompt at `place`; `finish` says why it is the last one, or is None.
+
+    A token that ends the text of its own (`end`) is not part of the text.
+    """
+
+    place: int
+    id: int
+    finish: Finish | None = None

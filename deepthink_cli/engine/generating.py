@@ -1,0 +1,185 @@
+"""Generation of tokens after a memory, by plain steps of the network: right wherever a cache can be continued.
+
+The rows of a batch advance together, one token of each at a time and without padding, so that every row attends to its
+own tokens at its own positions only, whatever the architecture does with masks and positions. The first pass reads as
+many tokens as the shortest prompt has; a row with a longer prompt is then fed the rest of it instead of new tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
+
+from deepthink_cli.decoding import Decoding, Finish, NewToken, Prompt
+from deepthink_cli.engine.budget import rows_over
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.limits import check_continuation
+
+if TYPE_CHECKING:
+    from deepthink_cli.engine.batches import BatchedEngine
+
+SPREAD = 16  # prompts of a batch differ by at most this many tokens, each of which costs a step
+
+
+@dataclass(eq=False)
+class _Row:
+    """A prompt with the tokens generated so far."""
+
+    place: int
+    ids: list[int]
+    prompt: int  # tokens of the prompt
+    generator: torch.Generator = field(repr=False)
+    finished: bool = False
+
+
+def generate(
+    engine: BatchedEngine, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding
+) -> Iterator[NewToken]:
+    """Yield the new tokens of all prompts after a memory, in the order in which they are generated.
+
+    A batch that does not fit the device continues as two smaller ones. Raises InputError, before anything is
+    generated, for a prompt without tokens, with unknown ones, or too long together with its new tokens.
+    """
+    model = engine.model
+    check_prompts(model, memory, prompts, decoding)
+    placed = None if memory is None else engine.place(memory)
+    waiting = [
+        _Row(place, list(prompt.ids), len(prompt.ids), torch.Generator().manual_seed(prompt.seed))
+        for place, prompt in enumerate(prompts)
+    ]
+    while waiting:
+        waiting.sort(key=lambda row: -len(row.ids))
+        batch = _batch(engine, memory, waiting, decoding)
+        try:
+            yield from _Batch(model, placed, decoding, batch)
+        except Exception as error:
+            if len(batch) == 1 or not ran_out_of_memory(error):
+                raise
+            engine.batch_tokens = len(batch) * max(len(row.ids) for row in batch) // 2
+        waiting = [row for row in waiting if not row.finished]
+
+
+def check_prompts(model: LanguageModel, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+    """Raise InputError for a memory of another model and for the first prompt that cannot be continued after it."""
+    if memory is not None:
+        model.check_memory(memory)
+    length = 0 if memory is None else memory.length
+    for prompt in prompts:
+        where = prompt.where or "a prompt"
+        check_continuation(model.limits, model.identity.id, length, prompt.ids, decoding.max_new_tokens, where)
+        model.check_ids(prompt.ids, where)
+
+
+def _batch(engine: BatchedEngine, memory: Memory | None, rows: Sequence[_Row], decoding: Decoding) -> list[_Row]:
+    """The first of the rows, longest first, that fit the device together and have prompts of similar lengths."""
+    width = len(rows[0].ids)
+    bounding = engine.model.one_token if memory is None else memory
+    fitting = rows_over(engine.model, bounding, width + decoding.max_new_tokens, engine.free)
+    count = max(1, min(engine.batch_tokens // width, fitting))
+    return [row for row in rows[:count] if len(row.ids) >= width - SPREAD]
+
+
+class _Batch:
+    """Rows that advance together from one copy of the memory each."""
+
+    def __init__(self, model: LanguageModel, memory: Memory | None, decoding: Decoding, rows: Sequence[_Row]) -> None:
+        self.model, self.decoding, self.rows = model, decoding, list(rows)
+        self.past = DynamicCache() if memory is None else memory.as_cache(model.dtype, len(rows))
+        self.position = 0 if memory is None else memory.length
+
+    @torch.inference_mode()
+    def __iter__(self) -> Iterator[NewToken]:
+        """The new tokens, until every row has finished."""
+        read, width = 0, min(len(row.ids) for row in self.rows)
+        while self.rows:
+            logits_RV = self._step([row.ids[read : read + width] for row in self.rows])
+            read, width = read + width, 1
+            for number, row in enumerate(self.rows):
+                if len(row.ids) == read:
+                    yield self._next(row, logits_RV[number])
+            self._drop_finished()
+
+    def _step(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """The logits (R, V) in float32 after the next tokens (R, S) of every row."""
+        ids_RS = torch.tensor(ids, device=self.model.device)
+        arguments = self.model.inputs(ids_RS, self.past, self.position)
+        if self._takes_kept:
+            arguments["logits_to_keep"] = 1
+        with self.model.lock:
+            logits_RSV = self.model.network(**arguments).logits
+        self.position += ids_RS.shape[1]
+        return logits_RSV[:, -1].float()  # type: ignore[no-any-return]
+
+    def _next(self, row: _Row, logits_V: Tensor) -> NewToken:
+        """Choose the next token of a row and add it."""
+        token = choose(logits_V, self.decoding, row.generator)
+        if token is None:
+            architecture = self.model.identity.architecture
+            raise DeepThinkError(f"{architecture}: logits are NaN or infinite: {self.model.overflow()}")
+        row.ids.append(token)
+        finish = self._finish(row)
+        row.finished = finish is not None
+        return NewToken(row.place, token, finish)
+
+    def _finish(self, row: _Row) -> Finish | None:
+        new = row.ids[row.prompt :]
+        if new[-1] in self._ends:
+            return "end"
+        if self.decoding.stop:
+            text = self.model.tokenizer.decode(new, clean_up_tokenization_spaces=False)
+            if any(stop in text for stop in self.decoding.stop):
+                return "stop"
+        return "length" if len(new) == self.decoding.max_new_tokens else None
+
+    def _drop_finished(self) -> None:
+        kept = [number for number, row in enumerate(self.rows) if not row.finished]
+        if 0 < len(kept) < len(self.rows):
+            layers: Any = self.past.layers
+            for layer in layers:
+                if layer.keys is not None:
+                    layer.batch_select_indices(torch.tensor(kept, device=layer.keys.device))
+        self.rows = [self.rows[number] for number in kept]
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        return end_tokens(self.model)
+
+    @cached_property
+    def _takes_kept(self) -> bool:
+        """Whether the network computes only the logits that are asked for."""
+        return "logits_to_keep" in signature(self.model.network.forward).parameters
+
+
+def end_tokens(model: LanguageModel) -> frozenset[int]:
+    """The tokens with which the model ends a text, by its generation configuration and its tokenizer."""
+    configuration: Any = model.network.generation_config
+    ends = getattr(configuration, "eos_token_id", None)
+    listed = ends if isinstance(ends, list) else [ends]
+    return frozenset(token for token in (*listed, model.tokenizer.eos_token_id) if token is not None)
+
+
+def choose(logits_V: Tensor, decoding: Decoding, generator: torch.Generator) -> int | None:
+    """The next token by its logits in float32: the most likely one, or sampled; None if they are not finite.
+
+    Sampling is that of transformers, with the generator's random numbers: softmax of logits / temperature over the most
+    likely tokens whose probabilities sum up to `top_p`.
+    """
+    if not logits_V.max().isfinite():
+        return None
+    if decoding.temperature == 0:
+        return int(logits_V.argmax())
+    no_ids: Any = None  # these processors use only the scores
+    scores_1V: Tensor = TemperatureLogitsWarper(decoding.temperature)(no_ids, logits_V[None].cpu())
+    if decoding.top_p < 1:
+        scores_1V = TopPLogitsWarper(decoding.top_p)(no_ids, scores_1V)
+    return int(torch.multinomial(scores_1V.softmax(-1), 1, generator=generator))

@@ -1,0 +1,138 @@
+"""The few calls to the hub that publishing and fetching a memory need, with its errors as one line each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.hub import forbidden_by, is_unreachable
+from deepthink_cli.io.libraries import quiet_libraries
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96}")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a repository: its size in bytes and, for a large one, the SHA-256 that the hub records."""
+
+    path: str
+    size: int
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of a repository at one commit."""
+
+    commit: str
+    files: Mapping[str, RemoteFile]
+
+
+class Repository:
+    """A model repository on the hub; the token is found by huggingface_hub (`hf auth login`, HF_TOKEN)."""
+
+    def __init__(self, name: str, revision: str | None = None) -> None:
+        if not _REPO.fullmatch(name) or ".." in name:
+            raise InputError(f"{name}: not a repository of the hub; name one as OWNER/NAME")
+        self.name, self.revision = name, revision
+
+    def __str__(self) -> str:
+        return self.name if self.revision is None else f"{self.name} at {self.revision}"
+
+    @property
+    def url(self) -> str:
+        """The address of the repository's page."""
+        return f"{self._api.endpoint}/{self.name}"
+
+    def create(self, private: bool) -> None:
+        """Create the repository, and its branch, unless they exist; raises DeepThinkError if the hub refuses."""
+        with self._errors():
+            self._api.create_repo(self.name, private=private or None, exist_ok=True)
+            if self.revision is not None:
+                self._api.create_branch(self.name, branch=self.revision, exist_ok=True)
+
+    def snapshot(self) -> Snapshot:
+        """The files of the newest commit; raises DeepThinkError if there is no such repository or no connection."""
+        with self._errors():
+            info = self._api.model_info(self.name, revision=self.revision, files_metadata=True)
+            files = {
+                each.rfilename: RemoteFile(each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None)
+                for each in info.siblings or ()
+            }
+        return Snapshot(str(info.sha), files)
+
+    def commit(self, files: Mapping[str, Path | bytes], deleted: Collection[str], message: str) -> str:
+        """Write and delete files in one commit, and return its address; raises DeepThinkError if that fails."""
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        operations: list[Any] = [CommitOperationDelete(path) for path in deleted]
+        with self._errors():
+            operations += [
+                CommitOperationAdd(path, content if isinstance(content, bytes) else str(content))
+                for path, content in files.items()
+            ]
+            info = self._api.create_commit(self.name, operations, commit_message=message, revision=self.revision)
+        return str(info.commit_url)
+
+    def download(self, snapshot: Snapshot, paths: Collection[str], folder: Path) -> None:
+        """Download these files of a snapshot into a folder, past the cache; raises DeepThinkError if that fails."""
+        for path in paths:
+            with self._errors():
+                self._api.hf_hub_download(self.name, path, revision=snapshot.commit, local_dir=folder)
+
+    def licence(self) -> str | None:
+        """The licence that the repository's card names; None if it names none or cannot be read."""
+        try:
+            with self._errors():
+                card = self._api.model_info(self.name, revision=self.revision).card_data
+        except DeepThinkError:
+            return None
+        return None if card is None else card.get("license")
+
+    @property
+    def _api(self) -> HfApi:
+        from huggingface_hub import HfApi
+
+        return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="deepthink")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise what the hub's library raises as a DeepThinkError that says what to do."""
+        import huggingface_hub  # noqa: F401  imported before its settings are changed
+
+        try:
+            with quiet_libraries():
+                yield
+        except MemoryError:
+            raise
+        except Exception as error:  # the library raises many types
+            if isinstance(error, OSError) and error.errno is not None and not is_unreachable(error):
+                raise
+            raise DeepThinkError(f"{self}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, and the way out."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if is_unreachable(error):
+        forbidding = forbidden_by(False)
+        lifted = "check the connection" if forbidding is None else f"unset {forbidding}"
+        return f"the hub cannot be reached; {lifted}, and try again"
+    if "RevisionNotFoundError" in kinds:
+        return "no such branch, tag or commit; check --revision"
+    if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
+        return "no such repository, or it is private; check the name, or log in with hf auth login"
+    if "GatedRepoError" in kinds or status in (401, 403):
+        return "the hub refuses; log in with hf auth login, or set HF_TOKEN, as someone who may do this"
+    reason = " ".join(str(error).split())[:200]
+    return f"the hub answered with an error ({type(error).__name__}: {reason}); try again later"

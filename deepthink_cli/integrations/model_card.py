@@ -1,0 +1,218 @@
+"""The card of a published memory: what made it, its figures, how to use it, its demonstrations and licence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.description import method_text, origin_lines, prompt_lines
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.text import json_line, printable, size
+from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    from deepthink_cli.artifact.format import Header
+    from deepthink_cli.artifact.metadata import Metadata
+    from deepthink_cli.tasks.format import Task
+
+MEMORY = "memory.safetensors"
+_TAGS = ["deep-thinking", "in-context-learning", "prefix-tuning"]
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_LENIENT = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+@with_config(_LENIENT)
+@dataclass(frozen=True)
+class Figure:
+    """The accuracy of one iteration, with its 95 % interval."""
+
+    iteration: int
+    accuracy: float
+    ci95: tuple[float, float]
+
+
+@with_config(_LENIENT)
+@dataclass(frozen=True)
+class EvaluatedMemory:
+    """The memory that figures are of, by its digest."""
+
+    sha256: str
+
+
+@with_config(_LENIENT)
+@dataclass(frozen=True)
+class Figures:
+    """What a card takes from the output of `deepthink eval --json`."""
+
+    split: str
+    n: int
+    results: tuple[Figure, ...]
+    memory: EvaluatedMemory
+    task: str | None = None
+
+
+_FIGURES = TypeAdapter(Figures)
+
+
+def read_figures(path: Path, header: Header) -> Figures:
+    """Read the output of `deepthink eval --json`; raises InputError if it is not one, or is of another memory."""
+    try:
+        figures: Figures = _FIGURES.validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--results {path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"--results {path}: not the output of deepthink eval --json: {place(first) or 'file'}: {reason(first)}"
+        ) from error
+    if figures.memory.sha256 != header.metadata.sha256:
+        raise InputError(f"--results {path}: figures of another memory than {header.path}; evaluate this one")
+    return figures
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card says of a memory; `has_adapter` if it is published in PEFT's form too, `licence` is the model's."""
+
+    header: Header
+    repo: str
+    has_adapter: bool
+    licence: str | None
+    figures: Figures | None = None
+
+    def text(self) -> str:
+        """The card: its metadata for the hub, then Markdown; texts of others are shown as they are, in code blocks."""
+        import yaml
+
+        front = yaml.safe_dump(self._front_matter(), sort_keys=False, allow_unicode=True)
+        parts = [self._introduction(), self._origin(), self._figures(), self._usage(), self._demonstrations()]
+        return f"---\n{front}---\n\n" + "\n\n".join([part for part in parts if part] + [self._licence()]) + "\n"
+
+    @property
+    def _base(self) -> str | None:
+        return hub_id(self.header.metadata.model)
+
+    @property
+    def _task(self) -> Task | None:
+        """The task of the catalogue that the demonstrations come from."""
+        from deepthink_cli.tasks.catalogue import built_in
+
+        return built_in().get(self.header.metadata.task or "")
+
+    def _front_matter(self) -> dict[str, Any]:
+        task = self._task
+        values = {
+            "base_model": self._base,
+            "library_name": "peft" if self.has_adapter else None,
+            "license": self.licence,
+            "datasets": [task.hub.path] if task is not None and task.hub is not None else None,
+            "tags": _TAGS,
+        }
+        return {name: value for name, value in values.items() if value}
+
+    def _introduction(self) -> str:
+        metadata = self.header.metadata
+        return (
+            f"# {_inline(self.repo.rpartition('/')[2])}\n\nA memory of {metadata.shots} solved examples "
+            f"({len(metadata.demonstrations.token_ids)} tokens), made by "
+            "[Deep-Thinking](https://arxiv.org/abs/2305.13016): the model read them "
+            f"{metadata.iterations} times, and its keys and values of every layer were stored. No weight was changed. "
+            f"`{MEMORY}` ({size(self.header.size)}) fits the model that made it and no other."
+        )
+
+    def _origin(self) -> str:
+        metadata = self.header.metadata
+        lines = {
+            **origin_lines(
+                without_paths(metadata), method_text(metadata.iterations, metadata.rule, metadata.positions)
+            ),
+            **prompt_lines(metadata.labels, metadata.template, metadata.chat),
+            "versions": ", ".join(f"{name} {number}" for name, number in metadata.versions.items()),
+            "sha256": metadata.sha256,
+        }
+        return "## What made it\n\n" + _fenced([f"{name:<9} {text}" for name, text in lines.items()])
+
+    def _figures(self) -> str:
+        figures = self.figures
+        if figures is None:
+            return ""
+        rows = [
+            f"| {each.iteration} | {each.accuracy:.1%} | {each.ci95[0]:.1%} to {each.ci95[1]:.1%} |"
+            for each in figures.results
+        ]
+        table = "\n".join(["| T | accuracy | 95 % interval |", "|--:|--:|--:|", *rows])
+        split = figures.split.rpartition("/")[2]  # a file of rows is named by its path
+        named = f"{figures.task}, {split}" if figures.task else split
+        note = "T = 1 is plain in-context learning with the same demonstrations."
+        return f"## Figures\n\nOn {figures.n:,} rows ({_inline(named)}), by `deepthink eval`. {note}\n\n{table}"
+
+    def _usage(self) -> str:
+        base = self._base or "MODEL"
+        lines = [f"deepthink pull {self.repo} -o {MEMORY}", f"deepthink predict {MEMORY} inputs.jsonl"]
+        text = "## How to use it\n\n" + _fenced(lines, "bash")
+        if not self.has_adapter:
+            return text
+        code = [
+            "from peft import PeftModel",
+            "from transformers import AutoModelForCausalLM",
+            "",
+            f"model = AutoModelForCausalLM.from_pretrained({base!r})",
+            f"model = PeftModel.from_pretrained(model, {self.repo!r})",
+        ]
+        about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS:"
+        return f"{text}\n\n{about}\n\n{_fenced(code, 'python')}"
+
+    def _demonstrations(self) -> str:
+        stored = self.header.metadata.demonstrations
+        rows = [
+            json_line({"text": text, "label": label}).rstrip()
+            for text, label in zip(stored.texts, stored.labels, strict=True)
+        ]
+        return "## Demonstrations\n\nThe file contains them, in this order:\n\n" + _fenced(rows, "json")
+
+    def _licence(self) -> str:
+        model, task = _inline(_last(self.header.metadata.model.id)), self._task
+        named = f": `{_inline(self.licence)}`" if self.licence else ", which this card could not read"
+        rows = f" The demonstrations are from {task.title}: {task.licence}." if task else ""
+        return f"## Licence\n\nThe licence of {model} applies{named}.{rows}"
+
+
+def hub_id(model: ModelIdentity) -> str | None:
+    """The model's id if it is one of the hub; None for a local folder or file and for the built-in model."""
+    return model.id if _HUB_ID.fullmatch(model.id) and model.revision is not None else None
+
+
+def without_paths(metadata: Metadata) -> Metadata:
+    """The metadata with the names of the model's and the adapter's folders in place of their paths."""
+    model = metadata.model
+    adapter = model.adapter and replace(model.adapter, id=_last(model.adapter.id))
+    return replace(metadata, model=replace(model, id=_last(model.id), adapter=adapter))
+
+
+def local_paths(metadata: Metadata) -> list[str]:
+    """The paths of this machine that the metadata of a memory contain."""
+    ids = [metadata.model.id, *([metadata.model.adapter.id] if metadata.model.adapter else [])]
+    return [path for path in ids if Path(path).is_absolute()]
+
+
+def _last(path: str) -> str:
+    return Path(path).name if Path(path).is_absolute() else path
+
+
+def _inline(text: str) -> str:
+    """Text within a line of Markdown, with its special characters escaped."""
+    return re.sub(r"([\\`*_\[\]<>|~$])", r"\\\1", printable(text))
+
+
+def _fenced(lines: Sequence[str], language: str = "text") -> str:
+    """Lines in a code block, whose fence is longer than any run of backticks in them."""
+    shown = [printable(line) for line in lines]
+    longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *shown, fence])

@@ -1,0 +1,187 @@
+"""Log the rows of a run to an experiment tracker: trackio or wandb, whose init, log and finish are called alike."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.extras import check_installed
+from deepthink_cli.updates.texts import brief
+from deepthink_cli.workflows.events import Note, RunObserver, Tell, Warn, silent
+
+if TYPE_CHECKING:
+    from deepthink_cli.provenance import ModelIdentity
+    from deepthink_cli.runs.executors.messages import JobInfo
+    from deepthink_cli.runs.plan import RunPlan
+    from deepthink_cli.runs.results import Result
+    from deepthink_cli.workflows.prepared import PreparedRun
+
+SERVICES = ("trackio", "wandb")
+_NAMING = ("model", "dtype", "protocol", "positions", "shots", "gate", "score")  # in a figure's name if they vary
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """A project of a tracker, as in `--log trackio:PROJECT`."""
+
+    service: str
+    project: str
+
+    @classmethod
+    def checked(cls, text: str) -> Tracking:
+        """Parse SERVICE:PROJECT; raises InputError for another form and for a tracker that is not installed."""
+        service, _, project = text.partition(":")
+        if service not in SERVICES or not project.strip():
+            raise InputError(
+                f"--log {text}: not SERVICE:PROJECT; give one of {', '.join(f'{name}:PROJECT' for name in SERVICES)}"
+            )
+        check_installed(f"--log {text}", service, service)
+        return cls(service, project)
+
+    def __str__(self) -> str:
+        return f"{self.service}:{self.project}"
+
+
+@dataclass
+class Tracker(RunObserver):
+    """Logs every written row at once: its accuracy and macro F1 over T, under the name of its task.
+
+    Nothing but figures and the settings of the run is logged: no texts, no samples, nothing about the machine. `named`
+    are the settings by which figures of one task and seed differ. The first failure of the tracker is reported as a
+    warning and ends the logging; the run and its rows do not depend on it.
+    """
+
+    tracking: Tracking
+    out: Path
+    config: Mapping[str, Any]
+    named: tuple[str, ...] = ()
+    tell: Tell = silent
+    _module: ModuleType | None = field(default=None, init=False)
+    _failed: bool = field(default=False, init=False)
+
+    def begin(self, jobs: int, inputs: int) -> None:
+        """Start a run of the tracker, with the settings of ours, unless all rows are there or it has started."""
+        if not jobs or self._module is not None or self._failed:
+            return
+        with self._guarded():
+            self._module = import_module(self.tracking.service)
+            _START[self.tracking.service](self._module, self.tracking, self.out.name, dict(self.config))
+        if self._module is not None:
+            self.tell(Note(f"--log {self.tracking}: every row is also logged there"))
+
+    def row(self, job: JobInfo, row: Result) -> None:
+        """Log one row."""
+        if self._module is not None:
+            with self._guarded():
+                _LOG[self.tracking.service](self._module, _metrics(row, self.named), row.setting.iteration)
+
+    def end(self) -> None:
+        """Finish the tracker's run."""
+        if self._module is not None:
+            with self._guarded():
+                self._module.finish()
+            self._module = None
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Warn of a failure of the tracker, and log no more; what it prints is dropped, because stdout is for data."""
+        try:
+            with redirect_stdout(io.StringIO()):
+                yield
+        except Exception as error:
+            self._module, self._failed = None, True
+            reason = " ".join(str(error).split()) or type(error).__name__
+            text = f"--log {self.tracking}: {reason}; logging ends, the rows of {self.out} are complete without it"
+            self.tell(Warn(text))
+
+
+def _start_trackio(module: ModuleType, tracking: Tracking, name: str, config: dict[str, Any]) -> None:
+    module.init(project=tracking.project, name=name, config=config, embed=False, auto_log_gpu=False, auto_log_cpu=False)
+
+
+def _log_trackio(module: ModuleType, values: dict[str, float], iteration: int) -> None:
+    module.log(values, step=iteration)
+
+
+def _start_wandb(module: ModuleType, tracking: Tracking, name: str, config: dict[str, Any]) -> None:
+    private = {"disable_git": True, "disable_code": True, "save_code": False, "x_save_requirements": False}
+    machine = {"x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True}
+    settings = module.Settings(console="off", silent=True, **private, **machine)
+    module.init(project=tracking.project, name=name, config=config, settings=settings)
+    module.define_metric("*", step_metric="iteration")
+
+
+def _log_wandb(module: ModuleType, values: dict[str, float], iteration: int) -> None:
+    # Its own steps must increase, and jobs that are read together write T = 1 of each, then T = 2 of each.
+    module.log({**values, "iteration": iteration})
+
+
+_START = {"trackio": _start_trackio, "wandb": _start_wandb}
+_LOG = {"trackio": _log_trackio, "wandb": _log_wandb}
+
+
+def tracker_of(tracking: Tracking, runs: Sequence[PreparedRun], tell: Tell) -> Tracker:
+    """A tracker of runs that write into one folder; its settings are theirs, as lists where they differ."""
+    configs = [_config(run.spec.identify(), run.plan) for run in runs]
+    config = {name: _merged([each[name] for each in configs]) for name in configs[0]}
+    named = tuple(name for name in _NAMING if isinstance(config[name], list) and len(config[name]) > 1)
+    return Tracker(tracking, runs[0].out, config, named, tell)
+
+
+def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
+    """The settings of one run, as JSON values."""
+    return {
+        "model": model.id,
+        "model_sha256": model.contents_sha256,
+        "dtype": model.dtype,
+        "tasks": [task.name for task in plan.tasks],
+        "seeds": list(plan.seeds),
+        "gate": [brief(gate) for gate in plan.gates],
+        "iterations": plan.iterations,
+        "positions": plan.positions,
+        "protocol": plan.protocol,
+        "limit": plan.limit,
+        "shots": plan.shots,
+        "methods": list(plan.techniques),
+        "calibrations": list(plan.calibrations),
+        "score": plan.score,
+    }
+
+
+def _merged(values: Sequence[Any]) -> Any:
+    """The value that all have, or all values, each once."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [value for place, value in enumerate(flat) if value not in flat[:place]]
+
+
+def _metrics(row: Result, named: Collection[str]) -> dict[str, float]:
+    """The figures of a row by name, as in `sst2/accuracy (seed 0)`; `named` are settings that the name tells apart."""
+    setting = row.setting
+    words = {
+        "model": PurePath(setting.model).name,
+        "dtype": setting.dtype,
+        "protocol": setting.protocol,
+        "positions": setting.positions,
+        "shots": f"{setting.shots} shots",
+        "gate": brief(setting.gate),
+        "score": f"score {setting.score or 'sum'}",
+    }
+    described = [
+        *(words[name] for name in _NAMING if name in named),
+        f"seed {setting.seed}",
+        *([] if setting.order_seed is None else [f"order {setting.order_seed}"]),
+        *([setting.sampling] if setting.pool_size is not None else []),
+        *filter(None, (setting.technique, setting.calibration, "dev" if setting.part == "dev" else None)),
+    ]
+    figures = {"accuracy": row.accuracy, "macro_f1": row.macro_f1}
+    ending = f" ({', '.join(described)})"
+    return {f"{setting.task}/{name}{ending}": value for name, value in figures.items() if value is not None}

@@ -1,0 +1,264 @@
+"""A memory in 8 or 4 bits is a memory: everything reads it, and nothing damaged or foreign loads."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from by_hand import canonical, signed
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Method,
+    evaluate,
+    load_memory,
+    predict,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+)
+from deepthink_cli.artifact import metadata as stored_metadata
+from deepthink_cli.artifact.files import read_memories, save_quantized
+from deepthink_cli.artifact.format import Header, summary, verify
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.provenance import Bits
+
+Change = Any
+
+
+@pytest.fixture
+def plain(llama: Engine, reviews: DemonstrationSet, tmp_path: Path) -> Header:
+    readings = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
+    return save_memory([readings[0], readings[2]], tmp_path / "mem.safetensors")
+
+
+@pytest.fixture(params=[8, 4])
+def small(request: pytest.FixtureRequest, plain: Header) -> Header:
+    return save_quantized(plain, request.param, Path(plain.path).with_name("small.safetensors"))
+
+
+def parts(path: str) -> tuple[dict[str, Any], dict[str, Any], bytearray]:
+    """Metadata, tensor entries and bytes of a file."""
+    data = Path(path).read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    entries = json.loads(data[8:end])
+    return json.loads(entries.pop("__metadata__")["deepthink"]), entries, bytearray(data[end:])
+
+
+def rewritten(path: str, metadata: dict[str, Any], entries: dict[str, Any], body: bytes) -> None:
+    """Write a file with the digest and the header of its content: only what it says can be wrong with it."""
+    text = canonical(signed(metadata, entries, body))
+    header = json.dumps(
+        {"__metadata__": {"deepthink": text}, **entries}, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    Path(path).write_bytes(struct.pack("<Q", len(header)) + header + body)
+
+
+def refusal(path: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load_memory(path)
+    assert len(caught.value.messages) == 1
+    return str(caught.value)
+
+
+def test_every_iteration_comes_back_close_to_what_it_was(plain: Header, small: Header) -> None:
+    bits = 8 if small.metadata.dtypes["memory"] == "int8" else 4
+    for before, after in zip(read_memories(plain), read_memories(small), strict=True):
+        assert (before.iteration, before.drift) == (after.iteration, after.drift)
+        for old, new in zip((*before.keys, *before.values), (*after.keys, *after.values), strict=True):
+            assert (new.dtype, new.shape) == (torch.float32, old.shape)
+            assert (new - old).norm() <= old.norm() * {8: 0.01, 4: 0.2}[bits]
+
+
+def test_the_file_says_what_it_is_and_where_it_comes_from(plain: Header, small: Header) -> None:
+    metadata, quantized = small.metadata, small.metadata.quantized
+    assert quantized is not None
+    assert (metadata.format_version, quantized.source_sha256) == (2, plain.metadata.sha256)
+    assert metadata.dtypes == {**plain.metadata.dtypes, "memory": quantized.dtype}
+    assert summary(small)["shape"] == summary(plain)["shape"]
+    assert summary(small)["quantized"]["bits"] == quantized.bits
+    assert (small.layers, small.shape(0, "keys")) == (plain.layers, plain.shape(0, "keys"))
+    assert metadata.versions == plain.metadata.versions
+    verify(small)
+
+
+def test_it_is_a_safetensors_file_with_aligned_tensors(small: Header) -> None:
+    tensors = load_file(small.path)
+    assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.uint8", "torch.bfloat16"}
+    with safe_open(small.path, "pt") as file:
+        assert list(file.metadata()) == ["deepthink"]
+    assert all(entry.begin % 2 == 0 for entry in small.tensors.values() if entry.dtype == "BF16")
+
+
+def test_the_same_memory_gives_the_same_bytes(plain: Header, small: Header) -> None:
+    quantized = small.metadata.quantized
+    assert quantized is not None
+    again = save_quantized(plain, quantized.bits, Path(plain.path).with_name("again.safetensors"))
+    assert Path(again.path).read_bytes() == Path(small.path).read_bytes()
+
+
+def test_rows_are_labelled_and_evaluated_as_with_any_memory(llama: Engine, small: Header, demos: Path) -> None:
+    labels = list(predict(llama, load_memory(small.path), ["a fine film"]))
+    assert labels[0].label in ("positive", "negative")
+    report = evaluate(small.path, demos, engine=llama)
+    assert sorted(report.evaluation.results) == [1, 3]
+
+
+def test_a_quantized_memory_is_not_quantized_again(small: Header, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is int\d already; quantize the float32 memory that it was made from"):
+        save_quantized(small, 8, tmp_path / "twice.safetensors")
+    assert not (tmp_path / "twice.safetensors").exists()
+
+
+def test_dequantized_numbers_are_not_saved_as_if_they_were_thought(small: Header, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"this memory is int\d; copy its file"):
+        save_memory(load_memory(small.path), tmp_path / "other.safetensors")
+
+
+def test_a_reader_of_version_1_refuses_it_by_its_version(small: Header, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_metadata, "FORMAT_VERSIONS", (1,))
+    message = f"{small.path}: memory format 2; this program reads formats 1, upgrade it or think again"
+    assert refusal(small.path) == message
+
+
+def test_no_mutation_of_the_file_loads_silently(small: Header) -> None:
+    path, good, draw = Path(small.path), Path(small.path).read_bytes(), random.Random(0)
+    for _ in range(200):
+        bad = bytearray(good)
+        bad[draw.randrange(len(good))] ^= 1 << draw.randrange(8)
+        path.write_bytes(bad)
+        refusal(small.path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.999])
+def test_a_file_cut_short_is_refused(share: float, small: Header) -> None:
+    path = Path(small.path)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    refusal(small.path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "number", "reason"),
+    [
+        ("scale", b"\0\0", "has values that are not finite and positive"),
+        ("scale", b"\x80\xbf", "has values that are not finite and positive"),
+        ("scale", b"\x80\x7f", "has values that are not finite and positive"),
+        ("scale", b"\xc0\x7f", "has values that are not finite and positive"),
+        ("low", b"\x80\xff", "has values that are not finite"),
+        ("low", b"\xc0\x7f", "has values that are not finite"),
+    ],
+    ids=["zero", "minus one", "infinite", "nan", "minus infinity", "low nan"],
+)
+def test_signed_ranges_that_stand_for_no_number_are_refused(
+    small: Header, suffix: str, number: bytes, reason: str
+) -> None:
+    metadata, entries, body = parts(small.path)
+    name = "iteration.3.layer.1.values"
+    start = entries[f"{name}.{suffix}"]["data_offsets"][0]
+    body[start : start + 2] = number
+    rewritten(small.path, metadata, entries, bytes(body))
+    assert refusal(small.path) == f"{small.path}: damaged: {name}.{suffix} {reason}; quantize again"
+
+
+def test_ranges_that_pass_float32_together_are_refused(small: Header) -> None:
+    metadata, entries, body = parts(small.path)
+    for suffix in ("low", "scale"):
+        start, end = entries[f"iteration.3.layer.0.keys.{suffix}"]["data_offsets"]
+        body[start:end] = b"\x7f\x7f" * ((end - start) // 2)
+    rewritten(small.path, metadata, entries, bytes(body))
+    assert "layer 0's keys of iteration 3 hold NaN or infinite values" in refusal(small.path)
+
+
+def in_metadata(*place: str, to: Any) -> Change:
+    def change(metadata: dict[str, Any], entries: dict[str, Any]) -> None:
+        inner = metadata
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = to
+
+    return change
+
+
+def in_entry(name: str, **fields: Any) -> Change:
+    return lambda metadata, entries: entries[f"iteration.1.layer.0.{name}"].update(fields)
+
+
+def without(name: str) -> Change:
+    return lambda metadata, entries: entries.pop(f"iteration.1.layer.0.{name}")
+
+
+def gone(metadata: dict[str, Any], entries: dict[str, Any]) -> None:
+    del metadata["quantized"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (in_metadata("quantized", "bits", to=2), "damaged metadata: quantized.bits: is not 8 or 4"),
+        (in_metadata("quantized", "bits", to="8"), "damaged metadata: quantized.bits: is not 8 or 4"),
+        (in_metadata("quantized", "group", to=0), "damaged metadata: quantized.group: must be 1 or more"),
+        (in_metadata("quantized", "group", to=31.5), "damaged metadata: quantized.group: must be a whole number"),
+        (in_metadata("quantized", "group", to=1), "not BF16 ["),
+        (in_metadata("quantized", "group", to="32"), "its header is not as deepthink think writes it"),
+        (in_metadata("quantized", "zero", to=1), "damaged metadata: quantized.zero: no such field"),
+        (in_metadata("quantized", to={}), "damaged metadata: quantized.bits: is missing; add it"),
+        (in_metadata("quantized", to=None), "damaged: its tensors are not those of iterations [1, 3]"),
+        (in_metadata("dtypes", "memory", to="float32"), "damaged metadata: dtypes.memory: float32 is not int"),
+        (in_metadata("format_version", to=1), "damaged metadata: format_version: 1 has none of the fields"),
+        (gone, "damaged: its tensors are not those of iterations [1, 3]"),
+        (without("keys.low"), "damaged: its tensors are not those of iterations [1, 3]"),
+        (without("values"), "damaged: its tensors are not those of iterations [1, 3]"),
+        (in_entry("keys", dtype="I8"), "damaged: iteration.1.layer.0.keys is I8 "),
+        (in_entry("keys", dtype="BF16"), "damaged: iteration.1.layer.0.keys is BF16 "),
+        (in_entry("keys.scale", dtype="F16"), "damaged: iteration.1.layer.0.keys.scale is F16 "),
+        (
+            in_entry("keys.scale", shape=[2, 8, 3]),
+            "damaged: iteration.1.layer.0.keys.scale is BF16 [2, 8, 3], not BF16 [",
+        ),
+        (in_entry("values.low", shape=[2]), "damaged: iteration.1.layer.0.values.low is BF16 [2], not BF16 ["),
+        (in_entry("values", shape=[16, 8]), "damaged: iteration.1.layer.0.values is U8 [16, 8], not U8 (heads, "),
+        (in_entry("values", shape=[2, 7, 8]), "damaged: iteration.1.layer.0.values is U8 [2, 7, 8], not U8 (heads, "),
+        (in_entry("keys", data_offsets=[0, 4]), "damaged: the bytes of "),
+    ],
+)
+def test_a_signed_file_of_another_form_is_refused(small: Header, change: Change, reason: str) -> None:
+    metadata, entries, body = parts(small.path)
+    change(metadata, entries)
+    rewritten(small.path, metadata, entries, bytes(body))
+    assert reason in refusal(small.path)
+
+
+def test_a_file_of_float32_has_no_room_for_ranges(plain: Header) -> None:
+    metadata, entries, body = parts(plain.path)
+    changed = copy.deepcopy(metadata)
+    changed |= {"format_version": 2, "quantized": {"bits": 8, "group": 32, "source_sha256": "d"}}
+    changed["dtypes"]["memory"] = "int8"
+    rewritten(plain.path, changed, entries, bytes(body))
+    assert "damaged: its tensors are not those of iterations [1, 3]" in refusal(plain.path)
+
+
+def test_a_disk_that_is_full_leaves_the_old_file(
+    plain: Header, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "small.safetensors"
+    target.write_bytes(b"old")
+    bits: Bits = 8
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(Exception, match="cannot be written: No space left on device"):
+        save_quantized(plain, bits, target)
+    assert target.read_bytes() == b"old"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mem.safetensors", "small.safetensors"]
