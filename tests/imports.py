@@ -9,8 +9,8 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options"),
-        *("decoding", "tasks", "description", "metrics", "tuning"),
+        *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
+        *("decoding", "description", "metrics", "tuning"),
         *("artifact.metadata", "artifact.layout", "artifact.format"),
     ),
     (

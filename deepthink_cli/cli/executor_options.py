@@ -100,6 +100,18 @@ class ExecutorArguments:
         problems.raise_any()
         return shard
 
+    def folder(self, out: Path) -> Path:
+        """The folder that rows are written into: that of the shard, or of the first shard that a script is for.
+
+        Raises InputError if `out` holds a run, or shards of another number.
+        """
+        from deepthink_cli.runs.shards import Shard
+
+        if self.shard is not None:
+            return Shard.parsed(self.shard).folder(out)
+        shards = self._number("slurm")
+        return out if shards is None else Shard(1, shards).folder(out)
+
     def executor(self, device: str, cache: Path) -> Executor | None:
         """The executor that the options name; None for this process. `device` is that of the model's options.
 

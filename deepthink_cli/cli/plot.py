@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +20,14 @@ from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.report.curves import Panel
+    from deepthink_cli.report.forms.spec import Form
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
 
 FILES = ("accuracy.png", "accuracy.svg")
 DIFFERENCE_FILES = ("difference.png", "difference.svg")
 RANK_FILES = ("ranks.png", "ranks.svg")
+FORM_FILES = ("figure.png", "figure.svg")
 Outputs = Annotated[
     list[Path] | None,
     typer.Option(
@@ -67,6 +70,11 @@ class PlotArguments:
     ranks: Ranks = False
     output: Outputs = None
 
+    @property
+    def names_a_figure(self) -> bool:
+        """Whether they ask for a figure by its name, which is then not a study's own."""
+        return self.tasks or self.difference or self.ranks
+
 
 @grouped
 def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
@@ -78,17 +86,19 @@ def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments
     write_plot(runs, chosen, common)
 
 
-def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArguments) -> None:
-    """Draw runs into the files that the options name; raises InputError for all wrong options."""
+def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, form: Form | None = None) -> None:
+    """Draw runs into the files that the options name; raises InputError for all wrong options.
+
+    A study's `form` is drawn unless the options ask for another figure.
+    """
     from deepthink_cli.io.atomic import replacing
-    from deepthink_cli.report.diagram import draw_ranking
-    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, METADATA, check_suffix, draw
+    from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.runs.results import FILE
     from deepthink_cli.workflows.outputs import check_apart
 
-    output, difference, ranks = options.output, options.difference, options.ranks
+    output = options.output
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
@@ -97,32 +107,46 @@ def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArgum
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     with problems.collected():
-        names = _names(ranks, difference)
+        names = _names(options, form)
     problems.raise_any()
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
-    shown = [] if ranks else _panels(runs, jobs, options.tasks, difference)
-    ranking = _ranking(runs, jobs) if ranks else None
+    drawn, shown = _drawing(runs, jobs, options, form)
     with ExitStack() as stack:
-        targets = {stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)}
-        if ranking is None:
-            draw(shown, targets, DIFFERENCE if difference else ACCURACY)
-        else:
-            draw_ranking(ranking, targets)
+        drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
         note(f"wrote {file}", common.quiet or common.json)
     if common.json:
-        write_json({"files": list(map(str, files)), "panels": [panel.name for panel in shown]})
+        write_json({"files": list(map(str, files)), "panels": shown})
 
 
-def _names(ranks: bool, difference: bool) -> tuple[str, ...]:
+def _names(options: PlotArguments, form: Form | None) -> tuple[str, ...]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
-    if ranks and difference:
+    if options.ranks and options.difference:
         raise InputError("--ranks and --difference: two figures; give one of them")
-    return RANK_FILES if ranks else DIFFERENCE_FILES if difference else FILES
+    if form is not None and not options.names_a_figure:
+        return FORM_FILES
+    return RANK_FILES if options.ranks else DIFFERENCE_FILES if options.difference else FILES
+
+
+def _drawing(
+    runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: Form | None
+) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
+    """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
+    from deepthink_cli.report.diagram import draw_ranking
+    from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
+    from deepthink_cli.report.forms.registry import draw_form
+
+    if form is not None and not options.names_a_figure:
+        return partial(draw_form, form, jobs), [form.kind]
+    if options.ranks:
+        return partial(draw_ranking, _ranking(runs, jobs)), []
+    shown = _panels(runs, jobs, options.tasks, options.difference)
+    view = DIFFERENCE if options.difference else ACCURACY
+    return partial(draw, shown, view=view), [panel.name for panel in shown]
 
 
 def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, difference: bool) -> list[Panel]:

@@ -116,6 +116,7 @@ def write_report(runs: Sequence[Path], source: str, options: ReportArguments, co
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
+    from deepthink_cli.runs.shards import doubts
     from deepthink_cli.workflows.outputs import check_apart
 
     problems, output, html = Problems(), options.output, options.html
@@ -132,6 +133,8 @@ def write_report(runs: Sequence[Path], source: str, options: ReportArguments, co
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     problems.raise_any()
+    for line in doubts(runs):
+        note(f"warning: {line}")
     if chosen == "eee" and output is not None:
         write_evaluations(jobs, output, number, common.quiet)
         return

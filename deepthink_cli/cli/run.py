@@ -97,15 +97,16 @@ def run(
     problems.result(lambda: source_of(data_dir, model.offline))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: check_run_apart(out, read_by(demos, **paths)))
     problems.result(lambda: run_tasks(task or ()))
     shard = problems.result(lambda: machines.checked(demos))
     tracking = problems.result(lambda: tracking_of(log))
+    folder = problems.result(lambda: machines.folder(out)) or out
+    problems.result(lambda: check_run_apart(folder, read_by(demos, **paths)))
     problems.raise_any()
     request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
     with Show(common) as tell:
         tell_of_toy(model, tell)
-        prepared = prepare_request(request, out if shard is None else shard.folder(out), tell)
+        prepared = prepare_request(request, folder, tell)
         if dry_run:
             _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
             return

@@ -68,7 +68,8 @@ def validate_study(
     if common.json:
         write_json(values)
         return
-    counted = f"{values['combinations']} combinations in {values['runs']} runs of {len(values['models'])} models"
+    models = len(values["models"])
+    counted = f"{values['combinations']} combinations in {values['runs']} runs of {models} model{'s'[: models != 1]}"
     note(f"{opened.path}: {values['study']} is a study: {counted}", common.quiet)
     if scales:
         note(f"{opened.path}: its scales are valid: {', '.join(scales)}", common.quiet)

@@ -58,7 +58,7 @@ def plot_study(
 ) -> None:
     """Draw the figure of a study, also of one that is not finished."""
     opened, runs = _opened(study, folders, scale)
-    write_plot(runs, chosen, common)
+    write_plot(runs, chosen, common, opened.study.figure)
     _tell_of_missing(opened, runs, common.quiet)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.data_options import Cache
+from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
@@ -33,6 +34,7 @@ def run_study(
     *,
     replaced: StudyArguments,
     model: Annotated[ModelArguments, Without(*UNNAMED)],
+    machines: ExecutorArguments,
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
@@ -41,17 +43,23 @@ def run_study(
     from deepthink_cli.workflows.outputs import check_run_apart
     from deepthink_cli.workflows.run import execute
 
-    crossing = replaced.crossed(context, study, model)
-    folder, problems = folder_of(out, crossing.opened), Problems()
-    problems.result(lambda: check_run_apart(folder, _read(crossing, common.config)))
+    problems = Problems()
+    crossing: Crossing = problems.result(lambda: replaced.crossed(context, study, model))
+    shard = problems.result(machines.checked)
     tracking = problems.result(lambda: tracking_of(log))
     problems.raise_any()
+    folder = folder_of(out, crossing.opened)
+    check_run_apart(folder, _read(crossing, common.config))
     with Show(common) as tell:
-        runs = prepare_study(crossing, folder, tell)
-        store = Store(cache or default_folder())
+        runs = prepare_study(crossing, folder if shard is None else shard.folder(folder), tell)
+        if machines.wrote_script(folder, common.quiet):
+            return
+        cache = cache or default_folder()
+        executor = machines.executor(model.device, cache)
         observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
-        summary = execute(runs, samples, observer, tell, store)
-    report_summary(summary, common, f"deepthink study report {study} --from {folder}")
+        summary = execute(runs, samples, observer, tell, Store(cache), executor, shard)
+    scale = f" --scale {replaced.scale}" if replaced.scale else ""
+    report_summary(summary, common, f"deepthink study report {study}{scale} --from {folder}")
 
 
 def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:

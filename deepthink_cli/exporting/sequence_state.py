@@ -126,9 +126,7 @@ class _Reader:
         """Pass over bytes; returns where they begin."""
         begin, left = self.place, len(self.data) - self.place
         if size > left:
-            raise InputError(
-                f"{self.name}: damaged: it ends in {what}: {size} bytes needed, {left} left; save it again"
-            )
+            raise InputError(f"{self.name}: damaged: ends in {what}: {size} bytes needed, {left} left; save it again")
         self.place += size
         return begin
 

@@ -14,6 +14,7 @@ from deepthink_cli.report.row_limits import RowLimits
 from deepthink_cli.report.where import conditions, select
 from deepthink_cli.runs.results import FILE, Result, Setting, read_results
 from deepthink_cli.runs.same_data import check_agree
+from deepthink_cli.runs.shards import with_shards
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,12 +71,19 @@ def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResult
         with problems.collected():
             if not run.is_dir():
                 raise InputError(f"RUN {run}: no such folder; give the folder of a deepthink run")
-            rows = read_results(run)
+            rows = _rows(run)
             if not rows:
                 raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
             results += rows
     problems.raise_any()
     return jobs_of(select(results, chosen))
+
+
+def _rows(run: Path) -> list[Result]:
+    """The rows of a run; those of its shards by task and seed, since shards have no common order."""
+    folders = with_shards([run])
+    rows = [row for folder in folders for row in read_results(folder)]
+    return rows if folders == [run] else sorted(rows, key=lambda row: (row.setting.task, row.setting.seed))
 
 
 def jobs_of(results: Iterable[Result]) -> list[JobResults]:

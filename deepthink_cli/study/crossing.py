@@ -40,8 +40,10 @@ def cross(opened: OpenedStudy) -> Crossing:
     Raises InputError, with a line for each mistake, for values that are duplicated, unknown or not on this machine, for
     an exclusion that matches nothing, for combinations whose rows would be the same, and if nothing is left.
     """
-    axes, tasks = resolved_axes(opened)
-    boxes = _without_excluded(opened, axes, tasks)
+    problems = Problems()
+    axes, tasks = resolved_axes(opened, problems)
+    boxes = problems.result(lambda: _without_excluded(opened, axes, tasks))
+    problems.raise_any()
     if not boxes:
         raise InputError(f"{opened.where('exclude')}: exclude: leaves no combination of the axes; exclude fewer")
     models = axes["models"]

@@ -45,6 +45,10 @@ class OpenedStudy:
         layer = next((each for each in reversed(self.layers) if keys and keys[0] in each.fields), self.layers[0])
         return layer.where(*keys)
 
+    def written(self, field: str) -> Any:
+        """The value of a field as it is written, before validation; None for one that is omitted."""
+        return next((each.fields[field] for each in reversed(self.layers) if field in each.fields), None)
+
     def is_replaced(self, axis: str) -> bool:
         """Whether an axis has other values than those that the author of the exclusions saw."""
         level = {name: n for n, layer in enumerate(self.layers) for name in layer.fields}

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import Positions
 from deepthink_cli.options import GateOptions, ModelOptions, SweepOptions
+from deepthink_cli.report.forms.spec import Form
 from deepthink_cli.selection.registry import Sampling
 
 GATES = tuple(GateOptions.model_fields)
@@ -58,7 +59,7 @@ class Study(SweepOptions):
     system: str | None = None
     exclude: tuple[dict[str, Any], ...] = ()
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    figure: dict[str, Any] | None = None
+    figure: Form | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -63,13 +63,24 @@ def plan_study(
     they are timed. Otherwise both are computed from the definitions of the tasks and the number of parameters, at
     `speed` TFLOP/s.
     """
+    tell = once(tell)
+    for requests in _by_model(crossing).values():
+        yield _plan(requests, out, may_load, speed, tell)
+
+
+def compute_plan(crossing: Crossing, out: Path, speed: float = SPEED) -> Iterator[ModelPlan]:
+    """The plan of every model by arithmetic alone, from definitions and tables: the same on every machine."""
+    for name, requests in _by_model(crossing).items():
+        options, amount = requests[0].model, sum(map(amount_of, requests), Amount())
+        yield _computed(name, requests, amount, known_size(options), speed, out, None)
+
+
+def _by_model(crossing: Crossing) -> dict[str, list[RunRequest]]:
     by_model: dict[str, list[RunRequest]] = {}
     for request in requests_of(crossing):
         offline = request.model.model_copy(update={"offline": True})
         by_model.setdefault(shown(request.model), []).append(replace(request, model=offline))
-    tell = once(tell)
-    for requests in by_model.values():
-        yield _plan(requests, out, may_load, speed, tell)
+    return by_model
 
 
 def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:

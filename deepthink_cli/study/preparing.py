@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deepthink_cli.errors import InputError, Problems
@@ -39,7 +40,7 @@ def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Pr
 
 def prepared_with(request: RunRequest, spec: ModelSpec, out: Path, tell: Tell) -> PreparedRun:
     """The prepared run of a request whose model has been opened."""
-    return prepare_run(request.plan(), spec, out, tell)
+    return replace(prepare_run(request.plan(), spec, out, tell), request=request)
 
 
 def once(tell: Tell) -> Tell:

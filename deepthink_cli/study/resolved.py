@@ -26,19 +26,19 @@ _NEEDS = {
 }
 
 
-def resolved_axes(opened: OpenedStudy) -> tuple[Box, Tasks]:
+def resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
     """The values of every axis, groups of tasks as their tasks, and the tasks by these values.
 
-    Raises InputError with a line for every value that is duplicated, unknown or not on this machine.
+    Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
+    them if a task is unknown.
     """
-    problems, axes = Problems(), opened.study.axes()
     tasks = problems.result(lambda: _tasks(opened))
     for check in (_duplicates, _paths, _scored, _conditions):
         problems.messages += list(check(opened))
-    if tasks is not None:
-        problems.messages += list(_protocols(opened, tasks))
-    problems.raise_any()
-    return {**axes, "tasks": tuple(tasks)}, tasks
+    if tasks is None:
+        problems.raise_any()
+    problems.messages += list(_protocols(opened, tasks))
+    return {**opened.study.axes(), "tasks": tuple(tasks)}, tasks
 
 
 def _tasks(opened: OpenedStudy) -> Tasks:
@@ -72,9 +72,9 @@ def _named(written: str, where: str) -> list[Task]:
 
 def _duplicates(opened: OpenedStudy) -> Iterator[str]:
     for axis in AXES:
-        values = getattr(opened.study, axis)
-        for number, value in enumerate(values):
-            if value in values[:number] and axis != "tasks":
+        values = opened.study.models if axis == "models" else opened.written(axis)
+        for number, value in enumerate(values if isinstance(values, list | tuple) and axis != "tasks" else ()):
+            if value in values[:number]:
                 yield f"{opened.where(axis, number)}: {axis}: {shown(value)} is duplicated; keep one"
 
 

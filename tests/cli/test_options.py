@@ -65,6 +65,7 @@ DIFFERENT = {
     ("diff", "iteration"),
     ("generate", "seed"),
     ("chat", "seed"),
+    ("quantize", "to"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "damaged: it ends in its header: 8 bytes needed, 0 left; save it again"),
+        (b"", "damaged: ends in its header: 8 bytes needed, 0 left; save it again"),
         (b"GGUF" + bytes(60), "a GGUF file, not a state; save one with llama-server's --slot-save-path"),
         (b"nsgg" + bytes(60), "a state of a whole session"),
         (b"\xd8\x3c\x14\xaf" + bytes(60), "a state without its tokens"),
@@ -93,8 +94,8 @@ def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
         (state(ONE, TOKENS, type=1, transposed=True), "damaged: a layer's cells have 32 bytes of F16"),
         (state(ONE, TOKENS, layers=10**9), "damaged: 1000000000 layers do not fit"),
         (state(ONE, TOKENS, layers=1), "bytes follow its last layer: a model with several caches"),
-        (state(ONE, server_tokens(TOKENS)[:-1] + [3]), "with images or sounds"),
-        (state(ONE, TOKENS)[:-1], "damaged: it ends in a layer's cells: 128 bytes needed, 127 left"),
+        (state(ONE, [*server_tokens(TOKENS)[:-1], 3]), "with images or sounds"),
+        (state(ONE, TOKENS)[:-1], "damaged: ends in a layer's cells: 128 bytes needed, 127 left"),
         (state(ONE, TOKENS).replace(b"\4\0\0\0", b"\xff\xff\xff\xff", 2), "damaged|version"),
     ],
 )
@@ -109,12 +110,8 @@ def test_another_file_is_refused_in_one_line(data: bytes, message: str) -> None:
 def test_any_bytes_are_parsed_or_refused(noise: bytes, begin: int, cut: int, keep: bool) -> None:
     whole = state(ONE, TOKENS)
     data = noise if not keep else (whole[:begin] + noise + whole[begin + len(noise) :])[: len(whole) - cut]
-    try:
-        parsed = parse_state(data, "saved")
-    except InputError as error:
-        assert "\n" not in str(error)
-    else:
-        assert max(block.end for block in parsed.values) == len(data)
+    with suppress(InputError):
+        assert max(block.end for block in parse_state(data, "saved").values) == len(data)
 
 
 @pytest.mark.parametrize(

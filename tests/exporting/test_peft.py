@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 from chats import chat_tokenizer
-from conftest import REVIEWS, TEMPLATE, Loaded, shared
+from conftest import REVIEWS, TEMPLATE, Loaded
 from families import FAMILIES, WINDOWED, write_model
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers import AutoModelForCausalLM
 
 from deepthink_cli import (
     Chat,
@@ -107,7 +107,7 @@ def test_layers_of_several_shapes_are_refused_by_name(family: str, tmp_path: Pat
 
 
 def test_a_chat_memory_is_a_prefix_of_the_conversation(models: Models, tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "model", "llama", vocab_size=400)
+    folder = write_model(tmp_path / "model", "llama", vocab_size=400, max_position_embeddings=2048)
     chat_tokenizer("smollm2").save_pretrained(folder)
     engine = load_model(str(folder))
     memory = memories(engine, Method(2, Gate(0.5)), chat=Chat())[-1]
@@ -180,19 +180,3 @@ def test_an_exported_memory_is_no_lora_adapter(llama: Engine, models: Models, tm
     write_peft(memories(llama, Method(1))[0], tmp_path / "adapter")
     with pytest.raises(InputError, match="PREFIX_TUNING"):
         load_model(str(models("llama")), adapter=str(tmp_path / "adapter"))
-
-
-def test_a_pipeline_generates_from_the_adapter(llama: Engine, models: Models, tmp_path: Path) -> None:
-    model = adapted(models("llama"), memories(llama, Method(1))[0], tmp_path / "adapter")
-    generate: Any = pipeline("text-generation", model=model, tokenizer=llama.tokenizer)
-    asked = generate("Review: so so", max_new_tokens=4, do_sample=False, add_special_tokens=False)
-    assert asked[0]["generated_text"].startswith("Review: so so")
-
-
-def test_a_llama_tokenizer_adds_a_bos_to_the_query_until_it_is_turned_off() -> None:
-    folder = shared("tokenizers/llama2")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer("Review: so so")["input_ids"][0] == tokenizer.bos_token_id
-    assert tokenizer.bos_token_id not in tokenizer("Review: so so", add_special_tokens=False)["input_ids"]
-    silent = AutoTokenizer.from_pretrained(folder, add_bos_token=False)
-    assert silent.bos_token_id not in silent("Review: so so")["input_ids"]

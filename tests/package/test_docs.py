@@ -76,6 +76,12 @@ def test_the_list_of_modules_is_up_to_date() -> None:
     assert text == page(text), "run: python docs/build_architecture.py"
 
 
+def test_the_tables_of_the_papers_studies_are_up_to_date() -> None:
+    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_reproduce.py"))["page"]
+    text = (DOCS / "reproduce.md").read_text(encoding="utf-8")
+    assert text == page(text), "run: python docs/build_reproduce.py"
+
+
 def test_the_table_of_selection_methods_is_up_to_date() -> None:
     page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_select.py"))["page"]
     text = (DOCS / "select.md").read_text(encoding="utf-8")

@@ -31,14 +31,11 @@ def combinations(box: Box) -> Iterator[tuple[Any, ...]]:
 
 
 def brute_force(box: Box, exclusions: Sequence[Exclusion]) -> set[tuple[Any, ...]]:
-    return {
-        values
-        for values in combinations(box)
-        if not any(
-            all(dict(zip(AXES, values, strict=True))[axis] in gone for axis, gone in each.items())
-            for each in exclusions
-        )
-    }
+    def is_excluded(values: tuple[Any, ...]) -> bool:
+        of_axis = dict(zip(AXES, values, strict=True))
+        return any(all(of_axis[axis] in gone for axis, gone in each.items()) for each in exclusions)
+
+    return {values for values in combinations(box) if not is_excluded(values)}
 
 
 @given(crossings())

@@ -41,9 +41,7 @@ def draw_bars(form: BarsForm, jobs: Sequence[JobResults]) -> Figure:
         _draw(axes, [name for name in columns if name in by_name], by_name, gains)
     handles = [Patch(label=name, **LOOKS[name]) for name in (ICL, OURS)]
     figure.supylabel("accuracy (%)", fontsize=7.5)
-    paper = (
-        "; in brackets the gain that the paper's text states" if stated else "; the paper prints no figures for these"
-    )
+    paper = "; in brackets the gain that the paper's text states" if stated else "; the paper prints no figures here"
     legend(figure, handles, f"means over tasks; above the bars the gain in points{paper}")
     return figure
 

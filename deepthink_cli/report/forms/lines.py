@@ -35,8 +35,7 @@ def draw_lines(form: LinesForm, jobs: Sequence[JobResults]) -> Figure:
     legend(
         figure,
         handles,
-        f"demonstrations; accuracy{of} at T = 1 and T = {every[0].iteration}; mean of {seeds} seeds, band: "
-        "± 1 standard deviation",
+        f"accuracy{of} at T = 1 and T = {every[0].iteration}; mean of {seeds} seeds, band: ± 1 standard deviation",
     )
     return figure
 
@@ -49,3 +48,4 @@ def _draw(axes: Axes, shown: Sequence[Pair]) -> None:
         low, high = zip(*((each.mean - (each.sd or 0), each.mean + (each.sd or 0)) for each in spreads), strict=True)
         axes.fill_between(counts, low, high, alpha=0.15, linewidth=0, zorder=1, **LOOKS[name])
     axes.set_xticks(counts)
+    axes.set_xlabel("demonstrations", fontsize=7)

@@ -18,12 +18,16 @@ class _Form(BaseModel):
 
 
 class Block(BaseModel):
-    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows."""
+    """A part of a table: at this T, or, without one, at the T that was chosen on dev rows.
+
+    `methods` are the ways of choosing demonstrations that have lines; all if there are none.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str = ""
     iteration: Reading | None = None
+    methods: list[str] = []
 
 
 class TableForm(_Form):

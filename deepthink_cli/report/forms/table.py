@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.figures import GREY
+from deepthink_cli.report.arms import READING, Arm, varying
+from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.forms.canvas import short
 from deepthink_cli.report.forms.pairs import distinct
 from deepthink_cli.report.forms.spec import Block, TableForm
+from deepthink_cli.report.groups import groups_of
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.published import published
 from deepthink_cli.report.significance import Spread
@@ -23,13 +25,14 @@ if TYPE_CHECKING:
 
 LINE, LETTER = 0.165, 0.062  # inches of a line and of one character
 NUMBER = 0.4  # inches of a number
-NAMES = {"sampling": 0, "technique": 1, "calibration": 2}  # what a method's name consists of, before the rest
+GAP = 0.14  # inches between two columns
 
 
 @dataclass(frozen=True)
 class Line:
     """One method: its label, and for each column our accuracy and the paper's in percent, None where there is none."""
 
+    model: str
     label: str
     is_thinking: bool
     ours: tuple[Spread | None, ...]
@@ -37,97 +40,101 @@ class Line:
 
 
 def draw_table(form: TableForm, jobs: Sequence[JobResults]) -> Figure:
-    """The table as a figure; the best of ours in every column of a block and model is bold."""
+    """The table as a figure; the best of ours is bold in every column, block and model."""
     from matplotlib.figure import Figure
 
-    blocks = [(block, lines_of(form, block, jobs)) for block in form.blocks]
-    columns = _columns(form, jobs)
+    columns = _columns(form, summarize(jobs))
+    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
     every = [line for _, lines in blocks for line in lines]
     has_paper = any(value is not None for line in every for value in line.paper)
     first = 0.2 + LETTER * max(len(line.label) for line in every)
-    cell = NUMBER * (2 if has_paper else 1) + 0.14
+    cell = NUMBER * (2 if has_paper else 1) + GAP
+    width = max(first + cell * len(columns) + 0.1, COLUMN)
+    foot = textwrap.wrap(_about(jobs, has_paper), int(width * 19))
     titles = sum(bool(block.title) for block in form.blocks)
-    height = LINE * (len(every) + 1.6 * titles + (3.2 if has_paper else 2.2)) + 0.5
-    figure = Figure(figsize=(first + cell * len(columns) + 0.1, height))
+    height = LINE * (len(every) + 1.6 * titles + (2.9 if has_paper else 2.0) + 0.5 * len(blocks) + len(foot)) + 0.25
+    figure = Figure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_xlim(0, figure.get_size_inches()[0])
+    axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.axis("off")
-    rows = _Rows(axes, first, cell, has_paper)
-    rows.head(columns)
+    rows = _Rows(axes, width - cell * len(columns), cell, has_paper)
+    rows.head([_heading(name, columns, jobs) for name in columns])
     for block, lines in blocks:
         rows.block(block, lines)
-    rows.foot(_about(jobs, has_paper))
+    rows.foot(foot)
     return figure
 
 
-def lines_of(form: TableForm, block: Block, jobs: Sequence[JobResults]) -> list[Line]:
-    """The lines of a block: every arm at T = 1, then at the block's T."""
-    rows = [row for row in summarize(jobs, block.iteration) if row.name in _columns(form, jobs)]
-    arms = distinct_arms(rows)
-    names = varying(arms)
-    lines: dict[tuple[str, bool, str], Line] = {}
-    for is_thinking in (False, True):
-        for arm in arms:
-            is_wanted = not (is_thinking and form.thinking) or arm.sampling in form.thinking
-            if is_wanted:
-                label = _label(arm, names, is_thinking, block)
-                lines.setdefault((arm.model, is_thinking, label), _line(form, rows, jobs, arm, label, is_thinking))
-    models = distinct([arm.model for arm in arms])
-    return sorted(lines.values(), key=lambda line: _place(models, lines, line))
+def lines_of(form: TableForm, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
+    """The lines of a block: for each model every arm at T = 1, in the order of the jobs, then at the block's T."""
+    rows = [row for row in summarize(jobs, block.iteration) if row.name in columns]
+    families = list(dict.fromkeys(job.arm.family for job in jobs))
+    arms = sorted(dict.fromkeys(row.arm for row in rows), key=lambda arm: families.index(arm.family))
+    names, lines = varying(arms), dict[tuple[str, str], Line]()
+    arms = [arm for arm in arms if not block.methods or arm.sampling in block.methods]
+    for model in distinct([arm.model for arm in arms]):
+        for is_thinking in (False, True):
+            for arm in arms:
+                if arm.model == model and not (is_thinking and form.thinking and arm.sampling not in form.thinking):
+                    of_arm = {row.name: row for row in rows if row.arm == arm}
+                    label = _label(arm, names, _method(block, of_arm.values()) if is_thinking else "ICL")
+                    lines.setdefault((model, label), _line(label, arm, of_arm, columns, is_thinking))
+    return list(lines.values())
 
 
-def _place(models: Sequence[str], lines: dict[tuple[str, bool, str], Line], line: Line) -> int:
-    """The model's place: the lines of a model stay together, in their order."""
-    return next(models.index(model) for (model, _, _), each in lines.items() if each is line)
+def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:
+    """The blocks, with the last T in place of one beyond it, as a small scale has."""
+    last = max((t for job in jobs for t in job.test), default=1)
+    return [block.model_copy(update={"iteration": block.iteration and min(block.iteration, last)}) for block in blocks]
 
 
-def distinct_arms(rows: Sequence[TableRow]) -> list[Arm]:
-    """The arms of rows, in their order."""
-    return list(dict.fromkeys(row.arm for row in rows))
-
-
-def _columns(form: TableForm, jobs: Sequence[JobResults]) -> list[str]:
-    rows = summarize(jobs)
-    names = distinct([row.name for row in rows if not row.is_detail])
+def _columns(form: TableForm, rows: Sequence[TableRow]) -> list[str]:
+    names = distinct([row.name for row in rows if not row.is_detail or row.name in form.columns])
     columns = [name for name in form.columns or names if name in names]
     if not columns:
         raise InputError("figure: there are no rows of its columns at T = 1 and at T yet; let the study run on")
     return columns
 
 
-def _line(
-    form: TableForm, rows: Sequence[TableRow], jobs: Sequence[JobResults], arm: Arm, label: str, is_thinking: bool
-) -> Line:
+def _heading(name: str, columns: Sequence[str], jobs: Sequence[JobResults]) -> str:
+    """The name of a column; `average` for a group whose tasks have columns as well."""
+    return "average" if {*groups_of(jobs).get(name, [])} & {*columns} else name
+
+
+def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[str], is_thinking: bool) -> Line:
     ours, paper = list[Spread | None](), list[float | None]()
-    for name in _columns(form, jobs):
-        row = next((row for row in rows if row.arm == arm and row.name == name), None)
-        spread = None if row is None else row.thinking if is_thinking else row.plain
-        ours.append(spread)
-        figures = published().find(arm.model, name, bool(row and row.on_dev), arm.sampling)
-        is_papers = not (arm.technique or arm.calibration or arm.score or arm.update)
-        cell = figures[is_thinking] if is_papers else None
+    is_papers = not (arm.technique or arm.calibration or arm.score or arm.update)
+    for name in columns:
+        row = rows.get(name)
+        ours.append(None if row is None else row.thinking if is_thinking else row.plain)
+        figures = (
+            published().find(arm.model, name, bool(row and row.on_dev), arm.sampling) if is_papers else (None, None)
+        )
+        cell = figures[is_thinking]
         paper.append(None if cell is None else cell.accuracy)
-    return Line(label, is_thinking, tuple(ours), tuple(paper))
+    return Line(arm.model, label, is_thinking, tuple(ours), tuple(paper))
 
 
-def _label(arm: Arm, names: Sequence[str], is_thinking: bool, block: Block) -> str:
+def _method(block: Block, rows: Iterable[TableRow]) -> str:
+    if block.iteration:
+        return f"Deep-Thinking, T = {block.iteration}"
+    return "Deep-Thinking, T by dev" if any(row.on_dev for row in rows) else "Deep-Thinking"
+
+
+def _label(arm: Arm, names: Sequence[str], method: str) -> str:
     """The model, what else distinguishes the arm, and the method."""
-    reading = ("eta", "momentum", "positions", "update")
-    kept = [name for name in names if name not in ("model", *(() if is_thinking else reading))]
-    others = arm.label(kept, short=True).replace(" sampling", "")
+    kept = [name for name in names if name != "model" and not (method == "ICL" and name in READING)]
     model = short(arm.model) if "model" in names else ""
-    thinking = f"Deep-Thinking, T = {block.iteration}" if block.iteration else "Deep-Thinking"
-    return ", ".join(filter(None, [model, others, thinking if is_thinking else "ICL"]))
+    return ", ".join(filter(None, [model, arm.label(kept, short=True).replace(" sampling", ""), method]))
 
 
 def _about(jobs: Sequence[JobResults], has_paper: bool) -> str:
-    seeds = len({str(job.seed) for job in jobs})
-    models = distinct([job.arm.model for job in jobs])
+    seeds, models = len({str(job.seed) for job in jobs}), distinct([job.arm.model for job in jobs])
     mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
-    paper = "grey: the paper's figures" if has_paper else "the paper has no figures for these models"
+    none = f"the paper has no figures for {', '.join(map(short, models))}"
     named = f"{short(models[0])}; " if len(models) == 1 else ""
-    return f"{named}accuracy in %, {mean}; {paper}"
+    return f"{named}accuracy in %, {mean}; {'grey: the paper' if has_paper else none}"
 
 
 class _Rows:
@@ -147,7 +154,7 @@ class _Rows:
         self.y += LINE
         for number, name in enumerate(columns):
             left = self.first + self.cell * number
-            centre = left + (self.cell - 0.14) / 2
+            centre = left + (self.cell - GAP) / 2
             self.axes.text(centre, self.y, name, ha="center", va="center", weight="bold")
             if self.has_paper:
                 for side, text in ((0.5, "ours"), (1.5, "paper")):
@@ -162,24 +169,28 @@ class _Rows:
             self.axes.text(self.width / 2, self.y, block.title, ha="center", va="center", style="italic")
             self.y += LINE * 0.8
             self.rule(0.4)
-        best = [max(filter(None, (_mean(line, n) for line in lines)), default=None) for n in range(len(lines[0].ours))]
+        best = dict[tuple[str, int], float]()
+        for line in lines:
+            for number in range(len(line.ours)):
+                place = (line.model, number)
+                best[place] = max(best.get(place, 0.0), _mean(line, number) or 0.0)
         self.y += LINE * 0.2
         for line in lines:
             self.y += LINE * 0.8
             self.axes.text(0.1, self.y, line.label, va="center", weight="bold" if line.is_thinking else "normal")
             for number, paper in enumerate(line.paper):
                 left, mean = self.first + self.cell * number, _mean(line, number)
-                weight = "bold" if mean is not None and mean == best[number] else "normal"
+                weight = "bold" if mean is not None and mean == best[line.model, number] else "normal"
                 self._number(left + NUMBER / 2, self.y, "-" if mean is None else f"{mean:.1f}", weight=weight)
                 if self.has_paper:
                     self._number(left + NUMBER * 1.5, self.y, "" if paper is None else f"{paper:.1f}", color=GREY)
             self.y += LINE * 0.2
         self.y += LINE * 0.5
 
-    def foot(self, text: str) -> None:
+    def foot(self, lines: Sequence[str]) -> None:
         """The last rule and what the numbers are."""
         self.rule(1.0)
-        self.axes.text(0.1, self.y + 0.15, text, va="center", fontsize=6.5, color=GREY)
+        self.axes.text(0.1, self.y + 0.07, "\n".join(lines), va="top", fontsize=6.5, color=GREY)
 
     def _number(self, x: float, y: float, text: str, **look: object) -> None:
         self.axes.text(x, y, text, ha="center", va="center", **look)  # type: ignore[arg-type]

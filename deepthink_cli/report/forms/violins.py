@@ -34,6 +34,8 @@ def draw_violins(form: ViolinsForm, jobs: Sequence[JobResults]) -> Figure:
     for axes, (part, values) in zip(grid, shown, strict=True):
         titled(axes, f"{task_of(values)}, {len(values)} random {part}", short(values[0].model))
         _draw(axes, values)
+        heights = [each for pair in every for each in (pair.plain, pair.thinking)]
+        axes.set_ylim(min(heights) - 2, max(heights) + 2)
     handles = [Patch(alpha=0.35, label=name, **LOOKS[name]) for name in (ICL, OURS)]
     figure.supylabel("accuracy (%)", fontsize=7.5)
     legend(

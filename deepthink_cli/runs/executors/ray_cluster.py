@@ -1,0 +1,161 @@
+"""Workers on a Ray cluster: actors that hold a model each. Ray sends no usage statistics from here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.runs.executors.base import Deliver
+from deepthink_cli.runs.executors.local import THREADS, cores
+from deepthink_cli.runs.executors.messages import Died, Event, Message
+from deepthink_cli.runs.executors.source import PACKAGE
+
+LOCAL = "local"
+OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
+PATIENCE = 5.0  # seconds to wait for an answer of the head node
+HANDED_ON = ("HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
+
+
+class RayExecutor:
+    """Starts actors; `workers` is by default the number of GPUs of the cluster, or of its cores without GPUs.
+
+    `address` is HOST:PORT, `auto` for the cluster on this machine, or `local` to start one here. Raises InputError if
+    ray is missing or the cluster is too small, and DeepThinkError if no cluster answers.
+    """
+
+    def __init__(self, address: str, workers: int | None, device: str, cache: Path) -> None:
+        ray = connected(address)
+        self.cache = cache
+        resources = ray.cluster_resources()
+        cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
+        self.workers = workers or gpus or max(1, cpus)
+        if self.workers > max(cpus, gpus) or (gpus and self.workers > gpus):
+            has = f"{gpus} GPUs" if gpus else f"{cpus} cores"
+            ray.shutdown()
+            raise InputError(f"--workers {self.workers}: the Ray cluster has {has}; use at most that many")
+        self.gpus = gpus // self.workers
+        self.cpus = cpus // self.workers
+        self.threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, self.cpus))
+
+    def start(self, number: int, deliver: Deliver) -> RayWorker:
+        """Start an actor; it waits in Ray's queue until the cluster has room for it."""
+        import ray
+
+        actor = ray.remote(Actor).options(
+            num_cpus=self.cpus,
+            num_gpus=self.gpus,
+            max_restarts=0,  # the scheduler replaces workers, and counts how often
+            max_task_retries=0,
+            runtime_env={"env_vars": actor_variables(self.threads)},
+        )
+        return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        import ray
+
+        ray.shutdown()
+
+
+class Actor:
+    """What runs on the cluster: a `Workbench` in the working directory of the driver."""
+
+    def __init__(self, cache: str, folder: str) -> None:
+        from deepthink_cli.pools.store import Store
+        from deepthink_cli.runs.executors.workbench import Workbench
+
+        with suppress(OSError):  # a machine without this folder can still do runs whose paths are absolute
+            os.chdir(folder)
+        self.workbench = Workbench(Store(Path(cache)))
+
+    def handle(self, message: Message) -> Iterator[Event]:
+        """Do what a message asks."""
+        yield from self.workbench.handle(message)
+
+
+class RayWorker:
+    """An actor, and a thread that waits for its events."""
+
+    def __init__(self, actor: Any, deliver: Deliver) -> None:
+        self.actor = actor
+        self.messages: SimpleQueue[Message | None] = SimpleQueue()
+        Thread(target=self._deliver, args=(deliver,), daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Queue a message for the actor."""
+        self.messages.put(message)
+
+    def stop(self) -> None:
+        """Kill the actor."""
+        import ray
+
+        self.messages.put(None)
+        with suppress(Exception):  # it may be dead already
+            ray.kill(self.actor, no_restart=True)
+
+    def _deliver(self, deliver: Deliver) -> None:
+        import ray
+
+        try:
+            while (message := self.messages.get()) is not None:
+                for event in self.actor.handle.options(num_returns="streaming").remote(message):
+                    deliver(ray.get(event))
+        except ray.exceptions.RayError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            deliver(Died(f"died ({type(error).__name__}: {lines[0].strip() if lines else 'no reason given'})"))
+
+
+def connected(address: str) -> Any:
+    """Ray, connected to the cluster at an address; raises as `RayExecutor` does."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before ray is imported
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("--ray: needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
+    if ray.is_initialized():
+        return ray
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address == LOCAL:
+            ray.init(
+                address=LOCAL,
+                num_cpus=cores(),
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE,
+                **quiet,
+            )
+        else:
+            _check_answers(address)
+            ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise DeepThinkError(
+            f"--ray {address}: no Ray cluster answers ({reason}); start one with `ray start --head`, or give --ray "
+            "without an address to start one on this machine"
+        ) from error
+    return ray
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError unless something listens there: Ray itself would try for a minute, and print each try."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return
+    if not (colon and host and port.isdecimal()):
+        raise ValueError("say HOST:PORT, as in 10.0.0.1:6379, or auto")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
+        pass
+
+
+def actor_variables(threads: int) -> dict[str, str]:
+    """The environment of an actor: its threads, where the package is, and the settings of the hub's library."""
+    path = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    given = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    return {**dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": os.pathsep.join(path), **given}

@@ -1,0 +1,53 @@
+"""An executor for tests whose workers run in this process, and fail as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from deepthink_cli.runs.executors.base import Deliver
+from deepthink_cli.runs.executors.messages import Event, Message
+from deepthink_cli.runs.executors.workbench import Workbench
+
+Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of worker `life`, counted from 1
+
+
+def unchanged(life: int, message: Message, event: Event) -> Iterable[Event]:
+    return [event]
+
+
+@dataclass
+class InlineExecutor:
+    """Workers that do a message as soon as it is sent; `change` may replace their events."""
+
+    workers: int = 2
+    change: Change = unchanged
+    lives: int = 0
+    messages: list[tuple[int, Message]] = field(default_factory=list)
+
+    def start(self, number: int, deliver: Deliver) -> InlineWorker:
+        self.lives += 1
+        return InlineWorker(self, self.lives, deliver)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class InlineWorker:
+    executor: InlineExecutor
+    life: int
+    deliver: Deliver
+    is_stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.workbench = Workbench()
+
+    def send(self, message: Message) -> None:
+        self.executor.messages.append((self.life, message))
+        for event in self.workbench.handle(message):
+            for changed in self.executor.change(self.life, message, event):
+                self.deliver(changed)
+
+    def stop(self) -> None:
+        self.is_stopped = True

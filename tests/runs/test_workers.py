@@ -1,0 +1,85 @@
+"""Worker processes: the rows of a serial run, whoever is killed; and no process is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny import run_words
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs.executors.local import LocalExecutor, visible_gpus, worker_variables
+from deepthink_cli.runs.results import FILE
+
+Models = Callable[[str], Path]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
+
+
+def children(parent: int) -> list[int]:
+    """The worker processes of a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                status, words = (entry / "stat").read_text(), (entry / "cmdline").read_text()
+            except OSError:
+                continue
+            if "executors.process" in words and int(status.rpartition(")")[2].split()[1]) == parent:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+
+
+def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Models, tmp_path: Path) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "60", "--batch-tokens", "64", "-q")
+    assert run(words) == 0
+    whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
+    folder = tmp_path / "divided"
+    divided = [*words, "--workers", "2", "--out", str(folder)]
+    driver = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *divided], stderr=subprocess.DEVNULL)
+    wait_until(lambda: (folder / FILE).is_file() and (folder / FILE).stat().st_size > 0)
+    workers = children(driver.pid)
+    os.kill(workers[0], signal.SIGKILL)
+    wait_until(lambda: bool(set(children(driver.pid)) - set(workers)) or driver.poll() is not None)
+    workers = children(driver.pid)
+    driver.kill()
+    driver.wait()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)  # no orphans
+    assert run(divided) == 0
+    assert sorted((folder / FILE).read_bytes().splitlines()) == whole
+
+
+def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
+    executor = LocalExecutor(2, ("4", "5", "6", "7"), Path("cache"))
+    assert executor.shares == [("4", "5"), ("6", "7")]
+    variables = worker_variables({"OMP_NUM_THREADS": "3"}, ("4", "5"), 2)
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("4,5", "3")
+    variables = worker_variables({}, (), 10_000)
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "1"
+
+
+def test_a_numbered_device_and_more_workers_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    with pytest.raises(InputError, match="--device cuda:1: with --workers each worker has GPUs of its own"):
+        visible_gpus("cuda:1", 2)
+    assert visible_gpus("cpu", 8) == ()
+    monkeypatch.setattr("deepthink_cli.model.devices.choose_device", lambda device: torch.device("cuda"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert visible_gpus("auto", 2) == ("2", "3")
+    with pytest.raises(InputError, match="--workers 3: this machine has 2 GPUs"):
+        visible_gpus("auto", 3)
