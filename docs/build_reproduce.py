@@ -1,4 +1,4 @@
-"""Write the tables of docs/reproduce.md from the plans of the paper's studies; with --check, only say if they are stale.
+"""Write the tables of docs/reproduce.md from the plans of the paper's studies; with --check, say if they are stale.
 
 The tables are between <!-- studies --> and <!-- /studies -->, and <!-- models --> and <!-- /models -->. They are
 computed by arithmetic alone, so that every machine writes the same.

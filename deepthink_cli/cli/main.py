@@ -22,6 +22,7 @@ from deepthink_cli.cli.doctor import doctor
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
+from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
@@ -108,6 +109,11 @@ app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --htm
 app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
 app.command(epilog="Example: deepthink push mem.safetensors me/sst2-memory --results eval.json --dry-run")(push)
 app.command(epilog="Example: deepthink pull me/sst2-memory -o mem.safetensors")(pull)
+app.command(
+    epilog="Example: deepthink harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    no_args_is_help=True,
+)(harness)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 studies = Program(
     name="study",

@@ -25,6 +25,7 @@ from deepthink_cli.model.tokens import TokenizedQuery, common_length
 from deepthink_cli.provenance import ModelIdentity
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
+Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy decoding writes the candidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +140,14 @@ class Engine(Protocol):
         tokens. Raises InputError if the engine has none.
         """
         raise InputError(f"{self.description}: gives no hidden states; use --engine packed or padded")
+
+    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
+        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes.
+
+        A candidate is what greedy decoding writes if each of its tokens is the most probable one at its place, by the
+        same logits. Raises InputError if the engine does not compute these.
+        """
+        raise InputError(f"{self.description}: does not tell the most probable tokens; use --engine packed or padded")
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, room
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
@@ -165,6 +165,19 @@ class BatchedEngine(Engine):
             hidden |= states
         return [Observation(tuple(values), hidden[query]) for query, values in enumerate(sums)]
 
+    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
+        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
+        if not plan.queries:
+            return []
+        if not plan.rows:
+            plan = self.plan(plan.queries)
+        results = [[(0.0, False)] * len(query.answers) for query in plan.queries]
+        past, bounding = self._past(memory, plan.shared), memory or self.model.one_token
+        for scores, others in self._in_passes([bounding], plan.rows, lambda rows: self.likelihood_pass(past, rows)):
+            for (query, candidate), value in scores.items():
+                results[query][candidate] = (value, others[query, candidate] == 0)
+        return results
+
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
         return answer_gradient(self.model, memory, rows, self.free)
@@ -207,6 +220,20 @@ class BatchedEngine(Engine):
                     inputs, requested.places_M, requested.asked_N, requested.tokens_N
                 )
             yield requested.summed(log_probabilities_N)
+
+    @torch.inference_mode()
+    def likelihood_pass(
+        self, past: Past, rows: Sequence[PackedRow]
+    ) -> tuple[Mapping[tuple[int, int], float], Mapping[tuple[int, int], float]]:
+        """The scores of the rows, as `score_pass` yields them, and how many tokens of each are not the likeliest."""
+        layout = self.layout(rows)
+        requested = requests(rows, layout.starts, self.model.device)
+        with self.model.lock, layout.after(past, requested.places_M) as inputs:
+            log_probabilities_N, likeliest_M = self.model.log_probabilities_and_likeliest(
+                inputs, requested.places_M, requested.asked_N, requested.tokens_N
+            )
+        others_N = likeliest_M[requested.asked_N.to(likeliest_M.device)] != requested.tokens_N.to(likeliest_M.device)
+        return requested.summed(log_probabilities_N), requested.summed(others_N)
 
     @torch.inference_mode()
     def observe_pass(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -79,6 +79,10 @@ class DelegatingEngine(Engine):
     def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
         """Scores and hidden states of every query after a memory, or after nothing at all."""
         return self.inner.observe(memory, plan, every_token)
+
+    def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
+        """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes."""
+        return self.inner.likelihoods(memory, plan)
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean loss of the rows' answer tokens in nats, and its gradient by every key and value."""

@@ -54,6 +54,13 @@ class Head:
         total_M = torch.stack([_log_sum_exp(logits) for logits in self._slices(hidden_MW)]).logsumexp(0)
         return chosen_N - total_M[asked_N]
 
+    def likeliest(self, hidden_MW: Tensor) -> Tensor:
+        """The most probable next token (M,) after each of the hidden states."""
+        best = [logits_MV.max(-1) for logits_MV in self._slices(hidden_MW)]
+        part_M = torch.stack([values_M for values_M, _ in best]).argmax(0)
+        tokens_PM = torch.stack([number * SLICE + tokens_M for number, (_, tokens_M) in enumerate(best)])
+        return tokens_PM.gather(0, part_M[None])[0]
+
     def _slices(self, hidden_MW: Tensor) -> Iterator[Tensor]:
         weight_VW = self.embedding.weight if self._kept_VW is None else self._kept_VW
         bias_V = self.embedding.bias

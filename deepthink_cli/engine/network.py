@@ -134,13 +134,23 @@ class LanguageModel:
         """
         with self.lock:
             if self._head is None:
-                logits_MV = _read_off(self.network(**inputs).logits, places_M).float()
-                asked_N, tokens_N = asked_N.to(logits_MV.device), tokens_N.to(logits_MV.device)
-                return logits_MV[asked_N, tokens_N] - logits_MV.logsumexp(-1)[asked_N]
+                return _chosen(_read_off(self.network(**inputs).logits, places_M).float(), asked_N, tokens_N)
             body: Any = self.network.base_model
             return self._head.log_probabilities(
                 _read_off(body(**inputs).last_hidden_state, places_M), asked_N, tokens_N
             )
+
+    def log_probabilities_and_likeliest(
+        self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What `log_probabilities` returns, and the most probable next token (M,) after each of the places."""
+        with self.lock:
+            if self._head is None:
+                logits_MV = _read_off(self.network(**inputs).logits, places_M).float()
+                return _chosen(logits_MV, asked_N, tokens_N), logits_MV.argmax(-1)
+            body: Any = self.network.base_model
+            states_MW = _read_off(body(**inputs).last_hidden_state, places_M)
+            return self._head.log_probabilities(states_MW, asked_N, tokens_N), self._head.likeliest(states_MW)
 
     def states_and_log_probabilities(
         self, inputs: Mapping[str, Any], places_M: Tensor, asked_N: Tensor, tokens_N: Tensor
@@ -217,6 +227,12 @@ class LanguageModel:
 def _read_off(out_RSn: Tensor, places_M: Tensor) -> Tensor:
     """The rows (M, n) of a pass's output (R, S, n) that belong to the tokens at `places_M`."""
     return out_RSn.flatten(0, 1)[places_M.to(out_RSn.device)]
+
+
+def _chosen(logits_MV: Tensor, asked_N: Tensor, tokens_N: Tensor) -> Tensor:
+    """Log-probabilities (N,) of `tokens_N` by the logits `asked_N`."""
+    asked_N, tokens_N = asked_N.to(logits_MV.device), tokens_N.to(logits_MV.device)
+    return logits_MV[asked_N, tokens_N] - logits_MV.logsumexp(-1)[asked_N]
 
 
 def _sizes(memory: Memory) -> list[tuple[int, int]]:

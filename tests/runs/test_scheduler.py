@@ -154,7 +154,7 @@ def test_a_unit_of_other_rows_is_refused_by_its_digest(prepare: Prepare, tmp_pat
     run = prepare("out", seeds="1")
     rows_of_first = tmp_path / "first" / "data" / "tiny" / "test.jsonl"
     rows_of_first.write_text(rows_of_first.read_text().replace("warm", "chilly"))
-    with pytest.raises(InputError, match="first, seed 0: its rows, demonstrations or model on .* digests differ"):
+    with pytest.raises(InputError, match=r"first, seed 0: its rows, demonstrations or model on .* digests differ"):
         execute(run, executor=InlineExecutor(1))
 
 

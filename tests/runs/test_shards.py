@@ -33,7 +33,7 @@ def test_shards_are_the_run_and_are_reported_as_one(
     for number in (1, 2, 3):
         assert run([*words, "--out", str(parts), "--shard", f"{number}/3"]) == 0
     lines = [(folder / FILE).read_bytes().splitlines() for folder in sorted(parts.iterdir())]
-    assert sorted(sum(lines, [])) == sorted((whole / FILE).read_bytes().splitlines())
+    assert sorted(line for part in lines for line in part) == sorted((whole / FILE).read_bytes().splitlines())
     assert sum(bool(rows) for rows in lines) > 1
     capsys.readouterr()
     reports = []
@@ -86,7 +86,7 @@ def test_a_shard_does_not_mix_with_a_run_or_with_other_shards(tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.5/2", "１/２"])
 def test_a_wrong_shard_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--shard .*: say I/N, part I of N"):
+    with pytest.raises(InputError, match=r"--shard .*: say I/N, part I of N"):
         Shard.parsed(text)
 
 

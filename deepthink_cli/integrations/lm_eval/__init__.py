@@ -1,0 +1,1 @@
+"""lm-evaluation-harness: its tasks through Deep-Thinking, as the model `deepthink` (docs/harness.md)."""

@@ -1,0 +1,78 @@
+"""Log-probabilities of requests: one memory for each context, and the queries after it in shared passes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.integrations.lm_eval.cost import cost_warnings
+from deepthink_cli.integrations.lm_eval.memories import Memories
+from deepthink_cli.integrations.lm_eval.requests import Group, Request, grouped, queries_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.engine.base import ScoringPlan
+    from deepthink_cli.memory import Memory
+
+logger = logging.getLogger("lm_eval.models.deepthink")
+QUERIES = 1024  # prompts of one context that are scored together
+
+
+def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = False) -> list[tuple[float, bool]]:
+    """For every request, the log-probability of its continuation in nats, and whether greedy decoding writes it.
+
+    Raises InputError, before anything is read, for a context or a prompt that is too long for the model.
+    """
+    from tqdm import tqdm
+
+    groups = checked_groups(memories, requests)
+    results = [(0.0, False)] * len(requests)
+    with tqdm(total=len(requests), disable=quiet, desc=f"Scoring, T = {memories.method.iterations}") as bar:
+        for group in groups:
+            memory = memory_of(memories, requests, group)
+            queries, places = queries_of(requests, group)
+            scored: list[list[tuple[float, bool]]] = []
+            for start in range(0, len(queries), QUERIES):
+                plan = memories.engine.plan(queries[start : start + QUERIES])
+                scored += _finite(memories, memory, plan)
+            for number, (query, candidate) in zip(group.numbers, places, strict=True):
+                results[number] = scored[query][candidate]
+            bar.update(len(group.numbers))
+    return results
+
+
+def checked_groups(memories: Memories, requests: Sequence[Request], new: int = 0) -> list[Group]:
+    """The requests by their context, with a warning for what is costly; raises as `likelihoods` does.
+
+    `new` tokens are generated after every prompt.
+    """
+    groups, limits = grouped(requests), memories.engine.limits
+    for group in groups:
+        longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
+        if group.start:
+            memories.check(group.start, longest.where)
+        most = limits.most_tokens(group.start)
+        if most is not None and longest.fed + new > most:
+            raise InputError(
+                f"{longest.where}: too long: {longest.fed + new} tokens, {memories.engine.identity.id} holds {most} "
+                f"({limits.reason(group.start)}); set --model_args max_length={most - new}"
+            )
+    for warning in cost_warnings(requests, groups, memories.method.iterations):
+        logger.warning(warning)
+    return groups
+
+
+def memory_of(memories: Memories, requests: Sequence[Request], group: Group) -> Memory | None:
+    """The memory of a group's context; None without a context."""
+    ids = requests[group.numbers[0]].prompt[: group.start]
+    return memories.get(ids, group.text) if ids else None
+
+
+def _finite(memories: Memories, memory: Memory | None, plan: ScoringPlan) -> list[list[tuple[float, bool]]]:
+    """The likelihoods of a plan; raises DeepThinkError, naming the request, for one that is NaN or infinite."""
+    from deepthink_cli.scoring import check_finite
+
+    scored = memories.engine.likelihoods(memory, plan)
+    check_finite(memories.engine, plan, [[value for value, _ in of_query] for of_query in scored])
+    return scored

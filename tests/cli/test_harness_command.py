@@ -1,0 +1,88 @@
+"""`deepthink harness`: the command line of lm-evaluation-harness with the model `deepthink`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from harness_tasks import harness_task, write_data
+from imports import HEAVY, modules_after
+
+from deepthink_cli.cli.main import run
+
+lm_eval_tasks = pytest.importorskip("lm_eval.tasks", reason="lm-eval is not installed")
+PYPROJECT = Path(__file__).resolve().parent.parent.parent / "pyproject.toml"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the tasks of the test are indexed, and the machine is not described, which take the harness long."""
+    monkeypatch.setattr(lm_eval_tasks, "TaskManager", partial(lm_eval_tasks.TaskManager, include_defaults=False))
+    monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+
+
+def task_file(folder: Path, shape: str = "fixed-words", **changes: Any) -> str:
+    write_data(folder)
+    path = folder / "reviews.yaml"
+    path.write_text(yaml.safe_dump(harness_task(folder, shape, "reviews", **changes)))
+    return str(path)
+
+
+def test_help_imports_neither_torch_nor_the_harness() -> None:
+    assert not modules_after(["harness", "--help"]) & (HEAVY | {"lm_eval"})
+
+
+def test_a_task_file_is_evaluated_and_its_results_written(
+    models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"pretrained={models('llama')},iterations=2,eta=0.2"
+    words = ["--tasks", task_file(tmp_path), "--model_args", model, "--output_path", str(tmp_path / "out.json")]
+    assert run(["harness", *words]) == 0
+    assert "reviews" in capsys.readouterr().out
+    (path,) = tmp_path.glob("out_*.json")
+    config = json.loads(path.read_text())["config"]
+    assert config["model"] == "deepthink"
+    assert (config["deepthink"]["iterations"], config["deepthink"]["splits"]) == (2, {"reviews": "exact"})
+    assert config["deepthink"]["readings"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--use_cache", "here"], 2, "deepthink: --use_cache: its keys are the prompt alone, without T and eta"),
+        (["--model_args", "pretrained=pocket,itertions=3"], 2, "no such argument; did you mean iterations?"),
+        (["--model_args", "pretrained=pocket,eta=7"], 2, "deepthink: --model_args eta=7"),
+        (["--model", "nonsense"], 1, "deepthink: lm-eval: KeyError: "),
+        (["--num_fewshot", "many"], 2, "argument --num_fewshot"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str], code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["harness", "--tasks", task_file(tmp_path), *words]) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if told in line]
+    assert len(lines) == 1
+    assert not list(Path.cwd().glob("here*"))
+
+
+def test_an_unknown_task_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["harness", "--tasks", "no_such_task", "--model_args", "pretrained=pocket"]) == 1
+    assert "deepthink: lm-eval: ValueError: Tasks not found: no_such_task" in capsys.readouterr().err
+
+
+def test_the_commands_of_the_harness_have_their_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["harness", "run", "--help"]) == 0
+    assert "--include_path" in capsys.readouterr().out
+
+
+def test_the_model_is_an_entry_point_of_the_harness() -> None:
+    entry = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["lm_eval.models"]["deepthink"]
+    module, _, name = entry.partition(":")
+    assert getattr(import_module(module), name).__name__ == "DeepThinkLM"
