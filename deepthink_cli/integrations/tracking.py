@@ -53,7 +53,7 @@ class Tracking:
 class Tracker(RunObserver):
     """Logs every written row at once: its accuracy and macro F1 over T, under the name of its task.
 
-    Nothing but figures and the settings of the run is logged: no texts, no samples, nothing about the machine. `named`
+    Nothing but figures and the settings of the run is logged: no texts, no samples, no details of the machine. `named`
     are the settings by which figures of one task and seed differ. The first failure of the tracker is reported as a
     warning and ends the logging; the run and its rows do not depend on it.
     """
