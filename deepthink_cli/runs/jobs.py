@@ -22,6 +22,7 @@ from deepthink_cli.pools.rows import PoolRows, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
+from deepthink_cli.runs.free_answers import check_free
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.tasks.catalogue import digest
@@ -134,6 +135,7 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob 
     Demonstrations that do not fit the model are dropped, starting with the first. Raises InputError for a task
     whose rows cannot be read, or if no demonstration fits.
     """
+    check_free(plan, task)
     evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
     if plan.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
