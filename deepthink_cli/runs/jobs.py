@@ -22,6 +22,7 @@ from deepthink_cli.pools.rows import PoolRows, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
+from deepthink_cli.runs.free_answers import check_free
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
 from deepthink_cli.runs.shared_rows import SharedRows
@@ -136,6 +137,7 @@ def prepare_jobs(
     Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
     runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
     """
+    check_free(plan, task)
     evaluated, task_sha256 = (shared or SharedRows()).of(plan, task), digest(task)
     if plan.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)

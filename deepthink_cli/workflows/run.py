@@ -68,7 +68,7 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
     if plan.score == "mean":
         return
     tell = tell if NONE in plan.calibrations else silent
-    for each in {each.task.name: each for each in reversed(prepared)}.values():
+    for each in {each.task.name: each for each in reversed(prepared) if each.task.free is None}.values():
         prompt = each.demonstrations if isinstance(each, RunJob) else each.task.prompt
         extended = ExtendedLabels(spec.tokenizer, prompt, plan.score, tell, f"task {each.task.name}: ")
         query = next(iter(each.evaluated))
