@@ -72,12 +72,13 @@ def _opened(name: str, folders: list[Path] | None, scale: str | None) -> tuple[O
 def _tell_of_missing(opened: OpenedStudy, runs: Sequence[Path], quiet: bool) -> None:
     """Note that rows of the study are missing, counted by the definitions of its tasks."""
     from deepthink_cli.runs.folder import found_in
+    from deepthink_cli.runs.shards import with_shards
     from deepthink_cli.study.crossing import cross
     from deepthink_cli.study.requests import requests_of
     from deepthink_cli.study.work import rows_of
 
     expected = sum(rows_of(request.plan()) for request in requests_of(cross(opened)))
-    written = sum(len(found_in(run)) for run in runs)
+    written = sum(len(found_in(run)) for run in with_shards(runs))
     if written < expected:
         note(
             f"{opened.study.name}: {written:,} of {expected:,} rows are there; deepthink study run continues it", quiet

@@ -49,9 +49,10 @@ def run_study(
     tracking = problems.result(lambda: tracking_of(log))
     problems.raise_any()
     folder = folder_of(out, crossing.opened)
-    check_run_apart(folder, _read(crossing, common.config))
+    written = machines.folder(folder)
+    check_run_apart(written, _read(crossing, common.config))
     with Show(common) as tell:
-        runs = prepare_study(crossing, folder if shard is None else shard.folder(folder), tell)
+        runs = prepare_study(crossing, written, tell)
         if machines.wrote_script(folder, common.quiet):
             return
         cache = cache or default_folder()

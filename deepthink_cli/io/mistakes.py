@@ -26,6 +26,7 @@ _REASONS = {
     "list_type": "must be a list, as in [first, second]",
     "tuple_type": "must be a list, as in [first, second]",
     "dict_type": "must be a mapping, as in {{name: value}}",
+    "model_attributes_type": "must be a mapping, as in {{name: value}}",
     "model_type": "must be a mapping, as in {{name: value}}",
     "dataclass_type": "must be a mapping, as in {{name: value}}",
     "too_short": "must not be empty; name at least one",
