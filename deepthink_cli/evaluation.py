@@ -27,6 +27,7 @@ from deepthink_cli.prediction import Prediction, longest, predict_mean
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.skipping import NOT_FINITE, ScoringChunk, scored, scoring_chunk
 
+COUNTS = ("changed", "fixed", "broken")
 CHUNK = 1024  # queries tokenised and scored together
 
 
@@ -34,7 +35,8 @@ CHUNK = 1024  # queries tokenised and scored together
 class Evaluation:
     """The metrics of every iteration, and the confusion table of the last one.
 
-    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. `calibrated`
+    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. Free answers have
+    no `probabilities`, and their changes none of a log-probability. `calibrated`
     holds the same of the corrected predictions, for every calibration.
     """
 
@@ -80,6 +82,9 @@ class Evaluation:
 
     def _metrics(self, iteration: int) -> dict[str, Any]:
         changes = self.changes.get(iteration)
+        if iteration not in self.probabilities:
+            counts = None if changes is None else {name: getattr(changes, name) for name in COUNTS}
+            return {**asdict(self.results[iteration]), "changes": counts}
         return {
             **asdict(self.results[iteration]),
             **asdict(self.probabilities[iteration]),
@@ -113,9 +118,11 @@ class Evaluator:
         gold, iteration = prediction.query.gold, prediction.iteration
         assert gold is not None
         self.tallies[iteration].add(gold, prediction.label, prediction.label_mean_per_token, prediction.tied)
-        self.chance += 1 / len(prediction.scores)
-        log_probability = log_share(prediction.scores[gold], prediction.scores.values())
-        self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
+        log_probability = 0.0
+        if prediction.scores:  # there are none of free answers
+            self.chance += 1 / len(prediction.scores)
+            log_probability = log_share(prediction.scores[gold], prediction.scores.values())
+            self.probabilities[iteration].add(log_probability, prediction.probability, prediction.label == gold)
         self.answers.append((iteration, Answer(prediction.label, log_probability)))
         if len(self.answers) == self.memories:
             answers = dict(self.answers)
@@ -124,6 +131,11 @@ class Evaluator:
             self.answers.clear()
         for name, evaluator in self.calibrated.items():
             evaluator.add(prediction.calibrated[name].prediction)
+
+    @property
+    def n(self) -> int:
+        """The number of rows counted so far."""
+        return self.tallies[max(self.tallies)].n
 
     def result(self) -> Evaluation:
         """The metrics of all predictions counted so far."""
@@ -134,7 +146,7 @@ class Evaluator:
             majority=last.majority(),
             chance=self.chance / sum(tally.n for tally in self.tallies.values()),
             confusion=last.table() if last.labels else {},
-            probabilities={iteration: tally.result() for iteration, tally in self.probabilities.items()},
+            probabilities={t: tally.result() for t, tally in self.probabilities.items() if tally.log_probability.n},
             changes={iteration: tally.result() for iteration, tally in self.changes.items()},
             calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
         )

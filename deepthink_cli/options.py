@@ -220,10 +220,11 @@ class SweepOptions(GateOptions):
 
 
 class RunOptions(SweepOptions, TaskOptions):
-    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list of them."""
+    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list, `run_code` lets programs run."""
 
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
     positions: Positions = "continued"
+    run_code: bool = False
 
     @field_validator("seeds")
     @classmethod

@@ -33,7 +33,8 @@ class Prediction:
     `scores` are what is compared, in nats: sums of log-probabilities, or their means for the score `mean`; `means` are
     always the means per token; `probability` is the label's share among the candidates; `label_mean_per_token` is the
     best by `means`; `tied` is set if several candidates have the best score.
-    `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
+    `text` is the generated text where the answer is free: there are no scores then, and `label` is the answer found in
+    the text. `calibrated` holds the same prediction corrected by each calibration that was asked for, by name.
     """
 
     query: Query
@@ -44,6 +45,7 @@ class Prediction:
     label_mean_per_token: str
     tied: bool
     means: dict[str, float]
+    text: str | None = None
     calibrated: Mapping[str, Correction] = field(default_factory=dict)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer.main
 
@@ -34,13 +36,20 @@ def main() -> None:
 
 def page() -> str:
     """The whole page: the program's help, then a section for every command."""
-    sections = [section("deepthink")] + [section("deepthink", name) for name in commands()]
+    sections = [section("deepthink")] + [section("deepthink", *name.split()) for name in commands()]
     return "\n".join([INTRODUCTION, *sections])
 
 
 def commands() -> list[str]:
-    """Names of all commands, in the order of the program's help."""
-    return list(typer.main.get_group(app).commands)
+    """Names of all commands, in the order of the program's help, those of a group after it, as in `study run`."""
+    return list(_names(typer.main.get_group(app), ()))
+
+
+def _names(group: Any, before: tuple[str, ...]) -> Iterator[str]:
+    for name, command in group.commands.items():
+        yield " ".join((*before, name))
+        if hasattr(command, "commands"):
+            yield from _names(command, (*before, name))
 
 
 def section(*words: str) -> str:

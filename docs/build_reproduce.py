@@ -16,12 +16,13 @@ from deepthink_cli.options import ModelOptions
 from deepthink_cli.study.catalogue import packaged
 from deepthink_cli.study.crossing import cross
 from deepthink_cli.study.files import OpenedStudy, open_study
-from deepthink_cli.study.planning import ModelPlan, compute_plan
+from deepthink_cli.study.planning import SPEED, ModelPlan, compute_plan
 from deepthink_cli.study.sizes import known_size
 
 PAGE = Path(__file__).resolve().parent / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 NOWHERE = Path("runs/that-do-not-exist")
+SPEEDS = (100.0, 10.0)  # TFLOP/s that are assumed in 16 bits and in float32
 ORDER = ("table1", "table2", "table3", "mmlu-categories", "shots", "seeds-and-orders", "eta", "official-recipe")
 
 
@@ -75,13 +76,15 @@ def _models(plans: dict[str, list[ModelPlan]]) -> Iterator[str]:
             assert plan.file_bytes is not None
             assert plan.memory_bytes is not None
             assert plan.seconds is not None
-            model = plan.model.partition(" with ")[0]
+            model, _, options = plan.model.partition(" with ")
+            speed = SPEEDS["dtype float32" in options]
             weights, memory = f"{plan.file_bytes / 1e9:.1f} GB", f"{plan.memory_bytes / 1e9:.1f} GB"
-            yield f"| `{name} --models {model}` | {weights} | {memory} | {_hours(plan.seconds / 3600)} |"
+            hours = _hours(plan.seconds * SPEED / speed / 3600)
+            yield f"| `{name} --models {model}` | {weights} | {memory} | {hours} |"
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
+    return f"{hours:.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else "under 0.1"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.cli.changes import distribution, probabilities
+from deepthink_cli.cli.changes import distribution, generated, probabilities
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.metrics.tables import confusion_table
 from deepthink_cli.techniques.registry import CT_KV
@@ -44,7 +44,7 @@ def show(result: EvaluationReport, json: bool) -> None:
         *_baselines(evaluation, provenance.technique),
         *_apart(result.overlap, evaluation.n),
         "",
-        *probabilities(evaluation),
+        *(probabilities(evaluation) if evaluation.probabilities else generated(evaluation)),
     )
     judged = result.judged
     by = "" if judged is evaluation else f", {result.calibrate[0]} calibration"

@@ -31,6 +31,16 @@ def probabilities(evaluation: Evaluation, by: str = "") -> list[Any]:
     ]
 
 
+def generated(evaluation: Evaluation) -> list[Any]:
+    """What changed of generated answers since T = 1: how many rows have another answer, a right or a wrong one now."""
+    rows = [
+        [str(iteration), str(each.changed), str(each.fixed), str(each.broken)]
+        for iteration, each in evaluation.changes.items()
+    ]
+    title = "Generated answers, right if they match the true answer"
+    return [f"{title}; since T = 1:", table("T", "changed", "fixed", "broken", rows=rows)] if rows else [title]
+
+
 def _cells(changes: Changes | None) -> list[str]:
     if changes is None:
         return [""] * 5

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from deepthink_cli.cli.console import table
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
@@ -33,12 +35,21 @@ class RowChoice:
 
     @classmethod
     def checked(
-        cls, file: RowSource | None, task: str | None, protocol: str, limit: str | None, source: Source
+        cls,
+        context: typer.Context,
+        file: RowSource | None,
+        task: str | None,
+        protocol: str,
+        limit: str | None,
+        source: Source | None,
     ) -> RowChoice | None:
-        """The choice, None without rows; raises InputError for a wrong limit, and for rows on standard input."""
-        rows = TaskOptions.checked(limit=limit).limit
-        if file is None and task is None:
-            if limit is not None:
+        """The choice, None without rows; raises InputError for a wrong limit, and for rows on standard input.
+
+        A limit that nobody typed, of the environment or a config file, is for other commands if there are no rows.
+        """
+        rows, typed = TaskOptions.checked(limit=limit).limit, context.get_parameter_source("limit")
+        if source is None or (file is None and task is None):
+            if limit is not None and typed is not None and typed.name == "COMMANDLINE":
                 raise InputError(f"--limit {limit}: no rows are labelled; give ROWS or --task, or omit it")
             return None
         if file is not None and file.is_stdin:

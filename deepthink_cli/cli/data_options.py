@@ -86,6 +86,17 @@ LabelField = Annotated[
 Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
 
 
+RunCode = Annotated[
+    bool,
+    option(
+        "--run-code",
+        panel=DATA,
+        help="Run the programs that a task asks for, which the model has written, in processes with limits of time, "
+        "memory, files and network.",
+    ),
+]
+
+
 Cache = Annotated[
     Path | None,
     option(

@@ -72,9 +72,7 @@ def diff(
     source = problems.result(lambda: source_of(data_dir, model.offline))
     pair = problems.result(lambda: _opened(before, after, iteration))
     choice = problems.result(
-        lambda: (
-            None if source is None else RowChoice.checked(row_source(rows, row_format), task, protocol, limit, source)
-        )
+        lambda: RowChoice.checked(context, row_source(rows, row_format), task, protocol, limit, source)
     )
     problems.raise_any()
     assert pair is not None

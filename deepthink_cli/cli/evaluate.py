@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, RunCode, TaskName, row_source
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.label_options import ErrorArguments
@@ -84,6 +84,7 @@ def evaluate(
     protocol: ProtocolName = "official",
     limit: Limit = None,
     data_dir: DataDir = None,
+    run_code: RunCode = False,
     row_format: RowFormat = None,
     common: CommonArguments,
 ) -> None:
@@ -113,7 +114,7 @@ def evaluate(
         _raise_all(problems, opened, rows, errors.on_error == "skip")
     assert opened is not None
     assert failing is not None
-    chosen = rows or _TaskRows(str(task), protocol, source)
+    chosen = rows or _TaskRows(str(task), protocol, source, run_code)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
     counts.check(failing.allow_errors)
@@ -150,6 +151,7 @@ class _TaskRows:
     task: str
     protocol: str
     source: Source
+    run_code: bool
 
 
 def _evaluate(
@@ -177,7 +179,9 @@ def _evaluate(
         if isinstance(chosen, RowSource):
             rows = rows_of_file(memory, chosen, limit, outputs.skip)
         else:
-            rows = rows_of_task(memory, chosen.task, chosen.protocol, chosen.source, limit, tell)
+            where = (chosen.protocol, chosen.source, limit, tell)
+            rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code)
+            _check_page(rows, outputs)
         counts = RowCounts(rows.count)
         with _samples_file(outputs, memory, rows, calibrate, score) as write:
             result = evaluation_of(
@@ -213,6 +217,12 @@ def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> 
 
     if names and memory is not None:
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
+
+
+def _check_page(rows: EvaluatedRows, outputs: _Outputs) -> None:
+    """Raise InputError for a page of free answers, which have no scores to draw."""
+    if rows.free is not None and outputs.html is not None:
+        raise InputError(f"--html {outputs.html}: task {rows.task} has free answers, without scores; use --samples")
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:

@@ -17,6 +17,7 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
+from deepthink_cli.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.workflows.compared_labels import ComparedLabels
@@ -61,31 +62,28 @@ def quantize(
 
     Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
     """
-    from deepthink_cli.artifact.format import read_header
     from deepthink_cli.tasks.sources import source_of
     from deepthink_cli.workflows.compared_labels import compare_labels
-    from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.workflows.memories import OpenedMemory, model_options, open_memory
     from deepthink_cli.workflows.outputs import check_apart
     from deepthink_cli.workflows.quantize import quantize as quantize_file
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)
     source = problems.result(lambda: source_of(data_dir, model.offline))
-    problems.result(lambda: read_header(memory))
+    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory))
+    used = ModelOptions.checked() if opened is None else model_options(opened, options)
     paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
     problems.result(
-        lambda: check_apart(output, read_by(memory, evaluated, model=model.model, adapter=model.adapter, **paths))
+        lambda: check_apart(output, read_by(memory, evaluated, model=used.model, adapter=used.adapter, **paths))
     )
     choice = problems.result(
-        lambda: (
-            None
-            if source is None
-            else RowChoice.checked(row_source(evaluated, row_format), task, protocol, limit, source)
-        )
+        lambda: RowChoice.checked(context, row_source(evaluated, row_format), task, protocol, limit, source)
     )
     problems.raise_any()
+    assert opened is not None
     with Show(common, bar=not common.json) as tell:
-        rows = None if choice is None else choice.reader(tell)(open_memory(memory))  # checked before a file is written
+        rows = None if choice is None else choice.reader(tell)(opened)  # checked before a file is written
         result, labels = quantize_file(memory, to, output), None
         note(f"wrote {output} ({size(result.header.size)})", common.quiet)
         if rows is not None:

@@ -183,11 +183,16 @@ def _print_yaml(tasks: list[Task]) -> None:
         sys.stdout.write(text)
 
 
+def _candidates(task: Task, of_rows: str) -> str:
+    """The labels of a task, `of_rows` where every row has its own, and that answers are generated where they are."""
+    return ", ".join(task.labels) if task.labels else of_rows if task.free is None else "none: generated"
+
+
 def _one(task: Task, counted: dict[str, Any] | None) -> Iterator[str]:
     from deepthink_cli.tasks.sources import files_of
 
     demonstration, query = _prompt(task)
-    candidates = ", ".join(task.labels) if task.labels else "every row's own"
+    candidates = _candidates(task, "every row's own")
     number = task.candidates.number if task.candidates else None
     yield f"{task.name}  {task.title}"
     yield ""
@@ -261,6 +266,6 @@ def _line(task: Task, counted: dict[str, Any] | None) -> list[str]:
     if counted:
         rows = {name: str(counts["rows"]) for name, counts in counted["counted"].items()}
     number = task.candidates.number if task.candidates else None
-    candidates = ", ".join(task.labels) if task.labels else f"{number or 'each its'} own"
+    candidates = _candidates(task, f"{number or 'each its'} own")
     shown = candidates if len(candidates) <= 62 else f"{candidates[:59]}..."
     return [task.name, str(task.shots), rows.get("paper", ""), rows.get("official", ""), shown]

@@ -13,6 +13,7 @@ from deepthink_cli.errors import InputError
 INTEGRATIONS = {
     "frames": "deepthink_cli.integrations.frames",
     "hub": "deepthink_cli.integrations.hub",
+    "lighteval": "deepthink_cli.integrations.lighteval",
     "lm_eval": "deepthink_cli.integrations.lm_eval.model",
     "sklearn": "deepthink_cli.integrations.sklearn",
     "tracking": "deepthink_cli.integrations.tracking",

@@ -18,15 +18,15 @@ def table_by_iteration(
     columns = ["T", "accuracy", "95 % interval", "log-prob", "since T = 1", "changed", "fixed", "broken", "ECE"]
     rows = []
     for iteration, metrics in results.items():
-        of_probabilities, change = probabilities[iteration], changes.get(iteration)
+        of_probabilities, change = probabilities.get(iteration), changes.get(iteration)
         rows.append(
             [
                 str(iteration),
                 f"{metrics.accuracy:.1%}",
                 "{:.1%} to {:.1%}".format(*metrics.ci95),
-                f"{of_probabilities.log_probability:.3f}",
-                *(_since_first(change) if change else [""] * 4),
-                f"{of_probabilities.ece:.3f}",
+                f"{of_probabilities.log_probability:.3f}" if of_probabilities else "",
+                *(_since_first(change, of_probabilities is not None) if change else [""] * 4),
+                f"{of_probabilities.ece:.3f}" if of_probabilities else "",
                 f"{metrics.accuracy_mean_per_token:.1%}",
                 "" if metrics.macro_f1 is None else f"{metrics.macro_f1:.3f}",
                 str(metrics.ties),
@@ -35,9 +35,9 @@ def table_by_iteration(
     return [*columns, "mean/token", "macro-F1", "ties"], rows
 
 
-def _since_first(changes: Changes) -> list[str]:
+def _since_first(changes: Changes, scored: bool) -> list[str]:
     counts = (changes.changed, changes.fixed, changes.broken)
-    return [f"{changes.log_probability:+.3f}", *map(str, counts)]
+    return [f"{changes.log_probability:+.3f}" if scored else "", *map(str, counts)]
 
 
 def confusion_table(confusion: Mapping[str, Mapping[str, int]], metrics: Metrics) -> Table:

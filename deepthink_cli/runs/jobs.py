@@ -22,8 +22,10 @@ from deepthink_cli.pools.rows import PoolRows, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
+from deepthink_cli.runs.free_answers import check_free
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
+from deepthink_cli.runs.shared_rows import SharedRows
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import (
@@ -31,7 +33,6 @@ from deepthink_cli.tasks.splits import (
     EvaluationSet,
     dev_set,
     draw_demonstrations,
-    evaluation_set,
     key,
     row_digest,
     rows_digest,
@@ -128,13 +129,16 @@ class PendingJobs:
         )
 
 
-def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob | PendingJobs]:
+def prepare_jobs(
+    plan: RunPlan, spec: ModelSpec, task: Task, shared: SharedRows | None = None
+) -> Iterator[RunJob | PendingJobs]:
     """Yield a task's jobs for every seed, with every check that does not need the weights.
 
-    Demonstrations that do not fit the model are dropped, starting with the first. Raises InputError for a task
-    whose rows cannot be read, or if no demonstration fits.
+    Demonstrations that do not fit the model are dropped, starting with the first. Rows that are `shared` with other
+    runs are kept. Raises InputError for a task whose rows cannot be read, or if no demonstration fits.
     """
-    evaluated, task_sha256 = evaluation_set(task, plan.protocol, plan.source, plan.limit), digest(task)
+    check_free(plan, task)
+    evaluated, task_sha256 = (shared or SharedRows()).of(plan, task), digest(task)
     if plan.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
     for seed in plan.seeds:
@@ -148,7 +152,8 @@ def prepare_jobs(plan: RunPlan, spec: ModelSpec, task: Task) -> Iterator[RunJob 
             request = Request(method, plan.shots or task.shots, seed, plan.balanced, chat=plan.chat)
             check_request(pool, request)
             yield PendingJobs(task, task_sha256, seed, evaluated, pool, request)
-    evaluated.pools.clear()
+    if shared is None:
+        evaluated.pools.clear()
 
 
 def _with_techniques(

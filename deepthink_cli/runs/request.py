@@ -110,4 +110,5 @@ def plan_run(
         tuning=ContextTuning(steps=options.steps, lr=options.lr),
         calibrations=options.calibrations,
         score=options.score,
+        run_code=options.run_code,
     )

@@ -37,7 +37,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
     and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
-    corrected ones and what was taken off. If it has a score, `score` is its name. Raises DeepThinkError if the write
+    corrected ones and what was taken off. If it has a score, `score` is its name. Free answers have a `text`, and
+    neither candidates nor scores. Raises DeepThinkError if the write
     fails.
     """
     import pyarrow
@@ -60,6 +61,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
         columns["bias"] = [list(correction.bias.values()) for correction in corrections]
     if row.setting.score is not None:
         columns["score"] = [row.setting.score] * len(predictions)
+    if any(prediction.text is not None for prediction in predictions):
+        columns["text"] = [prediction.text for prediction in predictions]
     table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
     path = samples_path(folder, row)
     try:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deepthink_cli.answering import answered
 from deepthink_cli.calibrating.calibrator import Calibrator
 from deepthink_cli.data.examples import Query
+from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation import Evaluator, scoring_chunks
@@ -17,6 +19,7 @@ from deepthink_cli.runs.jobs import RunJob
 from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.results import Corrected, Part, Result, Setting, bits
 from deepthink_cli.skipping import ScoringChunk
+from deepthink_cli.tasks.format import Free
 from deepthink_cli.updates.base import UpdateRule
 
 
@@ -59,9 +62,8 @@ class JobScorer:
         part, iteration = wanted[0].part, memory.iteration
         predictions = self.first.get((part, number)) if iteration == 1 else None
         if predictions is None:
-            placed, predictions = self.engine.place(memory), []
-            for chunk in self._queries(part):
-                (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.score)
+            predictions = []
+            for of_chunk in self._predictions(part, memory):
                 predictions += of_chunk
                 yield Step(self.job, len(of_chunk))
         if iteration == 1:
@@ -87,6 +89,33 @@ class JobScorer:
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 
+    def _predictions(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
+        """What one iteration predicts of every query of a part, scored or generated, a chunk at a time."""
+        if self.job.task.free is not None:
+            yield from self._answers(self.job.task.free, part, memory)
+            return
+        placed = self.engine.place(memory)
+        for chunk in self._queries(part):
+            (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.score)
+            yield of_chunk
+
+    def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
+        """The generated answers to the queries of a part, each judged."""
+        skipped, count = Counter(self.job.evaluated.skipped if part == "test" else ()), 0
+        for each in answered(self.engine, [memory], free, self.job.queries(self.plan, part), skipped):
+            if not isinstance(each, Skipped):
+                count += 1
+                yield [each]
+        self.skipped[part] = skipped  # the same for every iteration
+        if not count:
+            raise self._nothing_fits()
+
+    def _nothing_fits(self) -> InputError:
+        return InputError(
+            f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
+            f"{len(self.job.demonstrations.token_ids)} tokens of memory; use fewer --shots"
+        )
+
     def _queries(self, part: Part) -> list[ScoringChunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
@@ -94,10 +123,7 @@ class JobScorer:
             skipped, score = self.skipped[part], self.plan.score
             self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
             if not self.queries[part]:
-                raise InputError(
-                    f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
-                    f"{len(demonstrations.token_ids)} tokens of memory; use fewer --shots"
-                )
+                raise self._nothing_fits()
         return self.queries[part]
 
     def _row(self, setting: Setting, memory: Memory, predictions: Sequence[Prediction]) -> Result:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from deepthink_cli.answering import answers_of
 from deepthink_cli.context_tuning.training import Training
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -110,6 +111,9 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> tupl
     for number, size in enumerate(SIZES):
         sample = _spread(queries, size)
         started = time.perf_counter()
+        if job.task.free is not None:  # answers take long: the first sample has to do
+            answers_of(engine, memory, job.task.free, sample, Counter())
+            return 0.0, (time.perf_counter() - started) / len(sample)
         chunks = list(scoring_chunks(engine, job.demonstrations, sample, Counter()))
         tokenized = time.perf_counter()
         for chunk in chunks:

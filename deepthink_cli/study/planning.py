@@ -10,6 +10,7 @@ from typing import Any, Literal
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.runs.folder import found_in
 from deepthink_cli.runs.request import RunRequest
+from deepthink_cli.runs.shared_rows import SharedRows
 from deepthink_cli.study.crossing import Crossing
 from deepthink_cli.study.preparing import once, prepared_with
 from deepthink_cli.study.requests import requests_of
@@ -89,7 +90,9 @@ def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: floa
     try:
         spec = find_model(options, tell)
         size, what = size_of(spec), "data"
-        runs = [prepared_with(request, spec, out, tell) for request in requests]
+        shared = SharedRows()
+        runs = [prepared_with(request, spec, out, tell, shared) for request in requests]
+        shared.clear()
     except DeepThinkError as error:
         absent = f"its {what} is not on this machine, and a plan downloads nothing"
         runs, reason = [], absent if "--offline" in error.messages[0] else error.messages[0]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.request import RunRequest
+from deepthink_cli.runs.shared_rows import SharedRows
 from deepthink_cli.study.crossing import Crossing
 from deepthink_cli.study.requests import requests_of
 from deepthink_cli.study.values import shown
@@ -25,22 +26,24 @@ def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Pr
     Raises InputError, with all mistakes of all runs, for models and data that cannot be read, and for two sets of rows
     with the same keys.
     """
-    tell, problems, runs, specs = once(tell), Problems(), list[PreparedRun](), dict[ModelOptions, ModelSpec | None]()
+    tell, problems, runs, shared = once(tell), Problems(), list[PreparedRun](), SharedRows()
+    specs: dict[ModelOptions, ModelSpec | None] = {}
     for request in requests_of(crossing):
         if request.model not in specs:
             specs[request.model] = problems.result(lambda model=request.model: _find(crossing, model, tell))  # type: ignore[misc]
         spec = specs[request.model]
         if spec is not None:
             with problems.collected():
-                runs.append(prepared_with(request, spec, out, tell))
+                runs.append(prepared_with(request, spec, out, tell, shared))
+    shared.clear()
     problems.raise_any()
     _check_keys(crossing, runs)
     return runs
 
 
-def prepared_with(request: RunRequest, spec: ModelSpec, out: Path, tell: Tell) -> PreparedRun:
-    """The prepared run of a request whose model has been opened."""
-    return replace(prepare_run(request.plan(), spec, out, tell), request=request)
+def prepared_with(request: RunRequest, spec: ModelSpec, out: Path, tell: Tell, shared: SharedRows) -> PreparedRun:
+    """The prepared run of a request whose model has been opened; rows that it shares with others are kept."""
+    return replace(prepare_run(request.plan(), spec, out, tell, shared), request=request)
 
 
 def once(tell: Tell) -> Tell:
@@ -58,10 +61,10 @@ def once(tell: Tell) -> Tell:
 
 
 def _find(crossing: Crossing, model: ModelOptions, tell: Tell) -> ModelSpec:
-    """Open a model; raises InputError with the place of the model in the study."""
+    """Open a model; raises InputError with the place of the model in the study, also if it cannot be downloaded."""
     try:
         return find_model(model, tell)
-    except InputError as error:
+    except DeepThinkError as error:
         number = crossing.opened.study.models.index(model)
         where = crossing.opened.where("models", number)
         raise InputError(*(f"{where}: models: {text}" for text in error.messages)) from error

@@ -32,10 +32,12 @@ def resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
     Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
     them if a task is unknown.
     """
-    tasks = problems.result(lambda: _tasks(opened))
+    tasks: Tasks = {}
+    with problems.collected():
+        tasks = _tasks(opened)
     for check in (_duplicates, _paths, _scored, _conditions):
         problems.messages += list(check(opened))
-    if tasks is None:
+    if not tasks:
         problems.raise_any()
     problems.messages += list(_protocols(opened, tasks))
     return {**opened.study.axes(), "tasks": tuple(tasks)}, tasks

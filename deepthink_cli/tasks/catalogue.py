@@ -61,6 +61,8 @@ def find_task(name: str) -> Task:
 def digest(task: Task) -> str:
     """SHA-256 of everything in a task's definition that determines its prompts and rows, but for files' names."""
     fields = task.model_dump(exclude={"title", "source", "licence", "note", "example", "groups"})
+    if fields["free"] is None:  # absent in older versions
+        del fields["free"]
     for split in fields["splits"].values():
         del split["file"], split["format"]
         if split["half"] is None:

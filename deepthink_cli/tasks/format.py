@@ -114,6 +114,34 @@ class Answer(_Part):
     first: int = Field(0, strict=True)
 
 
+class Free(_Part):
+    """Answers that are generated, and how one is compared with the true answer, whose column may hold more than it.
+
+    `extract` finds the answer in a generated text, and `gold` the one in the column (default: all of it): the first
+    group of the pattern's last match. Both are compared after what `ignore` names is removed. `stop` are the strings at
+    which a text ends (default: the separator), `max_new_tokens` bounds its tokens. With a `program`, the answer is code
+    instead: {answer} and the row's columns make a program, and the answer is right if that ends without an error.
+    """
+
+    extract: Pattern | None = None
+    gold: Pattern | None = None
+    ignore: list[Literal["case", "space", "commas", "punctuation"]] = []
+    stop: list[Word] | None = None
+    max_new_tokens: Count = 256
+    program: Word | None = None
+    seconds: Count = 10
+
+    @model_validator(mode="after")
+    def _has_groups(self) -> Self:
+        for name in ("extract", "gold"):
+            pattern = getattr(self, name)
+            if pattern is not None and not re.compile(pattern).groups:
+                raise ValueError(f"{name}: needs a group, as in (.*): only its text is the answer")
+        if self.program is not None and "{answer}" not in self.program:
+            raise ValueError("program: must contain {answer}")
+        return self
+
+
 class Split(_Part):
     """One split: its hub configuration and name if they differ from the task's, or a file.
 
@@ -165,6 +193,7 @@ class Task(_Part):
     fields: dict[str, Annotated[Piece, BeforeValidator(_column)]]
     labels: list[str] | None = None
     candidates: Candidates | None = None
+    free: Free | None = None
     answer: Annotated[Answer, BeforeValidator(_column)]
     shots: Count
     sampling: Sampling = "random"
@@ -192,8 +221,8 @@ class Task(_Part):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         pattern = Template(self.template, self.separator)
-        if (self.labels is None) == (self.candidates is None):
-            raise ValueError("give labels, or candidates if every row has its own")
+        if sum(each is not None for each in (self.labels, self.candidates, self.free)) != 1:
+            raise ValueError("give labels, or candidates if every row has its own, or free if answers are generated")
         if self.labels is not None:
             _check_words("labels", self.labels)
         missing = [name for name in pattern.text_fields if name not in self.fields]

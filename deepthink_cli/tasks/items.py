@@ -9,7 +9,8 @@ from typing import Any
 
 from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.data.rows import Row
-from deepthink_cli.tasks.format import Candidates, Piece, Task
+from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
+from deepthink_cli.tasks.free import found
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -37,7 +38,10 @@ def query_of(task: Task, row: Row, any_number: bool = False, labelled: bool = Tr
     for name in task.prompt.text_fields:
         if not texts[name]:
             raise DoesNotFit("no text")
-    if task.labels is not None:
+    candidates: Sequence[str]
+    if task.free is not None:
+        candidates, gold = (), _free_answer(task, task.free, row) if labelled else None
+    elif task.labels is not None:
         candidates, gold = task.labels, label_of(task, row) if labelled else None
     else:
         candidates, gold = _own_candidates(task, row, texts, any_number, labelled)
@@ -50,6 +54,17 @@ def label_of(task: Task, row: Row) -> str:
     """The true label word of a row; raises DoesNotFit for a row without one, and for one that is no label."""
     assert task.labels is not None
     return task.labels[_answer(task, row, [_Choice(label, label) for label in task.labels])]
+
+
+def _free_answer(task: Task, free: Free, row: Row) -> str:
+    """The text of the answer column, as demonstrations show it; raises DoesNotFit if no answer is found in it."""
+    value = _value(row.fields, task.answer.column)
+    text = "" if value is None else str(value).strip()
+    if not text:
+        raise DoesNotFit("no answer")
+    if free.gold is not None and found(free.gold, text) is None:
+        raise DoesNotFit("the answer does not match the task's pattern")
+    return text
 
 
 def has_columns(task: Task, row: Row) -> bool:

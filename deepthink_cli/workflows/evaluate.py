@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from deepthink_cli.answering import answered
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibrating.basis import check_inputs
 from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
@@ -24,6 +25,7 @@ from deepthink_cli.io.html_table import html_paragraphs
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import Prediction
+from deepthink_cli.tasks.format import Free
 from deepthink_cli.workflows.calibrations import check_supported, row_check, skipping, warn_of_one_label
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
@@ -150,6 +152,7 @@ def evaluate(
     others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
     check_read_for(rows, memory)
+    _check_free(rows, calibrate, ensemble, score)
     check_supported(calibrate, memory, rows.checked if skip is None else None)
     if engine is None:
         spec = find_its_model(memory, options, tell)
@@ -171,10 +174,20 @@ def evaluate(
     return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
 
 
+def _check_free(rows: EvaluatedRows, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName) -> None:
+    """Raise InputError for options of scores where answers are generated."""
+    wrong = {"--calibrate": calibrate, "--ensemble": ensemble, f"--score {score}": score != "sum"}
+    for option, given in wrong.items():
+        if rows.free is not None and given:
+            raise InputError(f"{option}: task {rows.task} has free answers, which have no scores; omit it")
+
+
 def _warn_of_extended(
     tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
 ) -> None:
     """Warn of labels and candidates that the score never chooses."""
+    if rows.free is not None:
+        return
     with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
     extended = check_labels(tokenizer, rows.demonstrations, score, calibrate, tell)
     if extended and with_candidates:
@@ -230,6 +243,9 @@ def _rows(
     memories, *others = members
     provenance = memories[0].provenance
     assert provenance is not None
+    if rows.free is not None:
+        yield from _answered(engine, memories, rows.free, rows, skipped, tell)
+        return
     demonstrations, by_rows, done = provenance.demonstrations, from_rows(calibrate), 0
     by_texts = [name for name in calibrate if name not in by_rows]
     check = row_check(calibrate, demonstrations, engine, score)
@@ -244,6 +260,18 @@ def _rows(
             done += 1
             tell(Progress("evaluating", done, rows.count))
     yield from corrected_rows(Calibrator(engine, memories, demonstrations, by_rows), waiting)
+
+
+def _answered(
+    engine: Engine, memories: Sequence[Memory], free: Free, rows: EvaluatedRows, skipped: Counter[str], tell: Tell
+) -> Iterator[Prediction | Skipped]:
+    """The generated and judged answers to every row, in order."""
+    done = 0
+    for row in answered(engine, memories, free, rows.queries, skipped):
+        yield row
+        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
+            done += 1
+            tell(Progress("generating", done, rows.count))
 
 
 def _warn(

@@ -15,6 +15,8 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.free import check_may_run
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
@@ -29,7 +31,7 @@ class EvaluatedRows:
 
     `count` is the number of rows; `demonstrations` those of the memory that the rows were read for; `skipped` counts
     rows that are no queries of the task, by reason; `source` is the file and `checked` the result of checking its rows,
-    None for a task.
+    None for a task. `free` is set if answers are generated.
     """
 
     queries: Iterable[Query | Skipped]
@@ -41,6 +43,7 @@ class EvaluatedRows:
     skipped: Counter[str] = field(default_factory=Counter)
     checked: CheckedRows | None = None
     source: RowSource | None = None
+    free: Free | None = None
 
 
 @dataclass(frozen=True)
@@ -103,17 +106,21 @@ def rows_of_task(
     source: Source | None = None,
     limit: int | None = None,
     tell: Tell = silent,
+    run_code: bool = False,
 ) -> EvaluatedRows:
     """The rows that a task's protocol evaluates.
 
-    Raises InputError for a memory that was made for other labels or fields.
+    Raises InputError for a memory that was made for other labels or fields, and for a task whose answers are programs,
+    unless they may be run (`run_code`).
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
+    check_may_run(task, run_code)
     check_memory(memory, task, tell)
     announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
     demonstrations = memory.provenance.demonstrations
-    return EvaluatedRows(rows, len(rows), rows.split, demonstrations, task.name, rows.protocol, rows.skipped)
+    counted = (task.name, rows.protocol, rows.skipped)
+    return EvaluatedRows(rows, len(rows), rows.split, demonstrations, *counted, free=task.free)
 
 
 def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:

@@ -17,7 +17,7 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows
 from deepthink_cli.workflows.events import Note, Tell, Warn
-from deepthink_cli.workflows.inputs import MOST_FIELDS, CheckedRows, answer_of, output_row, scored_by
+from deepthink_cli.workflows.inputs import MOST_FIELDS, CheckedRows, answer_of, jsonable, output_row, scored_by
 from deepthink_cli.workflows.label_options import LabelOptions
 from deepthink_cli.workflows.memories import OpenedMemory
 
@@ -55,6 +55,11 @@ class OutputRows:
         if isinstance(row, Skipped):
             return {"index": index, "error": row.error}
         written: dict[str, Any] = {}
+        if row.text is not None:
+            iteration = {"iteration": row.iteration} if self.several else {}
+            fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
+            answer = {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
+            return {"index": index, **iteration, **answer, **self._input(fields), "gold": row.query.gold}
         for name, value in output_row(index, row, self.several, self.calibrate, self.score).items():
             written[name] = value
             if name == "probability":

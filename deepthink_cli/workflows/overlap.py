@@ -60,7 +60,7 @@ class OverlapEvaluator:
         """The overlap; None if no row is a demonstration."""
         if not self.seen:
             return None
-        return Overlap(self.seen // self.memories, self.rest.result() if self.rest.chance else None)
+        return Overlap(self.seen // self.memories, self.rest.result() if self.rest.n else None)
 
     def _key(self, text: Any, label: str | None) -> tuple[str, str | None]:
         return self.template.query(text), None if self.labels else label

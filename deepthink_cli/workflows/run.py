@@ -17,6 +17,7 @@ from deepthink_cli.runs.plan import RunPlan
 from deepthink_cli.runs.request import RunRequest
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.shards import Shard, Share
+from deepthink_cli.runs.shared_rows import SharedRows
 from deepthink_cli.workflows.collect import Collector
 from deepthink_cli.workflows.distribute import distribute
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
@@ -33,10 +34,13 @@ def prepare_request(request: RunRequest, out: Path, tell: Tell = silent) -> Prep
     return replace(prepare_run(request.plan(), spec, out, tell), request=request)
 
 
-def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) -> PreparedRun:
+def prepare_run(
+    plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent, shared: SharedRows | None = None
+) -> PreparedRun:
     """Read the tasks, and check every job and the rows in the folder, without loading the weights.
 
-    Raises InputError with all mistakes of all tasks, and if the folder's rows come from other data.
+    Rows that are `shared` with other runs are not read again. Raises InputError with all mistakes of all tasks, and if
+    the folder's rows come from other data.
     """
     warn_without_chat(spec, plan.chat, tell)
     announce(plan.source, plan.tasks, tell)
@@ -44,7 +48,7 @@ def prepare_run(plan: RunPlan, spec: ModelSpec, out: Path, tell: Tell = silent) 
     for number, task in enumerate(plan.tasks):
         tell(Progress("reading tasks", number, len(plan.tasks)))
         with problems.collected():
-            prepared += prepare_jobs(plan, spec, task)
+            prepared += prepare_jobs(plan, spec, task, shared)
     tell(Progress("reading tasks", len(plan.tasks), len(plan.tasks)))
     problems.raise_any()
     jobs = [each for each in prepared if isinstance(each, RunJob)]
@@ -64,7 +68,7 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
     if plan.score == "mean":
         return
     tell = tell if NONE in plan.calibrations else silent
-    for each in {each.task.name: each for each in reversed(prepared)}.values():
+    for each in {each.task.name: each for each in reversed(prepared) if each.task.free is None}.values():
         prompt = each.demonstrations if isinstance(each, RunJob) else each.task.prompt
         extended = ExtendedLabels(spec.tokenizer, prompt, plan.score, tell, f"task {each.task.name}: ")
         query = next(iter(each.evaluated))

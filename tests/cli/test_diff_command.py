@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,26 @@ def test_a_memory_that_cannot_be_quantized_is_one_line_and_writes_nothing(
     assert err.startswith(f"deepthink: {message}")
     assert err.count("\n") == 1
     assert not (folder / "x").exists()
+
+
+def test_a_limit_of_the_environment_is_for_commands_with_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_LIMIT", "2")
+    assert "Labels of" not in told(capsys, "diff", folder / "mem.safetensors")[0]
+    memory, rows = folder / "mem.safetensors", folder / "demos.jsonl"
+    assert "Labels of 2 rows" in told(capsys, "diff", memory, memory, rows)[0]
+
+
+def test_a_file_of_the_memorys_own_model_is_not_overwritten(
+    folder: Path, models: Callable[[str], Path], capsys: Captured
+) -> None:
+    model, memory = models("llama"), folder / "llama.safetensors"
+    told(capsys, "think", folder / "demos.jsonl", "-m", model, "-T", "1", "-q", "-o", memory)
+    before = (model / "model.safetensors").read_bytes()
+    _, err = told(capsys, "quantize", memory, "-o", model / "model.safetensors", code=2)
+    assert "which this command reads; name a new file" in err
+    assert (model / "model.safetensors").read_bytes() == before
 
 
 def test_a_quantized_memory_is_not_quantized_again(folder: Path, capsys: Captured) -> None:

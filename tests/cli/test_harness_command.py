@@ -59,7 +59,7 @@ def test_a_task_file_is_evaluated_and_its_results_written(
         (["--use_cache", "here"], 2, "deepthink: --use_cache: its keys are the prompt alone, without T and eta"),
         (["--model_args", "pretrained=pocket,itertions=3"], 2, "no such argument; did you mean iterations?"),
         (["--model_args", "pretrained=pocket,eta=7"], 2, "deepthink: --model_args eta=7"),
-        (["--model", "nonsense"], 1, "deepthink: lm-eval: KeyError: "),
+        (["--model", "nonsense"], 1, "deepthink: lm-eval: ValueError: Attempted to load model 'nonsense'"),
         (["--num_fewshot", "many"], 2, "argument --num_fewshot"),
     ],
 )

@@ -28,6 +28,7 @@ LOADING = (
     *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
     *("export", "diff", "quantize"),
 )
+STUDIES = ("study plan", "study run")
 MODEL_OPTIONS = {
     "--model",
     "--revision",
@@ -59,6 +60,12 @@ DIFFERENT = {
     ("tune", "shots"),
     ("tune", "seed"),
     ("report", "iteration"),
+    ("study report", "iteration"),
+    ("study run", "out"),
+    ("study run", "samples"),
+    ("study plan", "out"),
+    ("study plan", "no_probe"),
+    *((f"study {name}", "task") for name in ("validate", "plan", "run")),
     ("push", "revision"),
     ("pull", "revision"),
     ("export", "iteration"),
@@ -69,14 +76,26 @@ DIFFERENT = {
 }
 
 
+def commands(group: Any = PROGRAM, before: str = "") -> dict[str, Any]:
+    """Every command by its words, those of groups too, as in `study run`."""
+    found = {}
+    for name, command in group.commands.items():
+        is_group = hasattr(command, "commands")
+        found |= commands(command, f"{before}{name} ") if is_group else {before + name: command}
+    return found
+
+
+COMMANDS = commands()
+
+
 def options_of(command: str) -> dict[str, Any]:
-    parameters = PROGRAM.commands[command].params
+    parameters = COMMANDS[command].params
     return {name: parameter for parameter in parameters for name in parameter.opts if name.startswith("--")}
 
 
 def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """The command, the name and the declaration of every option of every command."""
-    for command in PROGRAM.commands:
+    for command in COMMANDS:
         for parameter in dict.fromkeys(options_of(command).values()):
             declaration = (parameter.opts, parameter.help, parameter.rich_help_panel, parameter.envvar)
             yield command, parameter.name, declaration
@@ -93,9 +112,16 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
 
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
-    for command in PROGRAM.commands.keys() - set(LOADING):
+    for command in COMMANDS.keys() - {*LOADING, *STUDIES}:
         others = {"--offline"} | ({"--revision"} if (command, "revision") in DIFFERENT else set())
         assert not options_of(command).keys() & (MODEL_OPTIONS - others)
+
+
+@pytest.mark.parametrize("command", STUDIES)
+def test_a_study_names_its_models_and_the_command_line_how_they_are_computed(command: str) -> None:
+    options = options_of(command).keys()
+    assert options & {*MODEL_OPTIONS, "--adapter"} == MODEL_OPTIONS - {"--model", "--revision", "--gguf"}
+    assert "--models" in options
 
 
 def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,21 @@ Models = Callable[[str], Path]
 @pytest.fixture
 def words(models: Models, tmp_path: Path) -> list[str]:
     """A run of many units: one for each seed."""
-    return run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "6", "--batch-tokens", "64", "-q")
+    return run_words(
+        tmp_path,
+        models("llama"),
+        "-T",
+        "2",
+        "--seeds",
+        "6",
+        "--batch-tokens",
+        "64",
+        "--limit",
+        "2",
+        "--shots",
+        "2",
+        "-q",
+    )
 
 
 def test_shards_are_the_run_and_are_reported_as_one(
@@ -33,7 +48,7 @@ def test_shards_are_the_run_and_are_reported_as_one(
     for number in (1, 2, 3):
         assert run([*words, "--out", str(parts), "--shard", f"{number}/3"]) == 0
     lines = [(folder / FILE).read_bytes().splitlines() for folder in sorted(parts.iterdir())]
-    assert sorted(line for part in lines for line in part) == sorted((whole / FILE).read_bytes().splitlines())
+    assert sorted(chain(*lines)) == sorted((whole / FILE).read_bytes().splitlines())
     assert sum(bool(rows) for rows in lines) > 1
     capsys.readouterr()
     reports = []

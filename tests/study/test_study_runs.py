@@ -71,12 +71,12 @@ def test_a_study_with_the_values_of_a_run_writes_its_rows(
 
 
 def test_axes_that_one_run_cannot_cross_are_crossed_too(study: Callable[..., Path], tmp_path: Path) -> None:
-    fields = {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"], "etas": [0.01, 0.1]}
+    fields = {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"]}
     fields |= {"protocols": ["paper", "official"], "sampling": ["random", "stratified"]}
-    assert study_run(study(**fields), tmp_path / "out") == 0
+    assert study_run(study(**fields, iterations=1, limit=4), tmp_path / "out") == 0
     rows = read_results(tmp_path / "out")
-    assert len({row.key for row in rows}) == len(rows) == 2 * 2**6
-    for name in ("shots", "order_seed", "positions", "eta", "protocol", "sampling"):
+    assert len({row.key for row in rows}) == len(rows) == 2**5
+    for name in ("shots", "order_seed", "positions", "protocol", "sampling"):
         assert len({getattr(row.setting, name) for row in rows}) == 2
 
 

@@ -42,7 +42,8 @@ def draw_iterations(form: IterationsForm, jobs: Sequence[JobResults]) -> Figure:
         axes.set_xlabel("iterations T", fontsize=7)
     seeds = max(len(values) for panel, _, _ in shown for curve in panel.curves for values in curve.accuracies.values())
     figure.supylabel("accuracy (%)", fontsize=7.5)
-    source = published().series[form.published].note if form.published else ""
+    series = published().series.get(form.published or "")
+    source = series.note if series and series.label in handles else ""
     meaning = "one seed" if seeds == 1 else f"mean of {seeds} seeds, band: ± 1 standard deviation"
     legend(figure, list(handles.values()), "; ".join(filter(None, [meaning, source])))
     return figure

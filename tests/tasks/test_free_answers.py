@@ -1,0 +1,246 @@
+"""Tasks whose answers are generated: what is compared, programs in a process with limits, eval and run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_rows
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.data.rows import Row
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.sandbox import ends_well
+from deepthink_cli.runs.results import read_results
+from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
+from deepthink_cli.tasks.format import Free, Task
+from deepthink_cli.tasks.free import check_may_run, given_answer, program_of, true_answer
+from deepthink_cli.tasks.items import DoesNotFit, query_of
+
+Captured = pytest.CaptureFixture[str]
+SUMS: list[dict[str, object]] = [
+    {"question": f"What is {n} + {n}?", "answer": f"{n} + {n} = {2 * n}.\n#### {2 * n}"} for n in range(500, 512)
+]
+PROBLEMS: list[dict[str, object]] = [
+    {
+        "text": f"Return {n}.",
+        "code": f"def answer():\n    return {n}",
+        "test_list": [f"assert answer() == {n}"],
+        "test_setup_code": "",
+    }
+    for n in range(8)
+]
+
+
+def free_of(name: str) -> Free:
+    free = built_in()[name].free
+    assert free is not None
+    return free
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "answer"),
+    [
+        ("gsm8k", " 3 * 4 = 12.\n#### 1,012", "1012"),
+        ("gsm8k", "#### 3\n#### $40.", "40"),
+        ("gsm8k", "the answer is 12", ""),
+        ("bbh-free/object_counting", " 6", "6"),
+        ("bbh-free/object_counting", " There are 2 + 1. So the answer is 3.\nQ: 7", "3"),
+        ("bbh-free/multistep_arithmetic_two", "-1,120", "-1120"),
+        ("bbh-free/word_sorting", " Apple pear.\nmore", "apple pear"),
+        ("bbh-free/dyck_languages", "] ) }", "])}"),
+        ("bbh-free/reasoning_about_colored_objects", " (C) red", "(C)"),
+    ],
+)
+def test_the_answer_is_found_in_a_text(task: str, text: str, answer: str) -> None:
+    assert given_answer(free_of(task), text) == answer
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "bbh-free"])
+def test_the_true_answer_written_as_in_a_demonstration_is_right(name: str) -> None:
+    for task in find_tasks([name]):
+        assert task.free is not None
+        gold = query_of(task, Row(task.example, "example")).gold
+        assert gold is not None
+        assert given_answer(task.free, gold) == true_answer(task.free, gold) != ""
+
+
+def test_a_row_whose_answer_has_not_the_form_of_the_task_does_not_fit() -> None:
+    with pytest.raises(DoesNotFit, match="does not match the task's pattern"):
+        query_of(built_in()["gsm8k"], Row({"question": "a", "answer": "7"}, "x:1"))
+
+
+@pytest.mark.parametrize(
+    ("program", "passes"),
+    [
+        ("assert 1 + 1 == 2", True),
+        ("assert False", False),
+        ("import sys; sys.exit(0)", False),
+        ("import os; os._exit(0)", False),
+        ("while True: pass", False),
+        ("x = bytearray(3 << 30)", False),
+        ("open('big', 'wb').write(b'x' * (5 << 20))", False),
+        ("import os; assert 'PYTHONPATH' not in os.environ; assert os.listdir('.') == ['answer.py']", True),
+        ("print('x' * 10**6)", True),
+        ("this is not Python", False),
+    ],
+)
+def test_a_program_runs_within_limits(program: str, passes: bool) -> None:
+    assert ends_well(program, seconds=2) == passes
+
+
+def test_a_program_is_the_answer_with_columns_of_its_row() -> None:
+    free, row = free_of("mbpp"), PROBLEMS[3]
+    right = program_of(free, "```python\ndef answer():\n    return 3\n```\nIt returns 3.", row)
+    assert right == "\ndef answer():\n    return 3\nassert answer() == 3"
+    with pytest.raises(InputError, match="the row has no column 'test_setup_code'"):
+        program_of(free, "pass", {"test_list": []})
+
+
+def test_programs_run_only_if_they_may(tmp_path: Path, capsys: Captured) -> None:
+    check_may_run(built_in()["gsm8k"], False)
+    with pytest.raises(InputError, match="--run-code"):
+        check_may_run(built_in()["mbpp"], False)
+    write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
+    write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
+    assert run(["run", "--task", "mbpp", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out"), "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "task mbpp: its answers are programs" in line
+    assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+def test_code_is_judged_by_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepthink_cli.answering import FAILED, PASSED, judged
+    from deepthink_cli.generation import Generation
+
+    query = query_of(built_in()["mbpp"], Row(PROBLEMS[4], "x:1"))
+    labels = [
+        judged(free_of("mbpp"), Generation(query, 1, text, 5, "stop")).label
+        for text in ("def answer():\n    return 4\n", "def answer():\n    return 5\n")
+    ]
+    assert labels == [PASSED, FAILED]
+
+
+def _folder(data: Path, name: str) -> Path:
+    (data / name).mkdir(parents=True, exist_ok=True)
+    return data / name
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows in GSM8K's layout."""
+    folder = tmp_path_factory.mktemp("data")
+    write_rows(_folder(folder, "gsm8k") / "train.jsonl", SUMS[:8])
+    write_rows(_folder(folder, "gsm8k") / "test.jsonl", SUMS[8:])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """GSM8K with few tokens, as a task file."""
+    import yaml
+
+    definition = built_in()["gsm8k"].model_dump(exclude_none=True, exclude_defaults=True)
+    definition["free"]["max_new_tokens"] = 6
+    path = tmp_path_factory.mktemp("task") / "short.yaml"
+    path.write_text(yaml.safe_dump(definition))
+    return path
+
+
+def _think(models: Callable[[str], Path], data: Path, short: Path, folder: Path) -> Path:
+    path = folder / "mem.safetensors"
+    words = ["think", "--task", str(short), "--data-dir", str(data), "--shots", "2", "-m", str(models("llama"))]
+    assert run([*words, "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
+    return path
+
+
+def test_eval_measures_exact_match(
+    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    memory, samples = _think(models, data, short, tmp_path), tmp_path / "samples.jsonl"
+    words = ["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q"]
+    capsys.readouterr()
+    assert run([*words, "--samples", str(samples), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["n"], report["chance"], report["majority"]) == (4, 0.0, None)
+    assert [row["iteration"] for row in report["results"]] == [1, 2]
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert rows[0]["gold"] == str(2 * 508)
+    assert {"answer", "right", "text"} <= rows[0].keys()
+    assert report["results"][0]["accuracy"] == sum(row["right"] for row in rows if row["iteration"] == 1) / 4
+    assert run(words) == 0
+    assert "Generated answers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--calibrate", "contextual"], "task gsm8k has free answers"),
+        (["--score", "mean"], "--score mean: task gsm8k has free answers"),
+        (["--html", "page.html"], "task gsm8k has free answers"),
+    ],
+)
+def test_options_of_scores_are_refused(
+    more: list[str],
+    told: str,
+    models: Callable[[str], Path],
+    data: Path,
+    short: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory = _think(models, data, short, tmp_path)
+    capsys.readouterr()
+    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q", *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_a_run_has_rows_of_free_answers_and_continues(
+    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    words = ["run", "--task", str(short), "--data-dir", str(data), "-m", str(models("gpt2")), "-T", "2", "-q"]
+    words += ["--shots", "2", "--out", str(tmp_path / "out")]
+    assert run([*words, "--samples"]) == 0
+    rows = read_results(tmp_path / "out")
+    assert [(row.setting.iteration, row.n, row.chance, row.majority) for row in rows] == [
+        (1, 4, 0, None),
+        (2, 4, 0, None),
+    ]
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    assert run(words) == 0
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
+    assert run(["report", str(tmp_path / "out")]) == 0
+    assert "gsm8k" in capsys.readouterr().out
+
+
+def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
+    words = ["run", "--task", str(short), "--data-dir", str(data), "--out", str(tmp_path / "out"), "-q"]
+    assert run([*words, "--calibrate", "batch"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("task gsm8k has free answers, without scores; run it without this option")
+
+
+@pytest.mark.parametrize(
+    ("free", "told"),
+    [
+        ({"extract": "a"}, "extract: needs a group"),
+        ({"program": "x"}, "program: must contain {answer}"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"ignore": ["all"]}, "ignore"),
+    ],
+)
+def test_a_wrong_definition_is_named(free: dict[str, Any], told: str) -> None:
+    definition = {**built_in()["gsm8k"].model_dump(), "free": free}
+    with pytest.raises(ValueError, match=told):
+        Task.model_validate(definition)
+
+
+def test_digests_of_other_tasks_do_not_depend_on_free_answers() -> None:
+    assert built_in()["sst2"].free is None
+    assert digest(built_in()["sst2"]) == digest(Task.model_validate(built_in()["sst2"].model_dump()))
