@@ -37,7 +37,7 @@ def instances(results: Sequence[Result], evaluation_id: str, model_id: str, vers
         for right, (where, gold, label, candidates, scores) in zip(result.was_right(), inputs, strict=True):
             scored = dict(zip(candidates or (), scores or (), strict=True))
             sample = f"{result.setting.split}:{where.rpartition(':')[2]}"
-            yield {**shared, "sample_id": sample, **_instance(texts.get(where, ""), gold, label, scored, right)}
+            yield {**shared, "sample_id": sample, **_instance(texts.get(where, ""), gold, label or "", scored, right)}
 
 
 def _instance(text: str, gold: str, label: str, scores: dict[str, float], right: bool) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _instance(text: str, gold: str, label: str, scores: dict[str, float], right:
                 "turn_idx": 0,
                 "source": "output.raw",
                 "extracted_value": label,
-                "extraction_method": "highest_score",
+                "extraction_method": "highest_score" if scores else "pattern",
                 "is_terminal": True,
             }
         ],

@@ -7,6 +7,7 @@ import pty
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from hub_server import TOKEN, HubState, hub
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
-from deepthink_cli.integrations.hub import FILES
+from deepthink_cli.errors import InputError
+from deepthink_cli.integrations.hub import FILES, _licence_of
 from deepthink_cli.integrations.model_card import MEMORY, Card
 
 REPO = "me/reviews"
@@ -169,10 +171,6 @@ def test_texts_cannot_leave_their_code_block(memory: Path) -> None:
 
 
 def test_the_licence_is_that_of_the_models_card(memory: Path, state: HubState) -> None:
-    from dataclasses import replace
-
-    from deepthink_cli.integrations.hub import _licence_of
-
     state.repos["org/model"] = {"main": {}}
     header = read_header(memory)
     model = replace(header.metadata.model, id="org/model", revision="main")
@@ -318,8 +316,6 @@ def test_what_is_not_there_is_named(
 def test_a_memory_that_peft_cannot_hold_is_published_without_it(
     state: HubState, memory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    from deepthink_cli.errors import InputError
-
     def refuse(*arguments: Any, **options: Any) -> None:
         raise InputError("mem: has keys and values of several shapes")
 
