@@ -35,8 +35,8 @@ CHUNK = 1024  # queries tokenised and scored together
 class Evaluation:
     """The metrics of every iteration, and the confusion table of the last one.
 
-    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. Free answers have
-    no `probabilities`, and their changes none of a log-probability. `calibrated`
+    `changes` since T = 1 are those of the later iterations; there are none if T = 1 was not evaluated. Free answers
+    have no `probabilities`, and their changes none of a log-probability. `calibrated`
     holds the same of the corrected predictions, for every calibration.
     """
 

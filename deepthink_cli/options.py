@@ -220,7 +220,7 @@ class SweepOptions(GateOptions):
 
 
 class RunOptions(SweepOptions, TaskOptions):
-    """Options of a run: its grid of seeds and gates; `seeds` is a number of seeds or a list, `run_code` lets programs run."""
+    """Options of a run: its grid of seeds and gates; `seeds` is a number or a list, `run_code` lets programs run."""
 
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
     positions: Positions = "continued"

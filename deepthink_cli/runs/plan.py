@@ -34,8 +34,8 @@ class RunPlan:
     `dev_size` counts dev rows (None: as many as test rows). With a `chat`, all demonstrations are turns of a
     conversation. If there are methods in `demos_by`, each chooses the demonstrations from a pool of at most `pool_size`
     training rows. Each of the `techniques` makes memories of its own, one of them by the steps of `tuning`; each of the
-    `calibrations` corrects the scores of all of them; `score` is what is compared of log-probabilities. With `run_code`,
-    programs that are the answers of a task are run.
+    `calibrations` corrects the scores of all of them; `score` is what is compared of log-probabilities. With
+    `run_code`, programs that are the answers of a task are run.
     """
 
     tasks: tuple[Task, ...]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.runs.results import Result
 
 if TYPE_CHECKING:
-    from deepthink_cli.prediction import Prediction
+    from deepthink_cli.prediction import Correction, Prediction
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
@@ -48,7 +48,7 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     corrections = corrections_of(row.setting, predictions)
     labelled = predictions if corrections is None else [correction.prediction for correction in corrections]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "where": [prediction.query.where for prediction in predictions],
         "gold": [prediction.query.gold for prediction in predictions],
         "label": [prediction.label for prediction in labelled],
@@ -56,13 +56,7 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
         "candidates": [list(prediction.scores) for prediction in predictions],
         "scores": [list(prediction.scores.values()) for prediction in predictions],
     }
-    if corrections is not None:
-        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
-        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
-    if row.setting.score is not None:
-        columns["score"] = [row.setting.score] * len(predictions)
-    if any(prediction.text is not None for prediction in predictions):
-        columns["text"] = [prediction.text for prediction in predictions]
+    columns |= _further(row, predictions, corrections)
     table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
     path = samples_path(folder, row)
     try:
@@ -75,3 +69,18 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
     return path
+
+
+def _further(
+    row: Result, predictions: Sequence[Prediction], corrections: Sequence[Correction] | None
+) -> dict[str, list[Any]]:
+    """The columns that only some rows have."""
+    columns: dict[str, list[Any]] = {}
+    if corrections is not None:
+        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
+        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    if row.setting.score is not None:
+        columns["score"] = [row.setting.score] * len(predictions)
+    if any(prediction.text is not None for prediction in predictions):
+        columns["text"] = [prediction.text for prediction in predictions]
+    return columns

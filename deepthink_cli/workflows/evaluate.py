@@ -151,8 +151,7 @@ def evaluate(
     memory = opened(memory, iteration)
     others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
-    check_read_for(rows, memory)
-    _check_free(rows, calibrate, ensemble, score)
+    _check_rows(rows, memory, calibrate, ensemble, score)
     check_supported(calibrate, memory, rows.checked if skip is None else None)
     if engine is None:
         spec = find_its_model(memory, options, tell)
@@ -174,8 +173,11 @@ def evaluate(
     return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
 
 
-def _check_free(rows: EvaluatedRows, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName) -> None:
-    """Raise InputError for options of scores where answers are generated."""
+def _check_rows(
+    rows: EvaluatedRows, memory: OpenedMemory, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName
+) -> None:
+    """Raise InputError for rows that were read for another memory, and for options of scores of generated answers."""
+    check_read_for(rows, memory)
     wrong = {"--calibrate": calibrate, "--ensemble": ensemble, f"--score {score}": score != "sum"}
     for option, given in wrong.items():
         if rows.free is not None and given:

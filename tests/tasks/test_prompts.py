@@ -19,6 +19,7 @@ FAMILIES = {
     "bbh-letters": "bbh-letters/snarks",
     "bbh-fixed": "bbh/formal_fallacies",
     "bbh-plain": "bbh/boolean_expressions",
+    "bbh-free": "bbh-free/word_sorting",
     "bbh-letters-fixed": "bbh-letters/navigate",
 }
 NAMES = {**{name: name for name in built_in() if "/" not in name}, **FAMILIES}

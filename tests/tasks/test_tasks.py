@@ -49,7 +49,7 @@ def test_the_papers_shots() -> None:
 def test_a_tasks_example_is_a_row_of_it(name: str) -> None:
     task = built_in()[name]
     query = query_of(task, row(**task.example), any_number=True)
-    assert query.gold in query.candidates
+    assert query.gold in query.candidates or (task.free is not None and query.gold and not query.candidates)
 
 
 def test_a_group_stands_for_its_tasks_each_once() -> None:
