@@ -28,21 +28,23 @@ Ray = Annotated[
     ),
 ]
 
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        rich_help_panel=MACHINES,
+        help="Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on the "
+        "cluster (default: one for each GPU, or core).",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class ExecutorArguments:
     """Where a run is done."""
 
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            rich_help_panel=MACHINES,
-            help="Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on "
-            "the cluster (default: one for each GPU, or core).",
-        ),
-    ] = None
+    workers: Workers = None
     shard: Annotated[
         str | None,
         typer.Option(
@@ -144,9 +146,13 @@ class ExecutorArguments:
         return True
 
     def _number(self, name: str) -> int | None:
-        value = getattr(self, name)
-        if value is None:
-            return None
-        if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 10_000):
-            raise InputError(f"--{name} {value}: a whole number, 1 or more")
-        return int(value)
+        return number_of(name, getattr(self, name))
+
+
+def number_of(name: str, value: str | None) -> int | None:
+    """The number of workers or shards; raises InputError, naming the option, for another text."""
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 10_000):
+        raise InputError(f"--{name} {value}: a whole number from 1 to 10000")
+    return int(value)

@@ -14,10 +14,12 @@ import typer
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
+from deepthink_cli.cli.executor_options import Ray, Workers
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
@@ -79,6 +81,8 @@ def predict(
     task: TaskName = None,
     score: Score = "sum",
     row_format: RowFormat = None,
+    ray: Ray = None,
+    workers: Workers = None,
     *,
     labels: LabelArguments,
     errors: ErrorArguments,
@@ -100,6 +104,11 @@ def predict(
     names = problems.result(lambda: calibrations(calibrate)) or ()
     chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    if ray is not None or workers is not None:
+        problems.raise_any()
+        refused = {"resume": resume, "ensemble": files, "task": task, "format": row_format}
+        values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
+        return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     problems.result(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if resume:
         problems.result(lambda: check_resume(output, inputs))

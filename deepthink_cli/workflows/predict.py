@@ -12,7 +12,9 @@ from deepthink_cli.calibrating.calibrator import Calibrator, corrected_rows
 from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.data.skipped import Skipped
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
+from deepthink_cli.memory import Memory
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import CHUNK, Prediction, predict_mean, predict_or_skip
@@ -43,6 +45,7 @@ def predict_file(
     same_labels: bool = False,
     start: int = 0,
     before: Iterable[Sequence[Prediction]] = (),
+    loaded: tuple[ModelSpec, Engine, list[Memory]] | None = None,
     tell: Tell = silent,
 ) -> Iterator[list[Prediction | Skipped]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
@@ -51,7 +54,7 @@ def predict_file(
     `score` is as in `predict`, with a warning for labels that it never chooses. Rows are checked before the model is
     loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the
     rows is that of all rows up to the end of the chunk. The first `start` rows are left out; `before` holds their
-    predictions in chunks, if a calibration is estimated from rows.
+    predictions in chunks, if a calibration is estimated from rows. `loaded` is the model, if it is loaded already.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
@@ -62,12 +65,12 @@ def predict_file(
     demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
     checked = _checked(memory, source, skip) if checked is None else checked
     check_supported(calibrate, memory, None if skip else checked)
-    spec = find_its_model(memory, options, tell)
+    spec = find_its_model(memory, options, tell) if loaded is None else loaded[0]
     check_inputs(calibrate, demonstrations, spec, score)
     for each in () if skip else (memory, *others):
         check_tokens(each.provenance.demonstrations, spec, source, checked, score)
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
-    engine, memories = load_both(memory, spec, tell)
+    engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
     members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
     rows = _rows(source, demonstrations, skip, check, extended if checked is None else None)
     predict = partial(predict_mean, engine, [memories, *members], score=score)

@@ -44,7 +44,21 @@ def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
 
 
 def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Models, tmp_path: Path) -> None:
-    words = run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "60", "--batch-tokens", "64", "-q")
+    words = run_words(
+        tmp_path,
+        models("llama"),
+        "-T",
+        "3",
+        "--seeds",
+        "40",
+        "--limit",
+        "4",
+        "--shots",
+        "2",
+        "--batch-tokens",
+        "64",
+        "-q",
+    )
     assert run(words) == 0
     whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
     folder = tmp_path / "divided"

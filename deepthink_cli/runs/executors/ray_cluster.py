@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -13,14 +14,23 @@ from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.runs.executors.base import Deliver
-from deepthink_cli.runs.executors.local import THREADS, cores
+from deepthink_cli.runs.executors.local import cores
 from deepthink_cli.runs.executors.messages import Died, Event, Message
 from deepthink_cli.runs.executors.source import PACKAGE
 
 LOCAL = "local"
 OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
 PATIENCE = 5.0  # seconds to wait for an answer of the head node
-HANDED_ON = ("HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
+HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
+
+
+@dataclass(frozen=True)
+class ClusterPart:
+    """How many workers a cluster has room for, and the cores (and so threads) and GPUs of each."""
+
+    workers: int
+    cpus: int
+    gpus: int
 
 
 class RayExecutor:
@@ -31,29 +41,19 @@ class RayExecutor:
     """
 
     def __init__(self, address: str, workers: int | None, device: str, cache: Path) -> None:
-        ray = connected(address)
-        self.cache = cache
-        resources = ray.cluster_resources()
-        cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
-        self.workers = workers or gpus or max(1, cpus)
-        if self.workers > max(cpus, gpus) or (gpus and self.workers > gpus):
-            has = f"{gpus} GPUs" if gpus else f"{cpus} cores"
-            ray.shutdown()
-            raise InputError(f"--workers {self.workers}: the Ray cluster has {has}; use at most that many")
-        self.gpus = gpus // self.workers
-        self.cpus = cpus // self.workers
-        self.threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, self.cpus))
+        connected(address)
+        self.cache, self.part = cache, cluster_part(workers, device)
+        self.workers = self.part.workers
 
     def start(self, number: int, deliver: Deliver) -> RayWorker:
         """Start an actor; it waits in Ray's queue until the cluster has room for it."""
         import ray
 
         actor = ray.remote(Actor).options(
-            num_cpus=self.cpus,
-            num_gpus=self.gpus,
+            num_cpus=self.part.cpus,
+            num_gpus=self.part.gpus,
             max_restarts=0,  # the scheduler replaces workers, and counts how often
             max_task_retries=0,
-            runtime_env={"env_vars": actor_variables(self.threads)},
         )
         return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
 
@@ -121,7 +121,8 @@ def connected(address: str) -> Any:
         raise InputError("--ray: needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
     if ray.is_initialized():
         return ray
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    common["runtime_env"] = {"env_vars": worker_settings()}
     try:
         if address == LOCAL:
             ray.init(
@@ -129,11 +130,11 @@ def connected(address: str) -> Any:
                 num_cpus=cores(),
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE,
-                **quiet,
+                **common,
             )
         else:
             _check_answers(address)
-            ray.init(address=address, **quiet)
+            ray.init(address=address, **common)
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         raise DeepThinkError(
@@ -141,6 +142,22 @@ def connected(address: str) -> Any:
             "without an address to start one on this machine"
         ) from error
     return ray
+
+
+def cluster_part(workers: int | None, device: str) -> ClusterPart:
+    """The even division of the connected cluster; raises InputError for more workers than it has GPUs, or cores."""
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
+    most = gpus or max(1, cpus)
+    workers = workers or most
+    if workers > most:
+        ray.shutdown()
+        raise InputError(
+            f"--workers {workers}: the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many"
+        )
+    return ClusterPart(workers, cpus // workers, gpus // workers)
 
 
 def _check_answers(address: str) -> None:
@@ -154,8 +171,8 @@ def _check_answers(address: str) -> None:
         pass
 
 
-def actor_variables(threads: int) -> dict[str, str]:
-    """The environment of an actor: its threads, where the package is, and the settings of the hub's library."""
+def worker_settings() -> dict[str, str]:
+    """The environment of workers: where the package is, and the settings of the libraries that this process has."""
     path = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    given = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
-    return {**dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": os.pathsep.join(path), **given}
+    settings = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    return {"PYTHONPATH": os.pathsep.join(path), **settings}
