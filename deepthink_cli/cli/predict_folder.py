@@ -38,13 +38,11 @@ def predict_folder(
         raise InputError("--ray: labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER")
     if output.resolve() == Path(inputs).resolve():
         raise InputError(f"-o {output}: the folder of the inputs; name another one")
-    paths: dict[str, Any] = {
-        name: os.path.abspath(path) for name, path in (("memory", memory), ("inputs", inputs), ("output", output))
-    }
+    named = {"memory": memory, "inputs": inputs, "output": output}
+    paths: dict[str, Any] = {name: os.path.abspath(path) for name, path in named.items()}
     with Show(common) as tell:
-        counts = label_folder(
-            FolderLabels(**paths, **values, skip=errors.skip), address, number_of("workers", workers), tell
-        )
+        job = FolderLabels(**paths, **values, skip=errors.skip)
+        counts = label_folder(job, address, number_of("workers", workers), tell)
     note(f"wrote {counts.files} files into {output} ({counts.rows:,} rows, {counts.kept} files kept)", common.quiet)
     if counts.errors > (errors.allow_errors or 0):
         raise DeepThinkError(f"{counts.errors} rows could not be labelled; their errors are in {output}")
