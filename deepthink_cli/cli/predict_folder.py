@@ -39,7 +39,7 @@ def predict_folder(
     if output.resolve() == Path(inputs).resolve():
         raise InputError(f"-o {output}: the folder of the inputs; name another one")
     named = {"memory": memory, "inputs": inputs, "output": output}
-    paths: dict[str, Any] = {name: os.path.abspath(path) for name, path in named.items()}
+    paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
     with Show(common) as tell:
         job = FolderLabels(**paths, **values, skip=errors.skip)
         counts = label_folder(job, address, number_of("workers", workers), tell)
