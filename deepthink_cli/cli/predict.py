@@ -104,6 +104,11 @@ def predict(
     names = problems.result(lambda: calibrations(calibrate)) or ()
     chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
+    if ray is not None or workers is not None:
+        problems.raise_any()
+        refused = {"resume": resume, "ensemble": files, "task": task, "format": row_format}
+        values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
+        return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     problems.result(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
     if ray is not None or workers is not None:
         problems.raise_any()

@@ -135,7 +135,7 @@ def connected(address: str) -> Any:
         else:
             _check_answers(address)
             ray.init(address=address, **common)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
         reason = " ".join(str(error).split())[:160]
         raise DeepThinkError(
             f"--ray {address}: no Ray cluster answers ({reason}); start one with `ray start --head`, or give --ray "
