@@ -26,7 +26,8 @@ test: $(VENV)/.test
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The harnesses of tests/soak and the properties, for long: an hour or two. `make soak SEED=7` draws other ones.
-soak: $(VENV)/.test
+# Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (98 MB), to compare exported memories with the real library.
+soak: $(VENV)/.soak
 	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py --soak --seed $(SEED) -v --durations=0
 
 lint: $(VENV)/.lint
@@ -81,6 +82,10 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.soak: $(VENV)/.test
+	$(PIP) --editable '.[soak]'
 	@touch $@
 
 $(VENV)/.real: $(VENV)/.installed

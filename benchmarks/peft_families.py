@@ -81,7 +81,7 @@ def compared(model_type: str, form: str) -> str:
         except Exception as error:
             return f"unsupported: {' '.join(str(error).split())}"[:120]
         try:
-            differences = [difference(engine, Path(folder), *case) for case in product(_COUNTS, (1, 3))]
+            differences = [difference(engine, Path(folder), *case) for case in product(_counts(engine), (1, 3))]
         except InputError as refusal:
             return f"refused: {str(refusal).replace(folder, 'MODEL')}"
         except Exception as error:
@@ -99,6 +99,12 @@ def small_engine(folder: Path, model_type: str, form: str = "") -> Engine:
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return load_model(str(folder))
+
+
+def _counts(engine: Engine) -> list[int]:
+    """Numbers of demonstrations that fit the model together with a query: few, and more than a window holds."""
+    most = engine.limits.most_tokens() or sys.maxsize
+    return [count for count in _COUNTS if 30 * count < most]
 
 
 def difference(engine: Engine, folder: Path, count: int, iterations: int) -> float:
