@@ -1,6 +1,6 @@
 """lighteval: a custom model that reads the demonstrations of a task T times, and scores its rows after them.
 
-    lighteval custom "gpt2,iterations=5,eta=0.01" path/to/deepthink_cli/integrations/lighteval.py "mmlu:anatomy|5"
+lighteval custom "gpt2,iterations=5,eta=0.01" path/to/deepthink_cli/integrations/lighteval.py "mmlu:anatomy|5"
 """
 
 from __future__ import annotations
