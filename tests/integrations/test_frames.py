@@ -91,6 +91,8 @@ def test_a_memory_without_labels_is_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize("name", INTEGRATIONS)
 def test_every_integration_can_be_imported_by_its_name(name: str) -> None:
+    if name in ("lighteval", "lm_eval"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
     assert integration(name).__name__ == INTEGRATIONS[name]
 
 
