@@ -5,7 +5,8 @@
 For each model: demonstrations of AG News are read T times, the memory is stored as float32, int8 and int4, and the
 same test rows are labelled with each file, as `deepthink quantize --task agnews` does. Prints a table. Scores are kept
 in the folder --out as they come: the same command continues an interrupted run, and with more --rows a finished one.
-The columns keys and values are relative changes; the last one is the mean change of a label's log-probability in nats.
+The columns keys and values are relative changes, `mean change` is that of a label's log-probability in nats, and p is
+that of McNemar's exact test against float32.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from deepthink_cli import Engine, Method, load_memory, load_model, save_memory, 
 from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
+from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
@@ -34,7 +36,9 @@ from shapes import weights_of
 TASK, SHOTS, SEED, ETA = "agnews", 8, 0, 0.01
 FORMS = {"float32": None, "int8": 8, "int4": 4}
 CHUNK = 50  # rows scored between two writes
-HEADER = "| model | stored as | bytes | of float32 | keys | values | rows | labels changed | accuracy | mean change |"
+HEADER = (
+    "| model | stored as | bytes | of float32 | keys | values | mean change | rows | changed | accuracy | McNemar p |"
+)
 
 
 def main() -> None:
@@ -42,7 +46,7 @@ def main() -> None:
     args = _arguments()
     logging.set_verbosity_error()
     torch.set_num_threads(args.threads)
-    print(HEADER, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|", sep="\n")
+    print(HEADER, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", sep="\n")
     for model in args.models:
         for line in _lines(model, args):
             print(f"| {model} | {line} |", flush=True)
@@ -105,12 +109,13 @@ def _cells(folder: Path, form: str, gold: list[int]) -> str:
     tensors, _ = tensor_changes(before, after)
     assert tensors is not None
     plain, scores = (torch.tensor(_read(_scores_file(each))[: len(gold)]).log_softmax(-1) for each in (first, path))
-    changed = int((plain.argmax(-1) != scores.argmax(-1)).sum())
-    right = float((scores.argmax(-1) == torch.tensor(gold)).float().mean())
+    old, new, true = plain.argmax(-1), scores.argmax(-1), torch.tensor(gold)
+    p = Discordant(int(((old != true) & (new == true)).sum()), int(((old == true) & (new != true)).sum())).p
     size = path.stat().st_size
     return (
         f"{size:,} | {size / first.stat().st_size:.3f} | {tensors.whole.keys:.2%} | {tensors.whole.values:.2%} | "
-        f"{len(gold):,} | {changed} | {right:.2%} | {(scores - plain).abs().mean():.4f}"
+        f"{(scores - plain).abs().mean():.4f} | {len(gold):,} | {int((old != new).sum())} | "
+        f"{float((new == true).float().mean()):.2%} | {p:.2g}"
     )
 
 
