@@ -110,11 +110,6 @@ def predict(
         values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     problems.result(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
-    if ray is not None or workers is not None:
-        problems.raise_any()
-        refused = {"resume": resume, "ensemble": files, "task": task, "format": row_format}
-        values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
-        return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     if resume:
         problems.result(lambda: check_resume(output, inputs))
     opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))

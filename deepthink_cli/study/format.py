@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import Positions
@@ -68,6 +69,14 @@ class Study(SweepOptions):
         if not isinstance(values, Mapping):
             return values
         return {name: _listed(name, value) for name, value in values.items()}
+
+    @field_validator("demos_by", "methods", "updates", *GATES, "calibrations", mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """An axis without values would cross to nothing."""
+        if values == ():
+            raise PydanticKnownError("too_short", {"field_type": "Tuple", "min_length": 1, "actual_length": 0})
+        return values
 
     @field_validator("at", mode="before")
     @classmethod

@@ -97,5 +97,5 @@ def test_every_integration_can_be_imported_by_its_name(name: str) -> None:
 
 
 def test_an_unknown_integration_is_refused() -> None:
-    with pytest.raises(InputError, match="integration 'spark' is unknown; the known ones are frames, sklearn"):
+    with pytest.raises(InputError, match="integration 'spark' is unknown; the known ones are frames, hub, "):
         integration("spark")

@@ -11,7 +11,11 @@ import deepthink_cli
 
 def import_all():
     for module in pkgutil.walk_packages(deepthink_cli.__path__, "deepthink_cli."):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("lighteval", "lm_eval"):  # classes derived from those of optional packages
+                raise
 
 import_all()  # the libraries find out by themselves where they run
 for name in [name for name in sys.modules if name.startswith("deepthink_cli.")]:

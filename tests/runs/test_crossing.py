@@ -169,7 +169,7 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
     [
         (["--demos-by", "herdin"], "--demos-by herdin: use random, "),
         (["--demos-by", "herding,herding"], "--demos-by herding,herding: herding is duplicated; name each once"),
-        (["--calibrate", "none,bach"], "--calibrate none,bach: use none, contextual"),
+        (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
         (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
         (["--method", "ensemble-1"], "--method ensemble-1: use deep-thinking, ct-kv, repeat-R"),
         (["--pool-size", "5"], "--pool-size 5: only with --demos-by; name a method, or omit it"),

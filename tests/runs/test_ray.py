@@ -87,7 +87,7 @@ def test_no_usage_statistics_are_sent() -> None:
     program = (
         "from deepthink_cli.runs.executors.ray_cluster import connected\n"
         "try:\n    connected('nowhere')\nexcept Exception: pass\n"
-        "from ray._private.usage import usage_lib\nprint(usage_lib.usage_stats_enabled())"
+        "from ray._common.usage import usage_lib\nprint(usage_lib.usage_stats_enabled())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

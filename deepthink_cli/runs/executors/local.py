@@ -18,6 +18,7 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.executors.base import Deliver
 from deepthink_cli.runs.executors.messages import Died, Message
+from deepthink_cli.runs.executors.process import LENGTH
 from deepthink_cli.runs.executors.source import PACKAGE
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -59,8 +60,9 @@ class LocalWorker:
     def send(self, message: Message) -> None:
         """Write a message; that the process has ended is an event, not an error here."""
         pipe: Any = self.process.stdin
+        pickled = pickle.dumps(message)
         with suppress(OSError):
-            pickle.dump(message, pipe)
+            pipe.write(len(pickled).to_bytes(LENGTH, "big") + pickled)
             pipe.flush()
 
     def stop(self) -> None:

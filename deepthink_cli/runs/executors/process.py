@@ -1,4 +1,7 @@
-"""A worker process: messages come on standard input, events go to standard output, both pickled."""
+"""A worker process: messages come on standard input, events go to standard output, both pickled.
+
+Before each message stand its bytes, as 8 bytes, so that they can be read while this process still imports.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ import sys
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from deepthink_cli.runs.executors.messages import Message
+LENGTH = 8  # bytes of the length of a message, the highest first
 
 
 def main() -> None:
@@ -20,30 +22,25 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not be between the events
+    messages: SimpleQueue[bytes] = SimpleQueue()
+    # From the start, so that this process ends with its parent. The imports of two threads could meet halfway: messages
+    # are unpickled by this one.
+    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
     from deepthink_cli.pools.store import Store
     from deepthink_cli.runs.executors.workbench import Workbench
 
-    messages: SimpleQueue[Message] = SimpleQueue()
-    # After the imports: reading a message imports modules too, and two threads must not import each other's halves.
-    Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
     workbench = Workbench(Store(Path(sys.argv[1])))
     while True:
-        for event in workbench.handle(messages.get()):
+        for event in workbench.handle(pickle.loads(messages.get())):
             pickle.dump(event, events)
             events.flush()
 
 
-def _read(pipe: Any, messages: SimpleQueue[Message]) -> None:
+def _read(pipe: Any, messages: SimpleQueue[bytes]) -> None:
     """Queue the messages; when the parent has ended, in whatever way, end this process too."""
-    try:
-        while True:
-            messages.put(pickle.load(pipe))
-    except EOFError:
-        os._exit(0)
-    except Exception as error:
-        sys.stderr.write(f"a message could not be read: {error}\n")
-        sys.stderr.flush()
-        os._exit(1)
+    while len(length := pipe.read(LENGTH)) == LENGTH:
+        messages.put(pipe.read(int.from_bytes(length, "big")))
+    os._exit(0)
 
 
 if __name__ == "__main__":
