@@ -9,12 +9,14 @@ IMPORT_ALL = """
 import importlib, os, pkgutil, select, signal, sys
 import deepthink_cli
 
+OPTIONAL = ("deepthink_cli.integrations.lighteval", "deepthink_cli.integrations.lm_eval")
+
 def import_all():
     for module in pkgutil.walk_packages(deepthink_cli.__path__, "deepthink_cli."):
         try:
             importlib.import_module(module.name)
-        except ModuleNotFoundError as error:
-            if error.name not in ("lighteval", "lm_eval"):  # classes derived from those of optional packages
+        except ImportError:
+            if not module.name.startswith(OPTIONAL):  # these have classes derived from those of optional packages
                 raise
 
 import_all()  # the libraries find out by themselves where they run
