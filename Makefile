@@ -85,7 +85,7 @@ $(VENV)/.test: $(VENV)/.installed
 	@touch $@
 
 $(VENV)/.soak: $(VENV)/.test
-	$(PIP) --editable '.[soak]'
+	$(PIP) --editable '.[soak,cluster]'
 	@touch $@
 
 $(VENV)/.real: $(VENV)/.installed
