@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -146,9 +147,8 @@ def connected(address: str) -> Any:
 
 def cluster_part(workers: int | None, device: str) -> ClusterPart:
     """The even division of the connected cluster; raises InputError for more workers than it has GPUs, or cores."""
-    import ray
-
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    ray: Any = import_module("ray")
+    resources: dict[str, float] = ray.cluster_resources()
     cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
     most = gpus or max(1, cpus)
     workers = workers or most
