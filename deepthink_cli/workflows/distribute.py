@@ -12,6 +12,9 @@ from deepthink_cli.runs.executors.base import Executor
 from deepthink_cli.runs.executors.messages import JobEvent, Opened
 from deepthink_cli.runs.executors.scheduler import Scheduler
 from deepthink_cli.runs.executors.source import package_sha256
+from deepthink_cli.runs.jobs import RunJob
+from deepthink_cli.runs.plan import RunPlan
+from deepthink_cli.runs.results import Setting
 from deepthink_cli.runs.same_data import check_continues
 from deepthink_cli.runs.shards import Share
 from deepthink_cli.runs.units import Unit, grouped_jobs, unit_of_jobs, unit_of_pending
@@ -106,11 +109,11 @@ class Driver:
             self.tell(Note(opened.description))
 
     def _known(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
-        """The units of jobs whose demonstrations are known."""
+        """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
         assert run.request is not None
         plan, folder = run.plan, self.collector.folder
         rows, jobs, inputs = 0, 0, 0
-        units = []
+        units: list[tuple[float, Unit]] = []
         for group in grouped_jobs(plan, run.jobs, opened.identity, opened.most):
             unit = unit_of_jobs(run.request, group, folder.done)
             if not self.share.takes(unit.digest, sum(len(wanted) for _, _, wanted in group)):
@@ -121,10 +124,10 @@ class Driver:
             jobs += sum(bool(wanted) for _, wanted in missing)
             inputs += sum(job.scorings(plan, wanted) for job, wanted in missing)
             if any(wanted for _, wanted in missing):
-                units.append(unit)
+                units.append((sum(_tokens(job, plan, wanted) for job, wanted in missing), unit))
         self.rows += rows
         self.collector.observer.begin(jobs, inputs)
-        yield from units
+        yield from (unit for _, unit in sorted(units, key=lambda entry: -entry[0]))
 
     def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
         """The units of tasks whose demonstrations are chosen by the workers."""
@@ -138,3 +141,8 @@ class Driver:
                 jobs = len(pending) * len(plan.techniques)
                 self.collector.observer.begin(jobs, sum(each.scorings(plan) for each in pending))
                 yield unit
+
+
+def _tokens(job: RunJob, plan: RunPlan, wanted: Sequence[Setting]) -> float:
+    """About the tokens of the inputs to score, if they are as long as the demonstrations are on average."""
+    return job.scorings(plan, wanted) * len(job.demonstrations.token_ids) / len(job.demonstrations.examples)
