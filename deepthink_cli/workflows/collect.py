@@ -58,7 +58,7 @@ class Collector:
             if known != line:
                 raise DeepThinkError(
                     f"{folder.folder}: two workers made different rows of {job.label} (key {row.key}); the first is "
-                    "kept; look whether all machines have the same versions and devices"
+                    "kept; check that all machines have the same versions and devices"
                 )
             return
         if self.samples:

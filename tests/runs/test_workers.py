@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tiny import run_words
 
+from cluster_kills import workers_of
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.executors.local import LocalExecutor, visible_gpus, worker_variables
@@ -20,20 +21,6 @@ from deepthink_cli.runs.results import FILE
 
 Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
-
-
-def children(parent: int) -> list[int]:
-    """The worker processes of a process."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                status, words = (entry / "stat").read_text(), (entry / "cmdline").read_text()
-            except OSError:
-                continue
-            if "executors.process" in words and int(status.rpartition(")")[2].split()[1]) == parent:
-                found.append(int(entry.name))
-    return found
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
@@ -65,10 +52,10 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Mode
     divided = [*words, "--workers", "2", "--out", str(folder)]
     driver = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *divided], stderr=subprocess.DEVNULL)
     wait_until(lambda: (folder / FILE).is_file() and (folder / FILE).stat().st_size > 0)
-    workers = children(driver.pid)
+    workers = workers_of(driver.pid)
     os.kill(workers[0], signal.SIGKILL)
-    wait_until(lambda: bool(set(children(driver.pid)) - set(workers)) or driver.poll() is not None)
-    workers = children(driver.pid)
+    wait_until(lambda: bool(set(workers_of(driver.pid)) - set(workers)) or driver.poll() is not None)
+    workers = workers_of(driver.pid)
     driver.kill()
     driver.wait()
     wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)  # no orphans

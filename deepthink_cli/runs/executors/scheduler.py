@@ -94,6 +94,7 @@ class Scheduler:
         self.queues: dict[ModelOptions, deque[Unit]] = {}
         self.given_up: set[ModelOptions] = set()
         self.tries: Counter[str] = Counter()  # by the digest of the unit
+        self.last_reason = ""  # why the last worker that was closed is not used
         self.slots = [_Slot(number) for number in range(self.executor.workers)]
 
     def run(self) -> None:
