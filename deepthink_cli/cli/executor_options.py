@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,11 +116,21 @@ class ExecutorArguments:
         shards = self._number("slurm")
         return out if shards is None else Shard(1, shards).folder(out)
 
-    def executor(self, device: str, cache: Path) -> Executor | None:
-        """The executor that the options name; None for this process. `device` is that of the model's options.
+    @contextmanager
+    def executor(self, device: str, cache: Path) -> Iterator[Executor | None]:
+        """The executor that the options name, closed in the end; None for this process and for a script.
 
+        Enter it before the run is planned: its processes start meanwhile. `device` is that of the model's options.
         Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
         """
+        executor = None if self.slurm else self._executor(device, cache)
+        try:
+            yield executor
+        finally:
+            if executor is not None:
+                executor.close()
+
+    def _executor(self, device: str, cache: Path) -> Executor | None:
         workers = self._number("workers")
         if self.ray is not None:
             from deepthink_cli.runs.executors.ray_cluster import RayExecutor

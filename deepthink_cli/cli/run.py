@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,7 +105,9 @@ def run(
     problems.result(lambda: check_run_apart(folder, read_by(demos, **paths)))
     problems.raise_any()
     request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
-    with Show(common) as tell:
+    cache = crossing.cache or default_folder()
+    machine = nullcontext() if dry_run else machines.executor(model_options.device, cache)
+    with Show(common) as tell, machine as executor:
         tell_of_toy(model, tell)
         prepared = prepare_request(request, folder, tell)
         if dry_run:
@@ -112,8 +115,6 @@ def run(
             return
         if machines.wrote_script(out, common.quiet):
             return
-        cache = crossing.cache or default_folder()
-        executor = machines.executor(model_options.device, cache)
         observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
         summary = execute(prepared, samples, observer, tell, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")

@@ -51,12 +51,11 @@ def run_study(
     folder = folder_of(out, crossing.opened)
     written = machines.folder(folder)
     check_run_apart(written, _read(crossing, common.config))
-    with Show(common) as tell:
+    cache = cache or default_folder()
+    with Show(common) as tell, machines.executor(model.device, cache) as executor:
         runs = prepare_study(crossing, written, tell)
         if machines.wrote_script(folder, common.quiet):
             return
-        cache = cache or default_folder()
-        executor = machines.executor(model.device, cache)
         observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
         summary = execute(runs, samples, observer, tell, Store(cache), executor, shard)
     scale = f" --scale {replaced.scale}" if replaced.scale else ""

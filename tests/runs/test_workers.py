@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,28 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Mode
     assert sorted((folder / FILE).read_bytes().splitlines()) == whole
 
 
+def test_processes_start_before_they_are_needed_and_end_with_their_executor(tmp_path: Path) -> None:
+    with closing(LocalExecutor(2, (), tmp_path)) as executor:
+        early = set(workers_of(os.getpid()))
+        worker = executor.start(1, lambda event: None)
+        assert worker.process.pid in early
+        worker.stop()
+        successor = executor.start(1, lambda event: None)
+        assert successor.process.pid not in early
+        successor.stop()
+    assert len(early) == 2
+    assert workers_of(os.getpid()) == []
+
+
+def test_a_run_that_is_refused_leaves_no_process(models: Models, tmp_path: Path) -> None:
+    words = run_words(tmp_path, models("llama"), "--workers", "2", "--shots", "1000")
+    assert run(words) == 2
+    assert workers_of(os.getpid()) == []
+
+
 def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
-    executor = LocalExecutor(2, ("4", "5", "6", "7"), Path("cache"))
-    assert executor.shares == [("4", "5"), ("6", "7")]
+    with closing(LocalExecutor(2, ("4", "5", "6", "7"), Path("cache"))) as executor:
+        assert executor.shares == [("4", "5"), ("6", "7")]
     variables = worker_variables({"OMP_NUM_THREADS": "3"}, ("4", "5"), 2)
     assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("4,5", "3")
     variables = worker_variables({}, (), 10_000)

@@ -21,7 +21,10 @@ class Worker(Protocol):
 
 
 class Executor(Protocol):
-    """Starts workers, on this machine or others. A new one is one class with these members."""
+    """Starts workers, on this machine or others. A new one is one class with these members.
+
+    Whoever makes an executor closes it.
+    """
 
     workers: int
 

@@ -21,37 +21,52 @@ from deepthink_cli.runs.executors.messages import Died, Message
 from deepthink_cli.runs.executors.process import LENGTH
 from deepthink_cli.runs.executors.source import PACKAGE
 
+Process = subprocess.Popen[bytes]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 class LocalExecutor:
-    """Starts worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers."""
+    """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
+
+    The first processes start at once, so that they import while this process still plans the run.
+    """
 
     def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
         self.workers, self.cache = workers, cache
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
         self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
+        self.waiting = {number: self._process(number) for number in range(workers)}
 
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
-        """Start a process whose variables are set before torch is imported."""
-        return LocalWorker(worker_variables(os.environ, self.shares[number], self.workers), self.cache, deliver)
+        """The worker in the process that waits, or in a new one if that has been used."""
+        process = self.waiting.pop(number) if number in self.waiting else self._process(number)
+        return LocalWorker(process, deliver)
 
     def close(self) -> None:
-        """Hold nothing but the workers."""
+        """End the processes that no worker has used."""
+        for process in self.waiting.values():
+            process.kill()
+        for process in self.waiting.values():
+            process.wait()
+        self.waiting.clear()
+
+    def _process(self, number: int) -> Process:
+        """Start a process whose variables are set before torch is imported."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "deepthink_cli.runs.executors.process", str(self.cache)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=worker_variables(os.environ, self.shares[number], self.workers),
+            start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
+        )
 
 
 class LocalWorker:
     """A process of `deepthink_cli.runs.executors.process`, and a thread that reads its events."""
 
-    def __init__(self, variables: Mapping[str, str], cache: Path, deliver: Deliver) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "deepthink_cli.runs.executors.process", str(cache)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=variables,
-            start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
-        )
+    def __init__(self, process: Process, deliver: Deliver) -> None:
+        self.process = process
         self.errors: deque[bytes] = deque(maxlen=1)  # the last line
         self.reader = Thread(target=lambda: self.errors.extend(self.process.stderr or ()), daemon=True)
         self.reader.start()

@@ -110,7 +110,6 @@ class Scheduler:
         finally:
             for slot in self.slots:
                 self._stop(slot)
-            self.executor.close()
 
     def _next_event(self) -> tuple[_Slot, int, Event]:
         while True:

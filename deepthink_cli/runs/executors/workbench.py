@@ -42,7 +42,7 @@ from deepthink_cli.runs.units import Unit, jobs_digest, pending_digest
 
 
 class Workbench:
-    """A model and the jobs of a task, which are kept for the units that follow.
+    """A model and the jobs of the tasks of one request, which are kept for the units that follow.
 
     What methods read of pools is cached in `store`.
     """
@@ -51,7 +51,9 @@ class Workbench:
         self.store = store
         self.engine: Engine | None = None
         self.spec: ModelSpec | None = None
-        self.prepared: tuple[RunRequest, str, RunPlan, list[RunJob | PendingJobs]] | None = None
+        self.request: RunRequest | None = None
+        self.plan: RunPlan | None = None
+        self.prepared: dict[str, list[RunJob | PendingJobs]] = {}  # by task
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do what a message asks; every error becomes the event `Failed`."""
@@ -68,7 +70,8 @@ class Workbench:
             yield Failed((text,), False)
 
     def _opened(self, model: ModelOptions) -> Opened:
-        self.engine, self.spec, self.prepared = None, None, None
+        self.engine, self.spec, self.request = None, None, None
+        self.prepared.clear()
         gc.collect()  # before the next model is loaded
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -114,11 +117,13 @@ class Workbench:
 
     def _jobs(self, unit: Unit, spec: ModelSpec) -> tuple[RunPlan, list[RunJob | PendingJobs]]:
         """The plan of the unit's request and the jobs of its task."""
-        if self.prepared is None or self.prepared[:2] != (unit.request, unit.task):
-            plan = unit.request.plan()
-            task = next(task for task in plan.tasks if task.name == unit.task)
-            self.prepared = unit.request, unit.task, plan, list(prepare_jobs(plan, spec, task))
-        return self.prepared[2:]
+        if self.plan is None or self.request != unit.request:
+            self.request, self.plan = unit.request, unit.request.plan()
+            self.prepared.clear()
+        if unit.task not in self.prepared:
+            task = next(task for task in self.plan.tasks if task.name == unit.task)
+            self.prepared[unit.task] = list(prepare_jobs(self.plan, spec, task))
+        return self.plan, self.prepared[unit.task]
 
 
 def job_events(plan: RunPlan, engine: Engine, work: Work, samples: bool) -> Iterator[JobEvent]:
