@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from string import Formatter
 
 from deepthink_cli.errors import InputError
@@ -26,7 +27,7 @@ class Template:
     separator: str = SEPARATOR
 
     def __post_init__(self) -> None:
-        names = [name for _, name in self._pieces() if name is not None]
+        names = [name for _, name in _parsed(self.pattern) if name is not None]
         if len(names) < 2:
             raise InputError(
                 f"template {self.pattern!r}: needs a text field and a label field, "
@@ -34,7 +35,7 @@ class Template:
             )
         if len(set(names)) != len(names):
             raise InputError(f"template {self.pattern!r}: a field is duplicated; use each once")
-        if self._pieces()[-1][1] is None:
+        if _parsed(self.pattern)[-1][1] is None:
             raise InputError(f"template {self.pattern!r}: must end with its label field, nothing may follow it")
 
     @classmethod
@@ -57,17 +58,17 @@ class Template:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields, in order."""
-        return tuple(name for _, name in self._pieces() if name is not None)
+        return tuple(name for _, name in _parsed(self.pattern) if name is not None)
 
     @property
     def words(self) -> tuple[str, ...]:
         """The text before every field, and the separator: the parts of a prompt that come from the template."""
-        return (*(literal for literal, _ in self._pieces()), self.separator)
+        return (*(literal for literal, _ in _parsed(self.pattern)), self.separator)
 
     def query(self, text: str | Mapping[str, str]) -> str:
         """The template filled up to the label, as the model reads an unsolved example."""
         values = self.values(text)
-        return "".join(literal + values.get(name or "", "") for literal, name in self._pieces())
+        return "".join(literal + values.get(name or "", "") for literal, name in _parsed(self.pattern))
 
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
         """Solved examples, each followed by the separator."""
@@ -84,18 +85,21 @@ class Template:
             raise InputError(f"field {missing[0]!r} is missing; the template needs {', '.join(self.text_fields)}")
         return {name: text[name].strip() for name in self.text_fields}
 
-    def _pieces(self) -> list[tuple[str, str | None]]:
-        try:
-            parsed = list(Formatter().parse(self.pattern))
-        except ValueError as error:
-            raise InputError(f"template {self.pattern!r}: {error}; write a literal brace twice") from error
-        for _, name, form, conversion in parsed:
-            if name is not None and (form or conversion or not _plain(name)):
-                written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-                raise InputError(
-                    f"template {self.pattern!r}: {{{written}}} is not a field name; use one without . : ! [ ] or braces"
-                )
-        return [(literal, name) for literal, name, _, _ in parsed]
+
+@lru_cache(maxsize=256)  # every row of a file is filled into the same pattern
+def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
+    """The literals of a pattern, each with the name of the field after it, None for the last literal without one."""
+    try:
+        parsed = list(Formatter().parse(pattern))
+    except ValueError as error:
+        raise InputError(f"template {pattern!r}: {error}; write a literal brace twice") from error
+    for _, name, form, conversion in parsed:
+        if name is not None and (form or conversion or not _plain(name)):
+            written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            raise InputError(
+                f"template {pattern!r}: {{{written}}} is not a field name; use one without . : ! [ ] or braces"
+            )
+    return tuple((literal, name) for literal, name, _, _ in parsed)
 
 
 def _plain(name: str) -> bool:
