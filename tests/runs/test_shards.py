@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from tiny import run_words
+from waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.runs.results import FILE
 from deepthink_cli.runs.shards import MANIFEST, Shard
+from deepthink_cli.runs.slurm import Script, submit
 
 Models = Callable[[str], Path]
 
@@ -136,3 +139,22 @@ def test_the_script_for_slurm_runs_every_shard(
 def test_a_wrong_option_of_sbatch_is_refused(words: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*words, "--slurm", "2", "--sbatch", option]) == 2
     assert "write an option of sbatch on one line" in capsys.readouterr().err
+
+
+def test_submitted_shards_all_run(tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    written = tmp_path / "shard"
+    code = f"import sys; open({str(written)!r} + sys.argv[2].replace('/', '-of-'), 'w').close()"
+    jobs = submit(Script(tmp_path / "out.sbatch", (sys.executable, "-c", code), 2, ("--time=5",)))
+    assert len(set(jobs)) == 2
+    wait_until(lambda: sorted(path.name for path in tmp_path.glob("shard*")) == ["shard1-of-2", "shard2-of-2"])
+
+
+def test_submitting_without_submitit_says_what_to_install_and_leaves_the_script(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    out = tmp_path / "out"
+    assert run([*words, "--out", str(out), "--slurm", "2", "--submit"]) == 2
+    assert f"needs submitit; pip install submitit, or run: sbatch {out}.sbatch" in capsys.readouterr().err
+    assert out.with_suffix(".sbatch").is_file()

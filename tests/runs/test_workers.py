@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tiny import run_words
+from waiting import wait_until
 
 from cluster_kills import workers_of
 from deepthink_cli.cli.main import run
@@ -22,13 +22,6 @@ from deepthink_cli.runs.results import FILE
 
 Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
 
 
 def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Models, tmp_path: Path) -> None:
