@@ -18,14 +18,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.table1.runs import POOL, SELECTING
+from benchmarks.table1.runs import POOL, SELECTING, STAGES
 
 TASK, SHOTS = "sst2", "8"
 FIELDS = ("method", "observed", "sets", "scored")
-BASELINE = "random"
 
 
-def measure(method: str, model: str, data_dir: Path | None, dtype: str) -> dict[str, float]:
+def measure(method: str, model: str, data_dir: Path | None, dtype: str) -> dict[str, float | str]:
     """The cost of one choice, and the processor seconds of the whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
@@ -39,7 +38,7 @@ def measure(method: str, model: str, data_dir: Path | None, dtype: str) -> dict[
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = json.loads(done.stdout)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {**{name: printed[name] for name in FIELDS}, "process_seconds": round(seconds, 1)}
+    return {**{name: printed[name] for name in FIELDS}, "dtype": dtype, "process_seconds": round(seconds, 1)}
 
 
 def main() -> None:
@@ -48,13 +47,14 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--stages", nargs="+", help="methods of these stages only", choices=STAGES, default=STAGES)
     parser.add_argument("--out", type=Path, default=Path("table1/costs.jsonl"))
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.touch()
-    known = {json.loads(line)["method"] for line in args.out.read_text().splitlines()}
-    for method in (name for methods in SELECTING.values() for name in methods):
-        if method not in known:
+    known = {(cost["method"], cost["dtype"]) for cost in map(json.loads, args.out.read_text().splitlines())}
+    for method in dict.fromkeys(name for stage in args.stages for name in SELECTING.get(stage, ())):
+        if (method, args.dtype) not in known:
             cost = measure(method, args.model, args.data_dir, args.dtype)
             with open(args.out, "a") as out:
                 out.write(json.dumps(cost) + "\n")

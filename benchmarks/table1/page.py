@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.evidence.statistics import cluster_interval
+from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.diagram import draw_ranking
 from deepthink_cli.report.job_results import JobResults, read_jobs
 from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, rank
 from deepthink_cli.report.tables import scores_of
 from deepthink_cli.runs.results import FILE
 
-from .costs import BASELINE
-from .runs import SELECTING, TASKS
+from .runs import BASELINE, SELECTING, TASKS
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = {
@@ -29,6 +29,7 @@ KINDS = {
     "plain batch": "T = 1, corrected",
     "thinking batch": "T by dev, corrected",
 }
+DTYPE = "float32"
 NOTHING = "Nothing has been run for this yet."
 
 
@@ -46,7 +47,7 @@ class Model:
         scores = scores_of(self.jobs, None)
         lines: dict[tuple[str, str, int], dict[str, float]] = {}
         for arm, task, seed, score in scores[["arm", "task", "seed", "score"]].itertuples(index=False):
-            line = lines.setdefault((_method(arm.sampling, arm.technique), task, seed.number), {})
+            line = lines.setdefault((_method(arm), task, seed.number), {})
             suffix = f" {arm.calibration}" if arm.calibration else ""
             line[f"plain{suffix}"] = math.nan if arm.is_compared_with_plain else score.plain
             line[f"thinking{suffix}"] = score.thinking
@@ -68,10 +69,17 @@ class Model:
         keys = ["task", "seed"] if method else ["task", "seed", "method"]
         return chosen.set_index(keys)[kind]
 
+    @cached_property
+    def complete(self) -> list[str]:
+        """The methods that have every task and seed that random demonstrations have."""
+        counts = self.accuracies.groupby("method").size()
+        return [str(name) for name in counts.index if counts[name] == counts.get(BASELINE)]
+
     @property
     def ranking(self) -> Ranking | str:
-        """Every method at T = 1 and at T, raw and corrected, over the tasks and seeds that all have."""
-        long = self.accuracies.melt(["method", "task", "seed"], list(KINDS), "kind")
+        """The complete methods at T = 1 and at T, raw and corrected, over tasks and seeds."""
+        table = self.accuracies
+        long = table[table["method"].isin(self.complete)].melt(["method", "task", "seed"], list(KINDS), "kind")
         long["name"] = long["method"] + ", " + long["kind"].map(KINDS)
         wide = long.pivot(index=["task", "seed"], columns="name", values="value").dropna(axis=1, how="all").dropna()
         return rank({str(name): list(wide[name]) for name in wide})
@@ -93,7 +101,7 @@ def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a diagram for every model that can be ranked."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_sentences(model), _table(model), *_missing(model)]
+        parts += [f"## {model.name}", *_sentences(model), _table(model), *_other_dtypes(model), *_missing(model)]
         parts += [*_ranked(model, figures), *_costs(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
@@ -110,28 +118,35 @@ with the same prompts, scorer and seeds: at T = 1, which is plain in-context lea
 the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
 [batch calibration](calibration.md). What each method is: [select](select.md), [techniques](techniques.md).
 
-Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding.
+Everything is computed in float32, unless a row says otherwise, so that the rows of a GPU and of a processor agree to
+rounding.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
     make table1"""
 
 
-def _method(sampling: str | None, technique: str | None) -> str:
-    return str(sampling) if technique is None else technique.partition(" ")[0]
+def _method(arm: Arm) -> str:
+    """The name of a method in the tables: the choice or the technique, and the dtype unless it is that of the page."""
+    name = str(arm.sampling) if arm.technique is None else arm.technique.partition(" ")[0]
+    return name + _suffix(arm.dtype)
+
+
+def _suffix(dtype: str) -> str:
+    return "" if dtype == DTYPE else f" ({dtype})"
 
 
 def _sentences(model: Model) -> list[str]:
     """What the table says: of selection, of thinking and of the correction."""
     table = model.accuracies
-    complete = [name for name, rows in table.groupby("method") if len(rows) == len(table[table["method"] == "random"])]
-    pairs = len(table[table["method"] == "random"])
-    if pairs < FEWEST_BLOCKS or len(complete) < 2:
+    pairs = len(table[table["method"] == BASELINE])
+    if pairs < FEWEST_BLOCKS or len(model.complete) < 2:
         return [
             f"Random demonstrations have {pairs} pairs of a task and a seed so far: too few to say what the table says."
         ]
-    others = [name for name in complete if name != "random" and table[table["method"] == name]["plain"].notna().all()]
-    gains = {name: model.differences(("random", "plain"), (name, "plain")) for name in others}
+    raw_values = table.groupby("method")["plain"].count()  # techniques have none
+    others = [name for name in model.complete if _baseline(name) != name and raw_values[name]]
+    gains = {name: model.differences((_baseline(name), "plain"), (name, "plain")) for name in others}
     best = max(others, key=lambda name: float(gains[name].mean()))
     above = sum(bool(gain.mean() > 0) for gain in gains.values())
     raw, corrected, correction = (
@@ -176,12 +191,36 @@ def _table(model: Model) -> str:
     return words + "\n\n" + "\n".join(lines)
 
 
+def _baseline(method: str) -> str:
+    """Random demonstrations in the dtype of a method."""
+    return BASELINE + method[method.find(" (") :] if " (" in method else BASELINE
+
+
+def _other_dtypes(model: Model) -> Iterator[str]:
+    """What the names of other dtypes mean, and how random demonstrations differ by it."""
+    names = [str(name) for name in model.accuracies["method"].unique() if " (" in str(name)]
+    for baseline in dict.fromkeys(map(_baseline, names)):
+        dtype = baseline.partition(" (")[2].rstrip(")")
+        differences = model.differences((BASELINE, "plain"), (baseline, "plain"))
+        text = f"Rows with ({dtype}) chose and scored in {dtype}, because their choices take hours on a processor."
+        if len(differences):
+            text += (
+                f" Random demonstrations at T = 1 differ from those in {DTYPE} by {_difference(differences)} over "
+                f"{len(differences)} pairs of a task and a seed; differences are taken within a dtype."
+            )
+        yield text
+
+
 def _missing(model: Model) -> Iterator[str]:
     """The methods that have not been run on a model."""
-    run = set(model.accuracies["method"])
-    missing = [method for methods in SELECTING.values() for method in methods if method not in run]
+    table = model.accuracies
+    run = {str(name).partition(" (")[0] for name in table["method"]}
+    missing = dict.fromkeys(method for methods in SELECTING.values() for method in methods if method not in run)
     if missing:
         yield f"Not run yet on this model: {', '.join(missing)}."
+    partial = [f"{name} ({len(rows)})" for name, rows in table.groupby("method") if name not in model.complete]
+    if partial:
+        yield f"Not all pairs of a task and a seed have been run yet for: {', '.join(partial)}."
 
 
 def _cell(means: pd.DataFrame, key: tuple[str, str]) -> str:
@@ -216,16 +255,18 @@ def _ranked(model: Model, figures: Path) -> Iterator[str]:
 
 
 def _costs(model: Model) -> Iterator[str]:
-    by_method = {str(cost["method"]): cost for cost in model.costs}
-    if BASELINE not in by_method:
+    baselines = {cost["dtype"]: cost["process_seconds"] for cost in model.costs if cost["method"] == BASELINE}
+    costs = [cost for cost in model.costs if cost["dtype"] in baselines]
+    if not costs:
         return
     lines = ["| method | rows observed | sets read | inputs scored after sets | seconds |", "|---|--:|--:|--:|--:|"]
-    for method, cost in by_method.items():
+    for cost in costs:
         numbers = " | ".join(f"{cost[name]:,}" for name in ("observed", "sets", "scored"))
-        seconds = cost["process_seconds"] - by_method[BASELINE]["process_seconds"]
-        lines.append(f"| {method} | {numbers} | {max(0, seconds):,.0f} |")
+        seconds = cost["process_seconds"] - baselines[cost["dtype"]]
+        lines.append(f"| {cost['method']}{_suffix(cost['dtype'])} | {numbers} | {max(0, seconds):,.0f} |")
     yield (
         "What a choice of 8 of 1,000 rows of SST-2 costs, nothing cached: passes by what they read, and seconds of one "
-        f"processor (one thread, float32) beyond those of {BASELINE}, which are loading and reading rows."
+        f"processor (one thread, {DTYPE} unless a row says otherwise) beyond those of {BASELINE}, which are loading "
+        "and reading rows."
     )
     yield "\n".join(lines)

@@ -41,8 +41,8 @@ def folder(tmp_path: Path) -> Path:
     ]
     write(tmp_path / "model" / "features-sst2", rows)
     (tmp_path / "model" / "costs.jsonl").write_text(
-        '{"method": "random", "observed": 0, "sets": 0, "scored": 0, "process_seconds": 7.5}\n'
-        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "process_seconds": 19.5}\n'
+        '{"method": "random", "observed": 0, "sets": 0, "scored": 0, "dtype": "float32", "process_seconds": 7.5}\n'
+        '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "dtype": "float32", "process_seconds": 19.5}\n'
     )
     return tmp_path
 
@@ -71,9 +71,37 @@ def test_without_results_the_page_says_so(tmp_path: Path) -> None:
     assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
 
 
+def test_methods_in_another_dtype_are_compared_within_it_and_ranked_only_when_complete(
+    folder: Path, tmp_path: Path
+) -> None:
+    for sampling, right in {"random": 49, "influence": 59}.items():
+        rows = [
+            row
+            for calibration in (None, "batch")
+            for part in ("test", "dev")
+            for row in curve(
+                [right, right],
+                {"drift": None},
+                task="sst2",
+                seed=0,
+                dtype="bfloat16",
+                sampling=sampling,
+                calibration=calibration,
+                part=part,
+                split="train" if part == "dev" else "validation",
+                demonstrations_sha256=f"{sampling}0",
+            )
+        ]
+        write(folder / "model" / f"influence-{sampling}", rows)
+    text = page(read_models(folder), tmp_path)
+    assert "| influence (bfloat16) | 1 | 59.0 / 59.0; 59.0 / 59.0 |" in text
+    assert "differ from those in float32 by -1.0 points over 1 pairs" in text
+    assert "have been run yet for: influence (bfloat16) (1), random (bfloat16) (1)." in text
+    assert "of 12 by mean rank over 6 pairs" in text
+
+
 def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
     named = [name for methods in SELECTING.values() for name in methods]
-    assert len(named) == len(set(named))
     assert set(named) == set(METHODS) - {"stratified", "first"}
     folders = [job.folder for job in all_jobs()]
     assert len(folders) == len(set(folders)) == len(STAGES) * len(TASKS) * len(SEEDS)
