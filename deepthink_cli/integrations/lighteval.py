@@ -25,6 +25,16 @@ except ImportError as error:
 NEW = 256  # tokens that are generated where a task does not say
 
 
+class _NoStore:
+    """The store of answers that lighteval's pipeline gives every model's tasks to; this one keeps none.
+
+    lighteval's own would make folders beside a local model, since it is named by the model's path.
+    """
+
+    def _init_registry(self, registry: Any) -> None:
+        """Keep nothing."""
+
+
 class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is not typed
     """A causal language model after T readings of each task's demonstrations (section 3.1).
 
@@ -44,6 +54,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         self._tokenizer, self._most = spec.tokenizer, options.max_length or spec.limits.most_tokens() or 2048
         self.memories = Memories(engine, arguments.method, options.memories, options.keep)
         self.prompts = PromptManager(tokenizer=self._tokenizer)
+        self._cache = _NoStore()
 
     @property
     def tokenizer(self) -> Any:

@@ -54,3 +54,12 @@ def test_texts_are_written_after_the_demonstrations(models: Callable[[str], Path
     written = ours.greedy_until(rows(2, generation_size=4, stop_sequences=["\n"]))
     assert [len(each.output_tokens[0]) for each in written] == pytest.approx([4, 4, 4], abs=4)
     assert all("\n" not in each.text[0] for each in written)
+
+
+def test_the_pipeline_finds_a_store_of_answers_which_keeps_nothing(models: Callable[[str], Path]) -> None:
+    path = models("llama")
+    before = sorted(path.parent.rglob("*"))
+    ours: Any = model(path, "iterations=1")
+    ours._cache._init_registry(registry=None)
+    ours.loglikelihood(rows(2))
+    assert sorted(path.parent.rglob("*")) == before
