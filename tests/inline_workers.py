@@ -29,8 +29,11 @@ class InlineExecutor:
         self.lives += 1
         return InlineWorker(self, self.lives, deliver)
 
+    def settle(self) -> None:
+        """Hold nothing."""
+
     def close(self) -> None:
-        self.closed = True
+        """Hold nothing."""
 
 
 @dataclass

@@ -28,27 +28,31 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 class LocalExecutor:
     """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
 
-    The first processes start at once, so that they import while this process still plans the run.
+    The first processes, no more than there are cores, start at once: they import while this process plans the run.
     """
 
     def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
         self.workers, self.cache = workers, cache
         bounds = [number * len(gpus) // workers for number in range(workers + 1)]
         self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
-        self.waiting = {number: self._process(number) for number in range(workers)}
+        self.waiting = {number: self._process(number) for number in range(min(workers, cores()))}
 
     def start(self, number: int, deliver: Deliver) -> LocalWorker:
         """The worker in the process that waits, or in a new one if that has been used."""
         process = self.waiting.pop(number) if number in self.waiting else self._process(number)
         return LocalWorker(process, deliver)
 
-    def close(self) -> None:
-        """End the processes that no worker has used."""
+    def settle(self) -> None:
+        """End the processes that wait, since no worker will use them."""
         for process in self.waiting.values():
             process.kill()
         for process in self.waiting.values():
             process.wait()
         self.waiting.clear()
+
+    def close(self) -> None:
+        """End the processes that wait, if the run was refused before there were workers."""
+        self.settle()
 
     def _process(self, number: int) -> Process:
         """Start a process whose variables are set before torch is imported."""

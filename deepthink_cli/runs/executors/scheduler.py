@@ -101,6 +101,7 @@ class Scheduler:
         """Do all units; raises what the client raises, with every worker stopped."""
         try:
             self._assign()
+            self.executor.settle()
             while any(slot.message is not None for slot in self.slots):
                 slot, life, event = self._next_event()
                 if life == slot.life and slot.worker is not None:
