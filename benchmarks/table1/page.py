@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
@@ -29,6 +29,7 @@ KINDS = {
     "plain batch": "T = 1, corrected",
     "thinking batch": "T by dev, corrected",
 }
+RANKED = {"": "Raw scores", " batch": "After batch calibration"}  # by the suffix of a kind
 DTYPE = "float32"
 NOTHING = "Nothing has been run for this yet."
 
@@ -75,14 +76,20 @@ class Model:
         counts = self.accuracies.groupby("method").size()
         return [str(name) for name in counts.index if counts[name] == counts.get(BASELINE)]
 
-    @property
-    def ranking(self) -> Ranking | str:
-        """The complete methods at T = 1 and at T, raw and corrected, over tasks and seeds."""
-        table = self.accuracies
-        long = table[table["method"].isin(self.complete)].melt(["method", "task", "seed"], list(KINDS), "kind")
-        long["name"] = long["method"] + ", " + long["kind"].map(KINDS)
-        wide = long.pivot(index=["task", "seed"], columns="name", values="value").dropna(axis=1, how="all").dropna()
-        return rank({str(name): list(wide[name]) for name in wide})
+    def ranking(self, suffix: str) -> Ranking | str:
+        """The complete methods as in the paper's table: choices at T = 1, techniques, and Deep-Thinking after random.
+
+        `suffix` is that of the scores in `KINDS`.
+        """
+        table = self.accuracies.set_index(["task", "seed"]).sort_index()
+        by_method = {name: rows for name, rows in table.groupby("method") if name in self.complete}
+        values = {
+            str(name): rows[f"plain{suffix}"] if rows["plain"].notna().all() else rows[f"thinking{suffix}"]
+            for name, rows in by_method.items()
+        }
+        if BASELINE in by_method:
+            values["Deep-Thinking"] = by_method[BASELINE][f"thinking{suffix}"]
+        return rank({name: list(accuracies) for name, accuracies in values.items()})
 
 
 def read_models(folder: Path) -> list[Model]:
@@ -240,18 +247,19 @@ def _range(counts: pd.Series) -> str:
 
 
 def _ranked(model: Model, figures: Path) -> Iterator[str]:
-    ranking = model.ranking
-    if isinstance(ranking, str):
-        yield f"Ranking: {ranking}."
-        return
-    best = dict(list(ranking.ranks.items())[:12])
-    name = f"{PurePath(model.name).name}.png"
-    draw_ranking(replace(ranking, ranks=best), {figures / name: ".png"})
-    yield (
-        f"The twelve best of {len(ranking.ranks)} by mean rank over {ranking.blocks} pairs of a task and a seed; bars "
-        "join those that do not differ at the 5 % level (Nemenyi)."
-    )
-    yield f"![Critical-difference diagram](table1/{name})"
+    for suffix, words in RANKED.items():
+        ranking = model.ranking(suffix)
+        if isinstance(ranking, str):
+            yield f"Ranking: {ranking}."
+            return
+        name = f"{PurePath(model.name).name}{suffix.replace(' ', '-')}.png"
+        draw_ranking(ranking, {figures / name: ".png"})
+        yield (
+            f"{words}: the methods that choose or order demonstrations at T = 1, techniques, and Deep-Thinking after "
+            f"random demonstrations with T by dev rows, by mean rank over {ranking.blocks} pairs of a task and a seed. "
+            "Bars join those that do not differ at the 5 % level (Nemenyi)."
+        )
+        yield f"![Critical-difference diagram, {words.lower()}](table1/{name})"
 
 
 def _costs(model: Model) -> Iterator[str]:

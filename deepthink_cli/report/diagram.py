@@ -29,7 +29,10 @@ def draw_ranking(ranking: Ranking, files: Mapping[Path, str]) -> None:
         figure = _figure(ranking)
         FigureCanvasAgg(figure)
         for path, suffix in files.items():
-            figure.savefig(path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix])
+            # Tight: the names of methods may be long.
+            figure.savefig(
+                path, format=suffix.removeprefix("."), dpi=DPI, metadata=METADATA[suffix], bbox_inches="tight"
+            )
 
 
 def _figure(ranking: Ranking) -> Figure:

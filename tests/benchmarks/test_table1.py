@@ -51,7 +51,7 @@ def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_
     text = page(read_models(folder), tmp_path)
     assert "| herding | 3 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 |" in text
     assert "| herding | 1,000 | 0 | 0 | 12 |" in text
-    assert (tmp_path / "model.png").stat().st_size > 10_000
+    assert {path.name for path in tmp_path.glob("*.png")} == {"model.png", "model-batch.png"}
 
 
 def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_methods_in_another_dtype_are_compared_within_it_and_ranked_only_when_co
     assert "| influence (bfloat16) | 1 | 59.0 / 59.0; 59.0 / 59.0 |" in text
     assert "differ from those in float32 by -1.0 points over 1 pairs" in text
     assert "have been run yet for: influence (bfloat16) (1), random (bfloat16) (1)." in text
-    assert "of 12 by mean rank over 6 pairs" in text
+    assert "by mean rank over 6 pairs" in text
 
 
 def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
