@@ -278,3 +278,7 @@ def _costs(model: Model) -> Iterator[str]:
         "and reading rows."
     )
     yield "\n".join(lines)
+    measured = {cost["method"] for cost in costs}
+    missing = dict.fromkeys(method for methods in SELECTING.values() for method in methods if method not in measured)
+    if missing:
+        yield f"Not measured yet: {', '.join(missing)}."

@@ -51,6 +51,7 @@ def test_the_table_has_the_means_over_seeds_raw_and_corrected(folder: Path, tmp_
     text = page(read_models(folder), tmp_path)
     assert "| herding | 3 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 | 61.0 / 63.0; 66.0 / 66.0 |" in text
     assert "| herding | 1,000 | 0 | 0 | 12 |" in text
+    assert "Not measured yet: k-center, entropy," in text
     assert {path.name for path in tmp_path.glob("*.png")} == {"model.png", "model-batch.png"}
 
 
