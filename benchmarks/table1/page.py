@@ -200,7 +200,8 @@ def _table(model: Model) -> str:
 
 def _baseline(method: str) -> str:
     """Random demonstrations in the dtype of a method."""
-    return BASELINE + method[method.find(" (") :] if " (" in method else BASELINE
+    _, opening, dtype = method.partition(" (")
+    return BASELINE + opening + dtype
 
 
 def _other_dtypes(model: Model) -> Iterator[str]:

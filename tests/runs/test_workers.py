@@ -57,7 +57,10 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Mode
     assert sorted((folder / FILE).read_bytes().splitlines()) == whole
 
 
-def test_processes_start_before_they_are_needed_and_end_with_their_executor(tmp_path: Path) -> None:
+def test_processes_start_before_they_are_needed_and_end_with_their_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.runs.executors.local.cores", lambda: 2)
     with closing(LocalExecutor(2, (), tmp_path)) as executor:
         early = set(workers_of(os.getpid()))
         worker = executor.start(1, lambda event: None)
