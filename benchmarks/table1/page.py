@@ -23,12 +23,7 @@ from deepthink_cli.runs.results import FILE
 from .runs import BASELINE, SELECTING, TASKS
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
-KINDS = {
-    "plain": "T = 1",
-    "thinking": "T by dev",
-    "plain batch": "T = 1, corrected",
-    "thinking batch": "T by dev, corrected",
-}
+KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 RANKED = {"": "Raw scores", " batch": "After batch calibration"}  # by the suffix of a kind
 DTYPE = "float32"
 NOTHING = "Nothing has been run for this yet."
