@@ -26,9 +26,14 @@ _NAME = "probabilities"  # of the array in the cache
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """Queries prepared for scoring, and the digest of their tokens."""
+    """Queries prepared for scoring, and the digest of their tokens.
+
+    `rest` are the queries without the tokens `plan.shared` with which all of them begin: those are read together with
+    a set of demonstrations, since a pass over a few tokens takes as long as one over a hundred.
+    """
 
     plan: ScoringPlan
+    rest: ScoringPlan
     sha256: str
 
 
@@ -114,7 +119,9 @@ class EngineTrials:
 
     def _asked(self, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
         tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
-        return _Asked(self._engine.plan(tokenized), key_of(*([query.prefix, query.answers] for query in tokenized)))
+        plan = self._engine.plan(tokenized)
+        rest = [replace(query, prefix=query.prefix[len(plan.shared) :]) for query in tokenized]
+        return _Asked(plan, self._engine.plan(rest), key_of(*([query.prefix, query.answers] for query in tokenized)))
 
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""
@@ -143,14 +150,14 @@ class EngineTrials:
         """The log-probabilities of the asked rows' labels after every set, in nats."""
         for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.token_ids))):
             trials = list(part)
-            plan = trials[0].asked.plan
+            plan, rest = trials[0].asked.plan, trials[0].asked.rest
             if not trials[0].token_ids:  # there is only one such set
                 sums = [list(observation.sums) for observation in self._engine.observe(None, plan)]
                 check_finite(self._engine, plan, sums)
                 yield sums
                 continue
-            memories = self._engine.read([Reading(trial.token_ids) for trial in trials])
-            for scores in score_each(self._engine, list(map(self._engine.place, memories)), plan):
+            memories = self._engine.read([Reading(trial.token_ids + plan.shared) for trial in trials])
+            for scores in score_each(self._engine, list(map(self._engine.place, memories)), rest):
                 yield [list(each.sums) for each in scores]
 
     def _is_known(self, key: str) -> bool:

@@ -30,6 +30,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
 from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.tokens import special_ids
 from deepthink_cli.pools.store import Store
@@ -134,6 +135,22 @@ def test_each_distinct_set_is_read_once_and_progress_counts_inputs(llama: Engine
     again = trials.probabilities([(2,), (0, 1)], [3, 5])
     assert again.tolist() == tried[[3, 0]].tolist()
     assert trials.inputs_scored == 6
+
+
+def test_the_words_of_the_template_before_a_text_are_read_in_the_pass_of_the_sets(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, passes, whole = load_model(str(models("llama"))), list[list[Reading]](), PackedEngine.read_pass
+
+    def recorded(self: PackedEngine, readings: Sequence[Reading]) -> list[Memory]:
+        passes.append(list(readings))
+        return whole(self, readings)
+
+    monkeypatch.setattr(PackedEngine, "read_pass", recorded)
+    trials_of(engine).probabilities(SETS, [5, 2, 0])
+    shared = engine.plan(tokenize_queries(engine.tokenizer, Template(TEMPLATE), ROWS)).shared
+    assert len(shared) > 1
+    assert [[reading.token_ids[-len(shared) :] for reading in each] for each in passes] == [[shared] * len(SETS)]
 
 
 def test_cached_results_are_identical(llama: Engine, tmp_path: Path) -> None:
