@@ -11,6 +11,7 @@ import torch
 from deepthink_cli.engine.kernels import has_kernel
 from deepthink_cli.engine.logits import SLICE
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.products import reorder_weights, usual_products_are_slow
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import window_sizes
 
@@ -33,6 +34,17 @@ def keep_float32_head(model: LanguageModel) -> None:
     Otherwise, it is converted in slices in every pass, with the same results.
     """
     model.keep_float32_head(room(model.device) // 4)
+
+
+def use_fast_products(model: LanguageModel) -> bool:
+    """Where it makes float32 products faster, keep reordered weights, if they take at most 1/4 of free memory.
+
+    Returns whether any are kept.
+    """
+    if not usual_products_are_slow():
+        return False
+    with model.lock:
+        return bool(reorder_weights(model.network.base_model, room(model.device) // 2))
 
 
 def best_tokens(model: LanguageModel) -> int:

@@ -9,7 +9,7 @@ from warnings import warn
 import torch
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.budget import KEPT, keep_float32_head
+from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import COST, PaddedEngine
@@ -60,13 +60,14 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     with model.lock:
         _check_reading(model)
         keep_float32_head(model)  # before engines, so that engines see the memory that is left
+        fast = use_fast_products(model)
         if name not in (AUTO, PackedEngine.name):
             kind = engine_class(name)
             check_padded(model)
             return kind(model)
         verdict = try_packed(model)
         if verdict.reason is None:
-            return PackedEngine(model, _packed_description(verdict))
+            return PackedEngine(model, _packed_description(verdict, fast))
         if name == PackedEngine.name:
             error = InputError if verdict.failure is None else DeepThinkError
             raise error(f"--engine packed: {verdict.reason}; use --engine padded")
@@ -91,8 +92,8 @@ def _check_reading(model: LanguageModel) -> None:
         ) from error
 
 
-def _packed_description(verdict: Verdict) -> str:
+def _packed_description(verdict: Verdict, fast_products: bool) -> str:
     return (
         f"in a probe, packed and padded scores differ by {verdict.difference:.1e} nats, "
-        f"rounding alone by {verdict.rounding:.1e}"
+        f"rounding alone by {verdict.rounding:.1e}{'; float32 products by oneDNN' if fast_products else ''}"
     )
