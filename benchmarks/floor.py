@@ -1,8 +1,8 @@
 """The time that the matrix products of scoring take alone: no system can score the same tokens faster.
 
 One real run says how many tokens every layer was given in every pass. Replayed are the products of its linear
-layers with their own weights, of its attention with the memory, and of the head on the places that are read;
-nothing else: no norms, no softmax, no attention of an input to itself.
+layers, each with its own weights and by the kernel that the engine uses, of its attention with the memory, and of the
+head on the places that are read; nothing else: no norms, no softmax, no attention of an input to itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deepthink_cli.model.tokens import TokenizedQuery
 
 @dataclass
 class Products:
-    """Every product of a run, in its order: `linear` are (weight, tokens) with weight (in, out).
+    """Every product of a run, in its order: `linear` are linear layers and the tokens that they were given.
 
     `passes` are the tokens of each pass that attend to the memory, and those that do in the last layer; `heads`
     are the network's.
@@ -35,13 +35,13 @@ class Products:
 
     memory: Memory
     heads: int
-    linear: list[tuple[Tensor, int]] = field(default_factory=list)
+    linear: list[tuple[nn.Module, int]] = field(default_factory=list)
     passes: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def flops(self) -> int:
         """Floating-point operations: two for every multiplication of the products."""
-        linear = sum(2 * tokens * weight.numel() for weight, tokens in self.linear)
+        linear = sum(2 * tokens * _weight(layer).numel() for layer, tokens in self.linear)
         attending = zip(*self._by_layer(), strict=True)
         tensors = zip(self.memory.keys, self.memory.values, attending, strict=True)
         widths = sum((key.shape[2] + value.shape[2]) * sum(tokens) for key, value, tokens in tensors)
@@ -60,14 +60,12 @@ class Products:
     @torch.inference_mode()
     def seconds(self) -> float:
         """How long all of them take, one after another, on inputs made before the clock starts."""
-        given = {
-            (tokens, weight.shape[0]): torch.randn(tokens, weight.shape[0], dtype=weight.dtype)
-            for weight, tokens in self.linear
-        }
+        shapes = {(tokens, len(_weight(layer))): _weight(layer).dtype for layer, tokens in self.linear}
+        given = {shape: torch.randn(shape, dtype=dtype) for shape, dtype in shapes.items()}
         attending = [self._attending(layers) for layers in self._by_layer()] if self.memory.length else []
         started = time.perf_counter()
-        for weight, tokens in self.linear:
-            given[tokens, weight.shape[0]] @ weight
+        for layer, tokens in self.linear:
+            layer(given[tokens, len(_weight(layer))])
         for run in attending:
             run()
         return time.perf_counter() - started
@@ -76,7 +74,7 @@ class Products:
         """The scores and sums of a pass, head by head: a head's scores (tokens, L) then stay in the caches."""
         groups, length, _ = self.memory.keys[0].shape
         rows = [self.heads // groups * count for count in tokens]  # heads that share keys, folded
-        numbers = self.linear[0][0].dtype
+        numbers = _weight(self.linear[0][0]).dtype
         keys = [tensor.to(numbers) for tensor in self.memory.keys]
         values = [tensor.to(numbers) for tensor in self.memory.values]
         query = torch.randn(rows[0], keys[0].shape[2], dtype=numbers)
@@ -106,7 +104,7 @@ class _Counted(LanguageModel):
         fed = inputs["input_ids"].numel()
         scored = super().log_probabilities(inputs, places, asked, tokens)
         self.products.passes.append((fed, len(places) if self.packed else fed))
-        self.products.linear.append((_weight(head), len(places)))
+        self.products.linear.append((head, len(places)))
         return scored
 
 
@@ -120,7 +118,7 @@ def products_of(engine: BatchedEngine, memory: Memory, queries: Sequence[Tokeniz
         getattr(model, name)  # found by a pass when first asked for
 
     def noted(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-        found.linear.append((_weight(module), arguments[0].numel() // arguments[0].shape[-1]))
+        found.linear.append((module, arguments[0].numel() // arguments[0].shape[-1]))
 
     with ExitStack() as stack:
         for module in model.network.base_model.modules():
