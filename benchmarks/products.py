@@ -44,16 +44,14 @@ def row(usual: BatchedEngine, fast: BatchedEngine, words: Words, length: int, ro
     ids = tuple(memory_ids(words, length))
     (memory,) = usual.read([Reading(ids)])
     again = Reading(ids, memory, length)
-    engines, sums = {"usual": usual, "fast": fast}, {}
+    engines = {"usual": usual, "fast": fast}
     times: dict[tuple[str, str], list[float]] = {(name, what): [] for name in engines for what in ("read", "score")}
     plan = usual.plan(workload(words, INPUTS, CANDIDATE_TOKENS))
     for _ in range(rounds + 1):  # the first round warms up
         for name, engine in engines.items():
             times[name, "read"].append(milliseconds(partial(engine.read, [again])))
-            started = time.perf_counter()
-            sums[name] = engine.score([memory], plan)[0]
-            times[name, "score"].append((time.perf_counter() - started) * 1e3 / INPUTS)
-    scores = [torch.tensor(sums[name], dtype=torch.float64) for name in engines]
+            times[name, "score"].append(milliseconds(partial(engine.score, [memory], plan)) / INPUTS)
+    scores = [torch.tensor(engine.score([memory], plan), dtype=torch.float64) for engine in engines.values()]
     cells = []
     for what in ("read", "score"):
         slow, quick = (median(times[name, what][1:]) for name in engines)

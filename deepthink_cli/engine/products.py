@@ -20,7 +20,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class _Reordered:
-    """A copy of a float32 weight in the order of elements that oneDNN's kernel wants; copies of its layer share it."""
+    """A copy of a float32 weight in the order of elements that oneDNN needs; copies of its layer share it."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
