@@ -48,7 +48,8 @@ class Dialogue:
         self.decoding = ended(decoding or Decoding(), engine.tokenizer, demonstrations)
         self.exchanges: list[Exchange] = []
         self.forgotten = 0
-        self._past, self._read = memory, tuple[int, ...]()  # tokens after the demonstrations whose keys are in the past
+        # `_read` are the tokens after the demonstrations whose keys and values are in the past.
+        self._past, self._read = engine.place(memory), tuple[int, ...]()
         chat = demonstrations.chat
         self._conversation = None if chat is None else Conversation(engine.tokenizer, demonstrations, chat)
 

@@ -140,7 +140,7 @@ def _largest(state: SavedState, blocks: Iterable[Block], tensors: Iterable[Tenso
     """The largest difference of the state's blocks from our tensors, as a share of the largest value of its layer."""
     shares = [0.0]
     for block, tensor in zip(blocks, tensors, strict=True):
-        ours, theirs = order(tensor).transpose(0, 1).flatten(1), _decoded(state, block)  # (L, kv_heads * head_dim)
+        ours, theirs = order(tensor.cpu()).transpose(0, 1).flatten(1), _decoded(state, block)  # (L, heads * head_dim)
         shares.append(float((ours - theirs).abs().max() / ours.abs().max()))
     return max(shares) if all(share == share for share in shares) else float("inf")
 
@@ -154,7 +154,7 @@ def _decoded(state: SavedState, block: Block) -> Tensor:
 
 def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
     """A tensor (kv_heads, L, head_dim) as the bytes of a block."""
-    rows = tensor.transpose(0, 1).flatten(1).to(_DTYPES[block.type])
+    rows = tensor.cpu().transpose(0, 1).flatten(1).to(_DTYPES[block.type])
     if not rows.isfinite().all():
         raise InputError(
             f"{state.name}: its cache has the type {block.type}, which the memory exceeds; use caches of type f32"

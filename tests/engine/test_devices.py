@@ -11,7 +11,7 @@ import torch
 from devices import FIRST, LAST, Devices, put, spread
 from families import write_model
 
-from deepthink_cli import Method, load_model, score, think, tokenize_demonstrations
+from deepthink_cli import Decoding, Dialogue, Engine, Method, load_model, score, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.choice import choose_engine, load_language_model
@@ -56,6 +56,22 @@ def test_a_network_on_two_devices_scores_as_on_one(
         if not own_head:
             vars(model)["_head"] = None
         assert (scores(choose_engine(model, engine), reviews) - expected).abs().max() < 1e-4
+
+
+def test_a_dialogue_after_a_memory_of_a_file_continues_on_the_networks_devices(
+    folder: Path, reviews: DemonstrationSet
+) -> None:
+    def talk(engine: Engine) -> list[str]:
+        dialogue = Dialogue(engine, memory, Decoding(max_new_tokens=3))
+        return ["".join(dialogue.ask(text)) for text in ("so so", "again")]
+
+    alone = load_model(str(folder))
+    memory = next(think(alone, tokenize_demonstrations(alone.tokenizer, reviews)))
+    expected = talk(alone)
+    model = load_language_model(open_model(ModelOptions(model=str(folder))))
+    spread(model.network, on_two(model.network.config.tie_word_embeddings))
+    with Devices():
+        assert talk(choose_engine(model)) == expected
 
 
 @pytest.mark.parametrize(("first", "last"), [("cpu:0", "cpu:1"), ("cpu", "disk")])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from devices import FIRST, Devices
 from hypothesis import given
 from hypothesis import strategies as some
 from llama_states import server_tokens, state
@@ -55,6 +56,15 @@ def test_the_new_state_is_the_one_that_llama_cpp_would_write_of_the_memory(
     assert max(compared.keys, compared.values) <= compared.tolerance
     write_state(FIVE, before, compared.paired, tmp_path / "state")
     assert (tmp_path / "state").read_bytes() == state(FIVE, TOKENS, **form)
+
+
+def test_a_memory_that_was_read_on_another_device_is_compared_and_written(tmp_path: Path) -> None:
+    before = saved(state(ONE, TOKENS))
+    with Devices():
+        elsewhere = [each.copy().to([FIRST, FIRST]) for each in (ONE, FIVE)]
+        compared = agreement(before, elsewhere[0])
+        write_state(elsewhere[1], before, compared.paired, tmp_path / "state")
+    assert (tmp_path / "state").read_bytes() == state(FIVE, TOKENS)
 
 
 def test_the_bytes_of_a_tiny_state_are_known() -> None:
