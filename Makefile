@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak lint docs docs-check benchmark evidence table1 clean
+.PHONY: demo real test soak gpu lint docs docs-check benchmark evidence table1 clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -29,6 +29,10 @@ test: $(VENV)/.test
 # Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (98 MB), to compare exported memories with the real library.
 soak: $(VENV)/.soak
 	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py --soak --seed $(SEED) -v --durations=0
+
+# On a machine with a GPU: what the commands and the library give there is what they give on the processor.
+gpu: $(VENV)/.test
+	$(BIN)/python -m pytest tests/engine/test_gpu.py --gpu
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

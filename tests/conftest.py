@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -45,13 +46,21 @@ class Soak:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make soak` runs the long form."""
+    """`make soak` runs the long form, and `make gpu` what needs a GPU."""
     parser.addoption("--soak", action="store_true", help="run the harnesses of tests/soak in their long form")
     parser.addoption("--seed", type=int, default=0, help="what the harnesses of tests/soak draw from")
+    parser.addoption(
+        "--gpu", action="store_true", help="let torch see the GPUs of this machine, for tests/engine/test_gpu.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Properties hold for a few examples, the same every time, or with --soak for very many, drawn from --seed."""
+    """Properties hold for a few examples, the same every time, or with --soak for very many, drawn from --seed.
+
+    Expected values are those of a processor, so that the models of the tests, also in other processes, run on it.
+    """
+    if not config.getoption("--gpu"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     usual = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
     settings.register_profile("suite", max_examples=60, derandomize=True, **usual)
     settings.register_profile("soak", max_examples=2000, **usual)
