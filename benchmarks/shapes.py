@@ -59,6 +59,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 NAMES = (*SHAPES, REAL)
+LARGE: dict[str, tuple[str, dict[str, Any]]] = {"llama-2-7b": ("llama", {"max_position_embeddings": 4096})}  # for a GPU
 SEED = 0
 CANDIDATES = 4
 QUERY_TOKENS = (16, 48)
@@ -67,7 +68,7 @@ Words = int | Sequence[int]  # the upper bound of random token ids, or the ids o
 
 def weights_of(shape: str) -> str | None:
     """The name or folder that `load_model` takes for a shape with weights; None for other shapes."""
-    if shape == POCKET or shape in SHAPES:
+    if shape == POCKET or shape in SHAPES or shape in LARGE:
         return POCKET if shape == POCKET else None
     folder = real_model() if shape == REAL else Path(shape)
     return str(folder) if any(folder.glob("*.safetensors")) else None
@@ -75,8 +76,8 @@ def weights_of(shape: str) -> str | None:
 
 def config_of(shape: str) -> PretrainedConfig:
     """The configuration of a named shape, or of a directory with a `config.json`."""
-    if shape in SHAPES:
-        family, fields = SHAPES[shape]
+    if shape in SHAPES or shape in LARGE:
+        family, fields = (SHAPES | LARGE)[shape]
         named: PretrainedConfig = AutoConfig.for_model(family, **fields)
         return named
     folder = Path(weights_of(shape) or shape)
@@ -86,9 +87,11 @@ def config_of(shape: str) -> PretrainedConfig:
     return found
 
 
-def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+def random_network(
+    config: PretrainedConfig, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> PreTrainedModel:
     """A network with seeded random weights, in evaluation mode; allocates nothing beyond its weights."""
-    with no_init_weights():
+    with no_init_weights(), torch.device(device):
         network: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype)
     network.tie_weights()
     text: Any = config.get_text_config(decoder=True)
@@ -104,14 +107,14 @@ def random_network(config: PretrainedConfig, dtype: torch.dtype = torch.float32)
     return network
 
 
-def build_engine(shape: str, dtype: torch.dtype = torch.float32) -> BatchedEngine:
+def build_engine(shape: str, dtype: torch.dtype = torch.float32, device: str = "cpu") -> BatchedEngine:
     """The engine of a shape: with its weights and tokenizer, or with random weights and a stand-in tokenizer."""
     numbers = str(dtype).removeprefix("torch.")
     if source := weights_of(shape):
-        engine = load_model(source, dtype=numbers, device="cpu")
+        engine = load_model(source, dtype=numbers, device=device)
     else:
         config = config_of(shape)
-        network = random_network(config, dtype)
+        network = random_network(config, dtype, device)
         identity = ModelIdentity(shape, None, type(network).__name__, "", "", "", numbers)
         engine = choose_engine(LanguageModel(network, stand_in_tokenizer(), identity, limits_of(config)))
     assert isinstance(engine, BatchedEngine)
