@@ -18,18 +18,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.table1.runs import POOL, SELECTING, STAGES
+from benchmarks.table1.runs import DTYPE, POOL, SELECTING, STAGES
 
 TASK, SHOTS = "sst2", "8"
 FIELDS = ("method", "observed", "sets", "scored")
 
 
-def measure(method: str, model: str, data_dir: Path | None, dtype: str) -> dict[str, float | str]:
+def measure(method: str, model: str, data_dir: Path | None) -> dict[str, float | str]:
     """The cost of one choice, and the processor seconds of the whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
         words = ["select", "--task", TASK, "--shots", SHOTS, "--pool-size", POOL, "--method", method, "-m", model]
-        words += ["--dtype", dtype, "--cache", cache, "-o", f"{cache}/demos.jsonl", "--json", "--quiet"]
+        words += ["--dtype", DTYPE, "--cache", cache, "-o", f"{cache}/demos.jsonl", "--json", "--quiet"]
         words += ["--data-dir", str(data_dir)] if data_dir else []
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
@@ -38,7 +38,7 @@ def measure(method: str, model: str, data_dir: Path | None, dtype: str) -> dict[
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = json.loads(done.stdout)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {**{name: printed[name] for name in FIELDS}, "dtype": dtype, "process_seconds": round(seconds, 1)}
+    return {**{name: printed[name] for name in FIELDS}, "dtype": DTYPE, "process_seconds": round(seconds, 1)}
 
 
 def main() -> None:
@@ -46,16 +46,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--stages", nargs="+", help="methods of these stages only", choices=STAGES, default=STAGES)
     parser.add_argument("--out", type=Path, default=Path("table1/costs.jsonl"))
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.touch()
-    known = {(cost["method"], cost["dtype"]) for cost in map(json.loads, args.out.read_text().splitlines())}
+    known = {cost["method"] for cost in map(json.loads, args.out.read_text().splitlines())}
     for method in dict.fromkeys(name for stage in args.stages for name in SELECTING.get(stage, ())):
-        if (method, args.dtype) not in known:
-            cost = measure(method, args.model, args.data_dir, args.dtype)
+        if method not in known:
+            cost = measure(method, args.model, args.data_dir)
             with open(args.out, "a") as out:
                 out.write(json.dumps(cost) + "\n")
             print(cost, flush=True)

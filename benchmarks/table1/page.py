@@ -25,7 +25,6 @@ from .runs import BASELINE, SELECTING, TASKS
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 RANKED = {"": "Raw scores", " batch": "After batch calibration"}  # by the suffix of a kind
-DTYPE = "float32"
 NOTHING = "Nothing has been run for this yet."
 
 
@@ -103,7 +102,7 @@ def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a diagram for every model that can be ranked."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_sentences(model), _table(model), *_other_dtypes(model), *_missing(model)]
+        parts += [f"## {model.name}", *_sentences(model), _table(model), *_missing(model)]
         parts += [*_ranked(model, figures), *_costs(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
@@ -120,8 +119,8 @@ with the same prompts, scorer and seeds: at T = 1, which is plain in-context lea
 the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
 [batch calibration](calibration.md). What each method is: [select](select.md), [techniques](techniques.md).
 
-Everything is computed in float32, unless a row says otherwise, so that the rows of a GPU and of a processor agree to
-rounding.
+Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding: of SmolLM2, those of
+LENS and influence were made on a GPU, the others on a processor.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
@@ -129,13 +128,8 @@ rounding.
 
 
 def _method(arm: Arm) -> str:
-    """The name of a method in the tables: the choice or the technique, and the dtype unless it is that of the page."""
-    name = str(arm.sampling) if arm.technique is None else arm.technique.partition(" ")[0]
-    return name + _suffix(arm.dtype)
-
-
-def _suffix(dtype: str) -> str:
-    return "" if dtype == DTYPE else f" ({dtype})"
+    """The name of a method in the tables: the choice or the technique."""
+    return str(arm.sampling) if arm.technique is None else arm.technique.partition(" ")[0]
 
 
 def _sentences(model: Model) -> list[str]:
@@ -147,8 +141,8 @@ def _sentences(model: Model) -> list[str]:
             f"Random demonstrations have {pairs} pairs of a task and a seed so far: too few to say what the table says."
         ]
     raw_values = table.groupby("method")["plain"].count()  # techniques have none
-    others = [name for name in model.complete if _baseline(name) != name and raw_values[name]]
-    gains = {name: model.differences((_baseline(name), "plain"), (name, "plain")) for name in others}
+    others = [name for name in model.complete if name != BASELINE and raw_values[name]]
+    gains = {name: model.differences((BASELINE, "plain"), (name, "plain")) for name in others}
     best = max(others, key=lambda name: float(gains[name].mean()))
     above = sum(bool(gain.mean() > 0) for gain in gains.values())
     raw, corrected, correction = (
@@ -193,31 +187,10 @@ def _table(model: Model) -> str:
     return words + "\n\n" + "\n".join(lines)
 
 
-def _baseline(method: str) -> str:
-    """Random demonstrations in the dtype of a method."""
-    _, opening, dtype = method.partition(" (")
-    return BASELINE + opening + dtype
-
-
-def _other_dtypes(model: Model) -> Iterator[str]:
-    """What the names of other dtypes mean, and how random demonstrations differ by it."""
-    names = [str(name) for name in model.accuracies["method"].unique() if " (" in str(name)]
-    for baseline in dict.fromkeys(map(_baseline, names)):
-        dtype = baseline.partition(" (")[2].rstrip(")")
-        differences = model.differences((BASELINE, "plain"), (baseline, "plain"))
-        text = f"Rows with ({dtype}) chose and scored in {dtype}, because their choices take hours on a processor."
-        if len(differences):
-            text += (
-                f" Random demonstrations at T = 1 differ from those in {DTYPE} by {_difference(differences)} over "
-                f"{len(differences)} pairs of a task and a seed; differences are taken within a dtype."
-            )
-        yield text
-
-
 def _missing(model: Model) -> Iterator[str]:
     """The methods that have not been run on a model."""
     table = model.accuracies
-    run = {str(name).partition(" (")[0] for name in table["method"]}
+    run = set(table["method"])
     missing = dict.fromkeys(method for methods in SELECTING.values() for method in methods if method not in run)
     if missing:
         yield f"Not run yet on this model: {', '.join(missing)}."
@@ -259,22 +232,20 @@ def _ranked(model: Model, figures: Path) -> Iterator[str]:
 
 
 def _costs(model: Model) -> Iterator[str]:
-    baselines = {cost["dtype"]: cost["process_seconds"] for cost in model.costs if cost["method"] == BASELINE}
-    costs = [cost for cost in model.costs if cost["dtype"] in baselines]
-    if not costs:
+    baseline = next((cost["process_seconds"] for cost in model.costs if cost["method"] == BASELINE), None)
+    if baseline is None:
         return
     lines = ["| method | rows observed | sets read | inputs scored after sets | seconds |", "|---|--:|--:|--:|--:|"]
-    for cost in costs:
+    for cost in model.costs:
         numbers = " | ".join(f"{cost[name]:,}" for name in ("observed", "sets", "scored"))
-        seconds = cost["process_seconds"] - baselines[cost["dtype"]]
-        lines.append(f"| {cost['method']}{_suffix(cost['dtype'])} | {numbers} | {max(0, seconds):,.0f} |")
+        seconds = cost["process_seconds"] - baseline
+        lines.append(f"| {cost['method']} | {numbers} | {max(0, seconds):,.0f} |")
     yield (
         "What a choice of 8 of 1,000 rows of SST-2 costs, nothing cached: passes by what they read, and seconds of one "
-        f"processor (one thread, {DTYPE} unless a row says otherwise) beyond those of {BASELINE}, which are loading "
-        "and reading rows."
+        f"processor (one thread) beyond those of {BASELINE}, which are loading and reading rows."
     )
     yield "\n".join(lines)
-    measured = {cost["method"] for cost in costs}
+    measured = {cost["method"] for cost in model.costs}
     missing = dict.fromkeys(method for methods in SELECTING.values() for method in methods if method not in measured)
     if missing:
         yield f"Not measured yet: {', '.join(missing)}."

@@ -22,17 +22,16 @@ SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 READING = ("--eta", "0.1", "--positions", "restarted", "-T", "8", "--at", "1,2,4,8")
 COMMON = (*READING, "--limit", ROWS, "--select", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
+DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
 BASELINE = "random"  # it reads nothing of the model
 FEATURES = (
     *(BASELINE, "herding", "k-center", "entropy", "least-confidence", "margin", "cal", "craig", "gradmatch"),
     *("facility-location", "graph-cut", "k-means", "set-bsr"),
 )
-# Methods by what they cost: one pass over the pool, some thousand inputs, or tens of thousands. Those take hours on a
-# processor in float32; their runs have a baseline of their own, so that --dtype bfloat16 makes a whole comparison.
+# Methods by what they cost: one pass over the pool, some thousand inputs, or tens of thousands.
 SELECTING = {
     "features": FEATURES,
-    **{method: (method,) for method in ("random-valid", "global-entropy", "local-entropy")},
-    **{method: (BASELINE, method) for method in ("lens", "influence")},
+    **{method: (method,) for method in ("random-valid", "global-entropy", "local-entropy", "lens", "influence")},
 }
 TECHNIQUES = {"techniques": "repeat-2,ensemble-4", "ct-kv": "ct-kv"}
 STAGES = ("features", "techniques", "ct-kv", *list(SELECTING)[1:])
@@ -66,7 +65,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
     parser.add_argument("--out", type=Path, default=Path("table1"), help="folder of a model's results")
-    parser.add_argument("--dtype", default="float32")
     parser.add_argument(
         "--stages", nargs="+", help="only these, in this order; default: all", choices=STAGES, default=STAGES
     )
@@ -82,7 +80,7 @@ def main() -> None:
     jobs = [job for stage in args.stages for job in all_jobs() if job.stage == stage]
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, args.dtype, args.name, samples=False)
+        place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, DTYPE, args.name, samples=False)
         if args.print:
             for job in jobs:
                 print(shlex.join(place.command(job.folder, job.arguments)))

@@ -72,32 +72,30 @@ def test_without_results_the_page_says_so(tmp_path: Path) -> None:
     assert page(read_models(tmp_path), tmp_path).endswith("Nothing has been run for this yet.\n")
 
 
-def test_methods_in_another_dtype_are_compared_within_it_and_ranked_only_when_complete(
-    folder: Path, tmp_path: Path
-) -> None:
-    for sampling, right in {"random": 49, "influence": 59}.items():
-        rows = [
-            row
-            for calibration in (None, "batch")
-            for part in ("test", "dev")
-            for row in curve(
-                [right, right],
-                {"drift": None},
-                task="sst2",
-                seed=0,
-                dtype="bfloat16",
-                sampling=sampling,
-                calibration=calibration,
-                part=part,
-                split="train" if part == "dev" else "validation",
-                demonstrations_sha256=f"{sampling}0",
-            )
-        ]
-        write(folder / "model" / f"influence-{sampling}", rows)
+def test_a_method_is_ranked_only_when_it_has_every_pair_of_a_task_and_a_seed(folder: Path, tmp_path: Path) -> None:
+    rows = [
+        row
+        for calibration in (None, "batch")
+        for part in ("test", "dev")
+        for row in curve(
+            [59, 59],
+            {"drift": None},
+            task="sst2",
+            seed=0,
+            sampling="influence",
+            calibration=calibration,
+            part=part,
+            pool_size=1000,
+            balanced=False,
+            split="train" if part == "dev" else "validation",
+            demonstrations_sha256="influence0",
+        )
+    ]
+    write(folder / "model" / "influence-sst2", rows)
     text = page(read_models(folder), tmp_path)
-    assert "| influence (bfloat16) | 1 | 59.0 / 59.0; 59.0 / 59.0 |" in text
-    assert "differ from those in float32 by -1.0 points over 1 pairs" in text
-    assert "have been run yet for: influence (bfloat16) (1), random (bfloat16) (1)." in text
+    assert "| influence | 1 | 59.0 / 59.0; 59.0 / 59.0 |" in text
+    assert "have been run yet for: influence (1)." in text
+    assert "the best of 2 other methods is lens" in text
     assert "by mean rank over 6 pairs" in text
 
 
