@@ -29,7 +29,8 @@ def measure(method: str, model: str, data_dir: Path | None) -> dict[str, float |
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
         words = ["select", "--task", TASK, "--shots", SHOTS, "--pool-size", POOL, "--method", method, "-m", model]
-        words += ["--dtype", DTYPE, "--cache", cache, "-o", f"{cache}/demos.jsonl", "--json", "--quiet"]
+        words += ["--device", "cpu", "--dtype", DTYPE, "--cache", cache, "-o", f"{cache}/demos.jsonl"]
+        words += ["--json", "--quiet"]
         words += ["--data-dir", str(data_dir)] if data_dir else []
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(

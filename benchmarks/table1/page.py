@@ -119,8 +119,9 @@ with the same prompts, scorer and seeds: at T = 1, which is plain in-context lea
 the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
 [batch calibration](calibration.md). What each method is: [select](select.md), [techniques](techniques.md).
 
-Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding: of SmolLM2, those of
-LENS and influence were made on a GPU, the others on a processor.
+Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
+LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
+both, and no answer differed.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
