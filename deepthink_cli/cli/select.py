@@ -165,6 +165,8 @@ def _check_outputs(
     if files:
         check_suffix(output)
     if scores is not None:
+        if str(scores) == "-":
+            raise InputError("--scores -: standard output is for the demonstrations; name a file")
         check_apart(scores, inputs, "--scores")
         check_suffix(scores, "--scores")
         if scores.resolve() in [file.resolve() for file in files]:

@@ -173,7 +173,8 @@ def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
     """Warn if the chosen rows do not fit the model together, or if a label is missing."""
     missing = [label for label, count in chosen.labels.items() if not count]
     if missing:
-        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: think with --labels, or use --balance"))
+        way = "without --task, think with --labels; or use --balance"
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
     if spec is not None:
         try:
             check_fit(spec.limits, spec.tokenizer, chosen.demonstrations, 1, "continued", spec.id)

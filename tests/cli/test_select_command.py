@@ -164,6 +164,10 @@ REFUSED = {
         "pool.jsonl --method random --shots 2 -o new.jsonl --scores new.jsonl",
         "--scores new.jsonl: the demonstrations are written there",
     ),
+    "scores on standard output": (
+        "pool.jsonl --method random --shots 2 -o new.jsonl --scores -",
+        "--scores -: standard",
+    ),
     "two things on standard output": ("pool.jsonl --method random --shots 2 -o - --json", "--json: standard output"),
     "standard input twice": ("- --method farthest --shots 2 --for -", "--for -: POOL is standard input, too"),
     "a prompt beside a task": (
