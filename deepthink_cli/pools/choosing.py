@@ -106,6 +106,8 @@ def check_request(pool: PoolRows, request: Request) -> None:
     if request.balanced and not pool.labels:
         raise InputError(f"--balance: the rows of {pool.name} have candidates of their own; omit it")
     if request.balanced:
+        if absent := [label for label in pool.labels if label not in rows.by_label]:
+            raise InputError(f"--balance: {pool.name} has no row with the label {absent[0]!r}; add some, or omit it")
         rows.shares(request.shots)
     if request.queries and "queries" not in method.reads:
         raise InputError(f"--for: --method {request.method} does not read the queries; omit it")

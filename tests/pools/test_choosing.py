@@ -129,6 +129,11 @@ REFUSED = {
         Request("random", 18, balanced=True),
         "--balance: label 'negative' has 8 rows, its share of --shots 18 is 9",
     ),
+    "a class without a row": (
+        pool_of(ROWS, ("negative", "neutral", "positive")),
+        Request("random", 6, balanced=True),
+        "--balance: rows.jsonl has no row with the label 'neutral'; add some, or omit it",
+    ),
     "fewer shots than classes": (
         pool_of(ROWS),
         Request("random", 1, balanced=True),
