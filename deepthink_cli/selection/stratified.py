@@ -17,7 +17,7 @@ def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     if len(by_label) > shots:
         raise InputError(
             f"--shots {shots}: stratified sampling needs a row of each of the {len(by_label)} labels; "
-            f"use at least {len(by_label)}, or random ones"
+            f"use at least {len(by_label)}, or --sampling random"
         )
     for rows in by_label.values():
         chosen += draw.sample(rows, min(shots // len(by_label), len(rows)))
