@@ -126,8 +126,8 @@ def predict(
     with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell)
     if output is not None:
-        uncorrected = "" if names else ", probabilities not calibrated"
-        note(f"wrote {output} ({counts.lines} rows{uncorrected})", common.quiet)
+        caution = "" if names else ", probabilities not calibrated"
+        note(f"wrote {output} ({counts.lines} rows{caution})", common.quiet)
     counts.check(failing.allow_errors)
 
 

@@ -173,7 +173,7 @@ def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
     """Warn if the chosen rows do not fit the model together, or if a label is missing."""
     missing = [label for label, count in chosen.labels.items() if not count]
     if missing:
-        way = "without --task, think with --labels; or use --balance"
+        way = "give all labels to think with --labels (a --task has its own), or use --balance"
         tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
     if spec is not None:
         try:

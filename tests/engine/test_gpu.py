@@ -179,7 +179,7 @@ def paths(tmp_path: Path) -> dict[str, Path]:
 
 def made(command: list[str], device: str, models: Models) -> None:
     """Run a command that loads a model on a device."""
-    model = ["-m", str(models("llama"))] if command[0] in ("think", "tune", "select", "run") else []
+    model = ["-m", str(models("llama"))] if command[0] in ("think", "tune", "select") else []
     assert run([*command, *model, "--device", device, "--dtype", "float32"]) == 0
 
 

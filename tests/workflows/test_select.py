@@ -97,7 +97,10 @@ def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
     events: list[Event] = []
     select(pool, SelectOptions(method="first", shots=1), tell=events.append)
     assert events == [
-        Warn("no row with the label negative was chosen: without --task, think with --labels; or use --balance"),
+        Warn(
+            "no row with the label negative was chosen: give all labels to think with --labels (a --task has its own), "
+            "or use --balance"
+        ),
     ]
 
 
