@@ -15,6 +15,7 @@ from deepthink_cli.cli.sources import LINES, boolean_reason, commands_of, naming
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import plain
+from deepthink_cli.io.permissions import check_allows_no_code
 
 
 def apply_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -26,6 +27,7 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _apply(context: typer.Context, document: Document) -> None:
+    check_allows_no_code(document.values, document.where)
     # A file may be shared by several commands: an unknown option may belong to another one.
     commands = commands_of(context.find_root().command)
     known = {str(parameter.name) for command in commands for parameter in command.params} - {"config"}

@@ -11,6 +11,7 @@ import typer
 
 from deepthink_cli.cli.configfile import apply_config
 from deepthink_cli.engine.registry import AUTO, ENGINES
+from deepthink_cli.io.permissions import RUN_CODE
 from deepthink_cli.options import POCKET, Dtype, ModelOptions, Quantize
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ MODEL, METHOD, DATA, OUTPUT = "Model", "Method", "Data", "Output"
 
 
 def option(*names: str, panel: str, help: str, **more: Any) -> Any:
-    """An option with its environment variable, DEEPTHINK_ and the first name."""
-    variable = "DEEPTHINK_" + names[0].removeprefix("--").replace("-", "_").upper()
+    """An option with its environment variable, DEEPTHINK_ and the first name; one that lets code run has none."""
+    name = names[0].removeprefix("--").replace("-", "_")
+    variable = None if name in RUN_CODE else f"DEEPTHINK_{name.upper()}"
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.permissions import check_allows_no_code
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.study.catalogue import study_path
 from deepthink_cli.study.format import Study
@@ -65,6 +66,7 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     document = read_document(path)
     if not isinstance(document.values, dict):
         raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/studies.md")
+    check_allows_no_code(document.values, document.where)
     base = Layer({"name": path.stem, **_located(document.values, path.parent)}, document.where)
     scales = _scales(document, path.parent)
     problems = Problems()

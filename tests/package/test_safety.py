@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import write_reviews, write_rows
+from foreign_code import bring_code, changed
 from forks import Forks
 from safetensors.torch import load_file, save_file
 from tiny import tiny_task
@@ -57,13 +58,6 @@ def pickled(model: Path, content: Any = None) -> Path:
     weights = load_file(model / "model.safetensors")
     (model / "model.safetensors").unlink()
     torch.save(weights if content is None else content, model / "pytorch_model.bin")
-    return model
-
-
-def changed(model: Path, file: str = "config.json", **fields: Any) -> Path:
-    """Change fields of a model's JSON file."""
-    content = json.loads((model / file).read_text())
-    (model / file).write_text(json.dumps({**content, **fields}))
     return model
 
 
@@ -166,14 +160,6 @@ def test_damaged_weights_are_one_line(
     inputs = str(write_rows(tmp_path / "in.jsonl", [{"review": "x"}]))
     assert str(model) in refused(think(model, demos), capsys, 1)
     assert str(tmp_path) in refused(["predict", str(tmp_path / "mem.safetensors"), inputs], capsys)
-
-
-def bring_code(model: Path, ran: Path) -> Path:
-    """Make a model one of an unknown kind that brings its own code."""
-    for name in ("modeling_evil", "configuration_evil", "tokenization_evil"):
-        (model / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
-    names = {"AutoConfig": "configuration_evil.Config", "AutoModelForCausalLM": "modeling_evil.Model"}
-    return changed(model, model_type="evil", auto_map=names)
 
 
 @pytest.fixture

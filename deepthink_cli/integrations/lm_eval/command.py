@@ -10,6 +10,7 @@ from types import TracebackType
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
+from deepthink_cli.io.permissions import check_allows_no_code
 from deepthink_cli.model.extras import check_installed
 
 COMMANDS = ("run", "ls", "validate")
@@ -33,6 +34,7 @@ def run_harness(arguments: Sequence[str]) -> int:
         from lm_eval.__main__ import cli_evaluate
 
         try:
+            _check_config()
             cli_evaluate()
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
@@ -55,6 +57,22 @@ def _refuse_cache(arguments: Sequence[str]) -> None:
             from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE
 
             raise InputError(NO_RESPONSE_CACHE)
+
+
+def _check_config() -> None:
+    """Raise InputError for a `--config` file of the harness that lets a model's code run."""
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+    from lm_eval.utils import simple_parse_args_string
+
+    config = getattr(HarnessCLI().parse_args(), "config", None)
+    if config is None:
+        return
+    values = EvaluatorConfig.load_yaml_config(config)
+    arguments = values.get("model_args")
+    if isinstance(arguments, str):
+        values["model_args"] = simple_parse_args_string(arguments)
+    check_allows_no_code(values, lambda *_: config)
 
 
 def _names_model(arguments: Sequence[str]) -> bool:

@@ -1,0 +1,189 @@
+"""What lets code of others run is a flag of the command line: no file and no variable of the environment does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from conftest import write_rows
+from foreign_code import bring_code, changed
+from tiny import run_words, tiny_task
+
+from deepthink_cli.cli.main import app, run
+from deepthink_cli.cli.sources import commands_of
+from deepthink_cli.io.permissions import RUN_CODE
+
+Captured = pytest.CaptureFixture[str]
+FLAGS = sorted(f"--{name.replace('_', '-')}" for name in RUN_CODE)
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """A file that is there once foreign code has run."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def code(models: Callable[[str], Path], tmp_path: Path, ran: Path) -> Path:
+    """A model that brings its own code."""
+    return bring_code(Path(shutil.copytree(models("llama"), tmp_path / "model")), ran)
+
+
+def refusals(words: list[str], capsys: Captured) -> list[str]:
+    """The lines on stderr of a command that must refuse its input."""
+    capsys.readouterr()
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+def thinking(code: Path, demos: Path, *more: str) -> list[str]:
+    return ["think", str(demos), "-m", str(code), "-T", "1", "-q", "-o", str(demos.parent / "mem.safetensors"), *more]
+
+
+def program_of(folder: Path, ran: Path) -> list[str]:
+    """The words of a run of MBPP, the programs of whose rows make a file."""
+    data = folder / "data" / "mbpp"
+    data.mkdir(parents=True)
+    tests = {"test_list": ["assert True"], "test_setup_code": f"open({str(ran)!r}, 'w')"}
+    rows: list[dict[str, object]] = [{"text": f"Task {n}.", "code": f"x = {n}", **tests} for n in range(3)]
+    for split in ("prompt", "test"):
+        write_rows(data / f"{split}.jsonl", rows)
+    return ["run", "--task", "mbpp", "--data-dir", str(data.parent), "-T", "1", "-q", "--out", str(folder / "out")]
+
+
+def test_every_option_that_lets_code_run_is_a_flag_without_a_variable() -> None:
+    parameters = [each for command in commands_of(typer.main.get_command(app)) for each in command.params]
+    assert {each.name for each in parameters} >= RUN_CODE
+    assert [each.envvar for each in parameters if each.name in RUN_CODE and each.envvar] == []
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("line", ["{name}: true", "{name}: 1", "{name}: [true]"])
+@pytest.mark.parametrize("command", ["think", "run", "report"])
+def test_a_config_file_lets_no_code_run(flag: str, line: str, command: str, tmp_path: Path, capsys: Captured) -> None:
+    for name in (flag.removeprefix("--"), flag.removeprefix("--").replace("-", "_")):
+        path = tmp_path / "options.yaml"
+        path.write_text(f"verbose: true\n{line.format(name=name)}\n")
+        (told,) = refusals([command, "--config", str(path)], capsys)
+        assert told.startswith(f"deepthink: {path}:2: {name}: no file may have code run; omit it")
+        assert told.endswith(f"give {flag} on the command line")
+
+
+def test_a_models_code_does_not_run_because_of_a_config_file(
+    code: Path, ran: Path, demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text("trust-remote-code = true\n")
+    (told,) = refusals(thinking(code, demos, "--config", str(path)), capsys)
+    assert "options.toml:1: trust-remote-code: no file may have code run" in told
+    monkeypatch.setenv("DEEPTHINK_CONFIG", str(path))
+    assert refusals(thinking(code, demos), capsys) == [told]
+    assert not ran.exists()
+
+
+def test_a_models_code_does_not_run_because_of_a_variable(
+    code: Path, ran: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_TRUST_REMOTE_CODE", "1")
+    warning, told = refusals(thinking(code, demos), capsys)
+    assert warning.endswith("--trust-remote-code has no variable, give it on the command line")
+    assert "contains custom code" in told
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("way", ["file", "variable"])
+def test_a_tasks_programs_do_not_run_because_of_a_file_or_a_variable(
+    way: str, ran: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, path = program_of(tmp_path, ran), tmp_path / "options.yaml"
+    path.write_text("run-code: true\n")
+    if way == "variable":
+        monkeypatch.setenv("DEEPTHINK_RUN_CODE", "1")
+        assert "its answers are programs" in refusals(words, capsys)[-1]
+    else:
+        assert "no file may have code run" in refusals([*words, "--config", str(path)], capsys)[0]
+    assert not ran.exists()
+
+
+def study_of(folder: Path, **fields: Any) -> Path:
+    """A study of the tiny task."""
+    if not (folder / "tiny.yaml").exists():
+        tiny_task(folder)
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump({"data_dir": "data", "protocols": "paper", "tasks": "tiny.yaml", **fields}))
+    return path
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run", "show --json"])
+@pytest.mark.parametrize("place", ["model", "models", "scale", "study", "exclude"])
+def test_a_study_lets_no_code_run(
+    place: str, command: str, code: Path, ran: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    model = {"model": str(code), "trust_remote_code": True}
+    fields: dict[str, Any] = {
+        "model": {"models": model},
+        "models": {"models": ["pocket", model]},
+        "scale": {"scales": {"small": {"models": [model]}}},
+        "study": {"models": str(code), "run_code": True, "trust_remote_code": True},
+        "exclude": {"models": str(code), "exclude": [{"models": model}]},
+    }[place]
+    path = study_of(tmp_path, **fields)
+    lines = path.read_text().splitlines()
+    words = ["study", *command.split()[:1], str(path), *command.split()[1:]]
+    more = {"plan": ["--offline"], "run": ["--out", str(tmp_path / "out")]}.get(command, [])
+    expected = [
+        (number, name)
+        for number, line in enumerate(lines, 1)
+        if (name := line.strip(" -").partition(":")[0]) in RUN_CODE
+    ]
+    told = refusals([*words, *more], capsys)
+    assert [line.partition("; ")[0] for line in told] == [
+        f"deepthink: {path}:{number}: {name}: no file may have code run" for number, name in expected
+    ]
+    assert not ran.exists()
+
+
+def test_a_study_that_forbids_it_is_read(tmp_path: Path) -> None:
+    path = study_of(tmp_path, models={"model": "pocket", "trust_remote_code": False})
+    assert run(["study", "validate", str(path), "-q"]) == 0
+
+
+def test_the_flag_lets_the_models_of_a_study_run_their_code(code: Path, ran: Path, tmp_path: Path) -> None:
+    path = study_of(tmp_path, models=str(code))
+    run(["study", "plan", str(path), "--offline", "--trust-remote-code", "-q"])
+    assert ran.exists()
+
+
+def test_the_flag_is_that_of_the_workers_too(code: Path, ran: Path, tmp_path: Path) -> None:
+    changed(code, model_type="llama")
+    for name, kind in (("configuration_evil", "LlamaConfig as Config"), ("modeling_evil", "LlamaForCausalLM as Model")):
+        noting = f"import os\nopen({str(ran)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        (code / f"{name}.py").write_text(f"from transformers import {kind}\n{noting}")
+    words = run_words(tmp_path / "task", code, "-T", "1", "-q", "--workers", "1")
+    assert run([*words, "--trust-remote-code"]) == 0
+    assert len(set(ran.read_text().split())) == 2  # this process, which plans, and the worker
+
+
+@pytest.mark.parametrize("shape", ["text", "mapping", "flag"])
+def test_a_config_file_of_the_harness_lets_no_code_run(
+    shape: str, code: Path, ran: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    arguments: dict[str, Any] = {
+        "text": {"model_args": f"pretrained={code},trust_remote_code=true"},
+        "mapping": {"model_args": {"pretrained": str(code), "trust_remote_code": True}},
+        "flag": {"model_args": {"pretrained": str(code)}, "trust_remote_code": True},
+    }[shape]
+    path = tmp_path / "harness.yaml"
+    path.write_text(json.dumps({"model": "deepthink", "tasks": "no_such_task", **arguments}))
+    told = refusals(["harness", "--config", str(path)], capsys)
+    assert told[-1].startswith(f"deepthink: {path}: trust_remote_code: no file may have code run")
+    assert not ran.exists()
