@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,8 @@ def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     if not near.size:
         return largest(np.zeros(len(pool)), shots)
     divergences = probabilities[near] * (logs[near] - logs[:, None])  # (n, neighbours, C)
-    return largest(divergences.sum(axis=2).mean(axis=1), shots)
+    # Rows with one text and two labels have the same neighbours but for each other, at other places in the sum.
+    return largest(np.array([math.fsum(each) for each in divergences.sum(axis=2)]) / near.shape[1], shots)
 
 
 def nearest(hidden: States, neighbours: int) -> Ints:

@@ -10,12 +10,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.selection.greedy import best
 from deepthink_cli.selection.sets import DEV, accuracies, dev_rows, trials_of
 
 if TYPE_CHECKING:
@@ -85,8 +87,9 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
     while True:
         scored = order[contributions.shape[1] : size]
         contributions = np.hstack([contributions, contributions_of(pool, kept.tolist(), scored)])
-        others = contributions.shape[1] - np.isin(kept, order[:size])
-        scores[kept] = contributions.sum(axis=1) / np.maximum(others, 1)
+        others = (contributions.shape[1] - np.isin(kept, order[:size])).tolist()
+        # Exact means: rows that help each of the others by the same, in the score set or not, have the same score.
+        scores[kept] = [_mean(each, count) for each, count in zip(contributions.tolist(), others, strict=True)]
         target = max(most, math.ceil(len(kept) / FACTOR))
         places = _best(pool, kept, scores, target, shots)
         kept, contributions = kept[places], contributions[places]
@@ -100,6 +103,11 @@ def contributions_of(pool: Pool, rows: list[int], scored: list[int]) -> Floats:
     probabilities = trials_of(pool).probabilities([(), *((row,) for row in rows)], scored)  # (1 + rows, scored, C)
     gold = probabilities[:, np.arange(len(scored)), pool.gold[scored]]
     return np.where(np.equal.outer(rows, scored), 0.0, gold[1:] - gold[0])
+
+
+def _mean(contributions: Sequence[float], others: int) -> float:
+    """The sum of the contributions to so many other rows by their number, without rounding but for the last."""
+    return float(sum(map(Fraction, contributions)) / max(others, 1))
 
 
 def _best(pool: Pool, rows: Ints, scores: Floats, count: int, shots: int) -> list[int]:
@@ -142,10 +150,10 @@ def first_set(pool: Pool, candidates: Candidates, shots: int) -> list[int]:
         gains[
             [*chosen, *(row for label, rows in pool.by_label.items() if left.get(label) == 0 for row in rows)]
         ] = -np.inf
-        best = int(gains.argmax())
-        chosen.append(best)
+        row = best(gains, ~np.isneginf(gains))
+        chosen.append(row)
         if pool.balanced:
-            left[str(pool.rows[best].gold)] -= 1
+            left[str(pool.rows[row].gold)] -= 1
     while True:
         sets = [substitute(pool, candidates, tuple(chosen), place, 2 * DIVERSITY) for place in range(shots)]
         best_set = max(sets, key=lambda rows: objective(candidates, rows))
@@ -178,5 +186,5 @@ def substitute(pool: Pool, candidates: Candidates, chosen: Set, place: int, dive
     scores[list(chosen)] = -np.inf
     if pool.balanced:
         scores[[query.gold != pool.rows[chosen[place]].gold for query in pool.rows]] = -np.inf
-    best = int(scores.argmax())
-    return chosen if np.isneginf(scores[best]) else (*chosen[:place], best, *chosen[place + 1 :])
+    free = ~np.isneginf(scores)
+    return (*chosen[:place], best(scores, free), *chosen[place + 1 :]) if free.any() else chosen

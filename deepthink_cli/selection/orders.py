@@ -37,21 +37,19 @@ def by_local_entropy(pool: Pool, shots: int, draw: random.Random) -> Choice:
 
 
 def global_entropy(probabilities: Floats) -> float:
-    """Entropy in nats of the labels predicted for probing texts, from their probabilities (texts, C)."""
-    texts, labels = probabilities.shape
-    shares = np.bincount(probabilities.argmax(axis=1), minlength=labels) / texts
-    return float(_entropies(shares))
+    """Entropy in nats of the labels predicted for probing texts, from their probabilities (texts, C).
+
+    Equally even counts give equal numbers, whichever labels have them: log n - log(prod_y c_y^c_y) / n, where the
+    product is an exact integer.
+    """
+    counts = np.bincount(probabilities.argmax(axis=1)).tolist()
+    return math.log(len(probabilities)) - math.log(math.prod(count**count for count in counts)) / len(probabilities)
 
 
 def local_entropy(probabilities: Floats) -> float:
     """Mean over the probing texts of the entropy in nats of their probabilities (texts, C)."""
-    return float(_entropies(probabilities).mean())
-
-
-def _entropies(probabilities: Floats) -> Floats:
-    """Entropy in nats along the last axis, where 0 log 0 = 0."""
-    logs = np.log(np.where(probabilities > 0, probabilities, 1.0))
-    return np.asarray(-(probabilities * logs).sum(axis=-1))
+    logs = np.log(np.where(probabilities > 0, probabilities, 1.0))  # 0 log 0 = 0
+    return float(-(probabilities * logs).sum(axis=1).mean())
 
 
 def _best_order(pool: Pool, shots: int, draw: random.Random, entropy: Callable[[Floats], float]) -> Choice:

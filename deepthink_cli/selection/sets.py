@@ -12,7 +12,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Pool, Trials
 
 if TYPE_CHECKING:
-    from deepthink_cli.selection.base import Floats
+    from deepthink_cli.selection.base import Floats, Ints
 
 DEV = 100  # rows of the pool on which sets are tried
 
@@ -65,12 +65,18 @@ def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> li
     return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
 
 
-def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
-    """The accuracy (sets,) of each set on those of the rows that are not in it."""
+def right_of(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> tuple[Ints, Ints]:
+    """How many of the rows that are not in a set it classifies correctly (sets,), and how many those are (sets,)."""
     probabilities = trials_of(pool).probabilities(sets, rows)  # (sets, rows, C)
     correct = probabilities.argmax(axis=2) == pool.gold[list(rows)]
     counted = np.array([[row not in each for row in rows] for each in map(set, sets)])
-    accuracy: Floats = (correct & counted).sum(axis=1) / counted.sum(axis=1)
+    return (correct & counted).sum(axis=1), counted.sum(axis=1)
+
+
+def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+    """The accuracy (sets,) of each set on those of the rows that are not in it; equal shares are equal numbers."""
+    right, counted = right_of(pool, sets, rows)
+    accuracy: Floats = right / counted
     return accuracy
 
 

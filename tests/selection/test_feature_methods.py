@@ -150,6 +150,12 @@ def test_cal_takes_rows_that_differ_most_from_their_ten_nearest(seed: int, rows:
     assert list(choice.rows) == np.argsort(-np.array(expected))[:5].tolist()
 
 
+@SEEDS
+def test_cal_gives_rows_that_are_equal_to_the_model_equal_scores(seed: int) -> None:
+    scores = choose("cal", part_of(pool_of(30, seed=seed), [*range(30), *range(30)]), 5).scores
+    assert scores[:30].tolist() == scores[30:].tolist()
+
+
 def test_the_nearest_of_equally_near_rows_are_the_first() -> None:
     pool = pool_of(30, width=1)
     pool.hidden[:] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,6 +40,18 @@ def test_filtering_keeps_the_best_third_in_every_stage() -> None:
     assert candidates.contributions == pytest.approx(np.array(expected))
 
 
+def test_rows_that_help_all_others_by_the_same_have_the_same_score() -> None:
+    class Helpful(FakeTrials):
+        def one(self, demonstrations: Sequence[int], row: int) -> np.ndarray:
+            right = 0.4 if demonstrations else 0.3
+            return np.array([right if label == self.gold[row] else (1 - right) / 2 for label in range(3)])
+
+    pool, trials = fake_pool(90)
+    candidates = filtered(replace(pool, trials=Helpful(trials.gold)), 2, random.Random(7))
+    assert len(set(candidates.scores.tolist())) == 1
+    assert candidates.rows.tolist() == list(range(9))
+
+
 def test_no_row_is_scored_more_often_than_its_stage_needs() -> None:
     pool, trials = fake_pool(90)
     filtered(pool, 2, random.Random(7))
@@ -71,6 +84,13 @@ def test_substitution_prefers_a_row_that_helps_other_inputs() -> None:
     candidates = made([[0.5, 0.0], [0.9, 0.0], [0.0, 0.4], [0.0, 0.3]])
     # s(0) = 0.5 - 1 and s(2) = 0.4 - 0, after row 1.
     assert substitute(pool, candidates, (1, 3), 1) == (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_of_rows_that_help_the_same_inputs_the_first_is_taken(seed: int) -> None:
+    values, pool = np.random.default_rng(seed).normal(size=(19, 100)) / 10, fake_pool(38)[0]
+    twice = made(np.concatenate([values, values]).tolist())
+    assert all(row < 19 or row - 19 in taken for taken in [first_set(pool, twice, 4)] for row in taken)
 
 
 def test_substitution_is_the_best_by_its_definition() -> None:

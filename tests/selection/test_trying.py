@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice, permutations
 
 import numpy as np
@@ -114,6 +115,30 @@ def test_influence_finds_the_rows_that_help() -> None:
     for row in helpful:
         trials.pull[row] = [4.0 if trials.gold[row] == gold else -4.0 for gold in trials.gold]
     assert set(chosen("influence", pool, 3)) == set(helpful)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_equal_influence_have_equal_scores_and_the_first_is_chosen(seed: int) -> None:
+    pool, trials = fake_pool(30)
+    trials.pull[:] = 0.0  # no row changes a prediction, but sets leave out different dev rows
+    choice = METHODS["influence"](pool, 6, random.Random(seed))
+    tried, dev = [each for each, _ in trials.tried], set(trials.tried[0][1])
+    right = {row for row in dev if int(trials.one((), row).argmax()) == trials.gold[row]}
+    share = {each: Fraction(len(right - set(each)), len(dev - set(each))) for each in tried}
+    exact = [
+        sum((share[each] for each in tried if row in each), Fraction(0)) / sum(row in each for each in tried)
+        - sum((share[each] for each in tried if row not in each), Fraction(0)) / sum(row not in each for each in tried)
+        for row in range(30)
+    ]
+    assert len(set(exact)) < 30
+    assert list(choice.rows) == sorted(range(30), key=lambda row: (-exact[row], row))[:6]
+
+
+def test_the_same_counts_of_labels_are_as_even_whichever_labels_have_them() -> None:
+    values = {
+        global_entropy(np.repeat(np.eye(4)[list(order)], (1, 2, 3, 4), axis=0)) for order in permutations(range(4))
+    }
+    assert len(values) == 1
 
 
 @pytest.mark.parametrize(
