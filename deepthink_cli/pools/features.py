@@ -14,7 +14,7 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
-from deepthink_cli.pools.store import Store, key_of
+from deepthink_cli.pools.store import Store, key_of, model_parts
 from deepthink_cli.prediction import CHUNK
 from deepthink_cli.scoring import check_length
 
@@ -128,12 +128,9 @@ class Observer:
         return arrays
 
     def _key(self, tokenized: Sequence[TokenizedQuery]) -> str:
-        identity = self.engine.identity
-        model = [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize]
-        adapter = None if identity.adapter is None else identity.adapter.sha256
         shared = shared_prefix([query.prefix for query in self.outermost]) if self.every_token else None
         rows = [[query.prefix, query.answers] for query in tokenized]
-        return key_of("features", VERSION, model, adapter, self.special, shared, rows)
+        return key_of("features", VERSION, *model_parts(self.engine.identity), self.special, shared, rows)
 
     def _refuse(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
         """Raise DeepThinkError for the first query with values that are NaN or infinite."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.provenance import ModelIdentity, canonical_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 def default_folder() -> Path:
     """`$XDG_CACHE_HOME/deepthink`, by default `~/.cache/deepthink`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepthink"
+
+
+def model_parts(identity: ModelIdentity) -> tuple[list[str | None], str | None]:
+    """What the results of token ids depend on of a model, for `key_of`; `weights_sha256` covers every byte."""
+    adapter = None if identity.adapter is None else identity.adapter.sha256
+    return [identity.config_sha256, identity.weights_sha256, identity.dtype, identity.quantize], adapter
 
 
 def key_of(*values: Any) -> str:

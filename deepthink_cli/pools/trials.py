@@ -13,7 +13,7 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
-from deepthink_cli.pools.store import Store, key_of
+from deepthink_cli.pools.store import Store, key_of, model_parts
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_finite, score_each
 
@@ -51,8 +51,8 @@ class EngineTrials:
     """Label probabilities after sets of demonstrations, by an engine; implements `selection.base.Trials`.
 
     Zero-shot means after the special tokens that the tokenizer adds before a text, if there are any, and with a `chat`
-    by the template alone. With a `store`, results are also cached on disk by their tokens and the model's contents, so
-    that an interrupted selection continues. `sets_read` and `inputs_scored` count what was not in the cache.
+    by the template alone. With a `store`, results are also cached on disk by their tokens and every byte of the
+    model, so that an interrupted selection continues. `sets_read` and `inputs_scored` count what was not in the cache.
     """
 
     def __init__(
@@ -112,8 +112,7 @@ class EngineTrials:
                 if read.chat is not None:  # a chat template may write queries in another way after other turns
                     asked = self._asked(read, queries)
             self._check(len(rows), token_ids, asked.plan)
-            identity = self._engine.identity
-            key = key_of(_NAME, identity.contents_sha256, identity.dtype, token_ids, asked.sha256)
+            key = key_of(_NAME, *model_parts(self._engine.identity), token_ids, asked.sha256)
             trials[rows] = _Trial(len(rows), token_ids, asked, key)
         return trials
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from chats import write_chat_model
 from conftest import REVIEWS, TEMPLATE, read
+from safetensors.torch import load_file, save_file
 from tokenizers import processors
 
 from deepthink_cli import (
@@ -172,6 +174,22 @@ def test_other_labels_another_template_and_another_dtype_are_tried_again(
         assert other.inputs_scored == 1
     half = load_model(str(models("llama")), dtype="bfloat16")
     assert not np.array_equal(trials_of(half, store).probabilities([(0, 1)], [5]), first)
+
+
+def test_another_byte_anywhere_in_the_weights_is_tried_again(
+    llama: Engine, models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    edited = shutil.copytree(models("llama"), tmp_path / "edited")
+    weights = load_file(edited / "model.safetensors")
+    largest = max(weights.values(), key=torch.numel)
+    largest.view(-1)[largest.numel() // 4] += 1.0  # away from the bytes that runs identify a model by
+    save_file(weights, edited / "model.safetensors", {"format": "pt"})
+    engine, store = load_model(str(edited)), Store(tmp_path / "cache")
+    assert engine.identity.contents_sha256 == llama.identity.contents_sha256
+    trials_of(llama, store).probabilities([(0, 1)], [5])
+    other = trials_of(engine, store)
+    other.probabilities([(0, 1)], [5])
+    assert other.inputs_scored == 1
 
 
 def test_an_interrupted_trial_continues(llama: Engine, tmp_path: Path) -> None:
