@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.data.examples import CANDIDATES, Query, read_pool, read_queries
+from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool, read_queries
 from deepthink_cli.data.rows import RowSource, name_of
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
@@ -19,11 +19,12 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
 from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.splits import EvaluationSet, key, row_digest, rows_digest, training_rows
+from deepthink_cli.tasks.splits import EvaluationSet, row_digest, rows_digest, training_rows
 
 IDENTICAL = "identical to an earlier row"
 TOO_LONG = "too long for the model"
 NOT_SAMPLED = "not in the sample of --pool-size"
+CHOOSE_FREELY = "or choose without --task"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
     columns = TaskColumns(task.prompt, labels, lambda: task)
     source = replace(RowSource.of(source), convert=columns)
     queries = list(read_queries(source, task.prompt, labels, labelled=True))
-    check_held_out(queries, evaluated)
+    check_held_out(((query.where, query) for query in queries), evaluated, CHOOSE_FREELY)
     return PoolRows.of(name_of(source), queries, task.prompt, labels, evaluated=evaluated)
 
 
@@ -147,12 +148,16 @@ def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template)
     return fit
 
 
-def check_held_out(queries: Iterable[Query], evaluated: EvaluationSet, option: str = "") -> None:
-    """Raise InputError, naming file and line, if queries are in the split that a task evaluates."""
-    places = [query.where for query in queries if key(query) in evaluated.keys]
+def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
+    """Raise InputError, with the place of the first, if rows are in the split that a task evaluates.
+
+    Every row has its place before it; `way` is the way out beside removing what is evaluated.
+    """
+    places = [place for place, row in rows if row in evaluated]
     if places:
-        more = f", and so are {len(places) - 1} other rows" if len(places) > 1 else ""
+        count = len(places) - 1
+        more = f", and so {'is 1 other row' if count == 1 else f'are {count} other rows'}" if count else ""
         raise InputError(
-            f"{option}{places[0]}: in split {evaluated.split}, which task {evaluated.task.name} evaluates{more}; "
-            "remove what is evaluated, or choose without --task"
+            f"{places[0]}: in split {evaluated.split}, which task {evaluated.task.name} evaluates{more}; "
+            f"remove what is evaluated, {way}"
         )

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from textwrap import shorten
 
 from deepthink_cli.context_tuning.rows import check_trainable
 from deepthink_cli.context_tuning.training import ContextTuning
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.method import Method
@@ -18,7 +19,7 @@ from deepthink_cli.model.fitting import count_tokens, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.pools.choosing import Request, check_request, choose_demonstrations
-from deepthink_cli.pools.rows import PoolRows, pool_of_task
+from deepthink_cli.pools.rows import PoolRows, check_held_out, pool_of_task
 from deepthink_cli.pools.store import Store
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
@@ -33,7 +34,6 @@ from deepthink_cli.tasks.splits import (
     EvaluationSet,
     dev_set,
     draw_demonstrations,
-    key,
     row_digest,
     rows_digest,
 )
@@ -123,7 +123,7 @@ class PendingJobs:
         """Choose the demonstrations and yield a job for every technique; raises as `prepare_jobs`."""
         chosen = choose_demonstrations(engine, self.pool, self.request, store)
         left_out = Counter({**self.pool.left_out, **self.pool.reasons})
-        drawn = Drawn(chosen.demonstrations, left_out, frozenset(map(key, chosen.queries)))
+        drawn = Drawn(chosen.demonstrations, left_out)
         yield from _with_techniques(
             plan, spec, self.evaluated, self.task_sha256, self.seed, drawn, self.request.method, from_pool=True
         )
@@ -213,8 +213,17 @@ def _orders(demonstrations: DemonstrationSet, number: int) -> Iterator[Demonstra
 
 def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
     if plan.demonstrations is not None:
-        return Drawn(plan.demonstrations, Counter(), frozenset())
+        examples = plan.demonstrations.examples
+        rows = [(f"--demos: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
+        check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
+        return Drawn(plan.demonstrations, Counter())
     return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+
+
+def _beginning(example: Example) -> str:
+    """The first words of a demonstration, for messages."""
+    texts = [example.text] if isinstance(example.text, str) else example.text.values()
+    return shorten(" ".join(texts), 40, placeholder="...")
 
 
 def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, sha256
+from itertools import islice
 
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.same_input import input_keys
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import canonical_json
 from deepthink_cli.selection.base import Pool
@@ -25,7 +27,7 @@ FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
 class EvaluationSet:
     """The evaluated rows of a split, read again by every iterator; `skipped` counts rows that do not fit.
 
-    `keys` identify all inputs of the split (see `key`), including those not evaluated; `rows_sha256`
+    `keys` identify all inputs of the split (see `task_keys`), including those not evaluated; `rows_sha256`
     identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
     """
 
@@ -42,6 +44,10 @@ class EvaluationSet:
     def __len__(self) -> int:
         return len(self.places)
 
+    def __contains__(self, row: Query | Example) -> bool:
+        """Whether the split has the input of a row."""
+        return not self.keys.isdisjoint(task_keys(self.task, [row]))
+
     def __iter__(self) -> Iterator[Query]:
         for place, query in enumerate(_queries(self.task, self.split, self.source)):
             if place in self.places and isinstance(query, Query):
@@ -50,14 +56,10 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Demonstrations in reading order, and the number of training rows omitted, by reason.
-
-    `keys` identify the demonstrations (see `key`).
-    """
+    """Demonstrations in reading order, and the number of training rows omitted, by reason."""
 
     demonstrations: DemonstrationSet
     left_out: Counter[str]
-    keys: frozenset[bytes]
 
 
 def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None = None) -> EvaluationSet:
@@ -71,7 +73,7 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
     for place, query in enumerate(_queries(task, evaluated.split, source)):
         if isinstance(query, Query):
             fitting[place] = row_digest(query)
-            keys.add(key(query))
+            keys |= task_keys(task, [query])
         else:
             skipped[query] += 1
     if not fitting:
@@ -112,9 +114,7 @@ def draw_demonstrations(
     if order_seed is not None:
         chosen = random.Random(order_seed).sample(chosen, len(chosen))
     examples = tuple(map(example_of, chosen))
-    return Drawn(
-        DemonstrationSet(examples, task.prompt, tuple(task.labels or ())), left_out, frozenset(map(key, chosen))
-    )
+    return Drawn(DemonstrationSet(examples, task.prompt, tuple(task.labels or ())), left_out)
 
 
 def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None = None) -> list[Query]:
@@ -125,18 +125,20 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     """
     queries, _ = training_rows(task, task.dev or task.demonstrations, evaluated)
     order = random.Random(FIXED_SEED).sample(queries, len(queries))
-    free = [query for query in order if key(query) not in drawn.keys]
-    if not free:
+    read = task_keys(task, drawn.demonstrations.examples)
+    unread = (query for query in order if read.isdisjoint(task_keys(task, [query])))
+    rows = list(islice(unread, size or len(evaluated)))
+    if not rows:
         raise InputError(
             f"--select dev: task {task.name} has no training rows beyond its demonstrations; omit it from this run"
         )
-    return free[: size or len(evaluated)]
+    return rows
 
 
-def key(query: Query) -> bytes:
-    """Eight bytes that identify an input: its text and its candidates, since many inputs may share a text."""
-    texts = [query.text] if isinstance(query.text, str) else query.text.values()
-    return blake2b("\x1f".join([*texts, *sorted(query.candidates)]).encode(), digest_size=8).digest()
+def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
+    """Keys of inputs of a task; two rows are the same input if they have one in common (see `input_keys`)."""
+    template, labels = task.prompt, task.labels or ()
+    return frozenset(key for row in rows for key in input_keys(row, template, labels))
 
 
 def row_digest(query: Query) -> bytes:
@@ -180,7 +182,7 @@ def training_rows(task: Task, split: str, evaluated: EvaluationSet) -> tuple[lis
     for query in _queries(task, split, evaluated.source, any_number=True):
         if not isinstance(query, Query):
             left_out[query] += 1
-        elif key(query) in evaluated.keys:
+        elif query in evaluated:
             left_out[f"also in {evaluated.split}"] += 1
         else:
             pool.append(replace(query, fields=None))

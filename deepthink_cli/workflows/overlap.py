@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.data.examples import Query
+from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.same_input import input_keys
 from deepthink_cli.evaluation import Evaluation, Evaluator
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -28,8 +29,7 @@ class Overlap:
 class OverlapEvaluator:
     """Evaluates the rows that are not among the demonstrations, in constant memory.
 
-    A row is a demonstration if the memory's template gives exactly the same text for both, whatever their labels; of
-    rows with candidates of their own, which may share a text, the label must be the same, too.
+    Rows are compared with the demonstrations as the memory's template writes both (`input_keys`).
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class OverlapEvaluator:
     ) -> None:
         first, *others = demonstrations
         self.template, self.labels = first.template, first.labels
-        self.known = {self._key(example.text, example.label) for each in (first, *others) for example in each.examples}
+        self.known = {key for each in (first, *others) for example in each.examples for key in self._keys(example)}
         self.rest = Evaluator(iterations, self.labels, calibrate)
         self.memories, self.seen = len(iterations), 0
         self.query: Query | None = None
@@ -50,7 +50,7 @@ class OverlapEvaluator:
         """Count one prediction; those of one query by all iterations follow each other."""
         query = prediction.query
         if query is not self.query:
-            self.query, self.known_query = query, self._key(query.text, query.gold) in self.known
+            self.query, self.known_query = query, not self.known.isdisjoint(self._keys(query))
         if self.known_query:
             self.seen += 1
         else:
@@ -62,8 +62,8 @@ class OverlapEvaluator:
             return None
         return Overlap(self.seen // self.memories, self.rest.result() if self.rest.n else None)
 
-    def _key(self, text: Any, label: str | None) -> tuple[str, str | None]:
-        return self.template.query(text), None if self.labels else label
+    def _keys(self, row: Query | Example) -> frozenset[bytes]:
+        return input_keys(row, self.template, self.labels)
 
 
 def warn_of_overlap(overlap: Overlap | None, n: int, name: str, tell: Tell) -> None:

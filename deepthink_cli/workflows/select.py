@@ -19,7 +19,7 @@ from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.choosing import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.pools.features import Advance
 from deepthink_cli.pools.options import SelectOptions
-from deepthink_cli.pools.rows import TOO_LONG, PoolRows, check_held_out, fits
+from deepthink_cli.pools.rows import CHOOSE_FREELY, TOO_LONG, PoolRows, check_held_out, fits
 from deepthink_cli.pools.store import Store
 from deepthink_cli.workflows.events import Note, Progress, Tell, Warn, silent
 from deepthink_cli.workflows.inputs import jsonable
@@ -117,7 +117,7 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
     """
     queries = list(read_queries(source, pool.template, pool.labels))
     if pool.evaluated is not None:
-        check_held_out(queries, pool.evaluated, "--for ")
+        check_held_out(((f"--for {query.where}", query) for query in queries), pool.evaluated, CHOOSE_FREELY)
     return queries
 
 

@@ -12,6 +12,7 @@ from deepthink_cli.calibrating.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.same_input import input_text
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
@@ -19,7 +20,7 @@ from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.choosing import Request, choose_demonstrations
 from deepthink_cli.pools.rows import PoolRows
-from deepthink_cli.provenance import TokenizedDemonstrations, canonical_json
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.items import example_of
@@ -62,8 +63,8 @@ class LabelledRows:
 
     @cached_property
     def texts(self) -> list[str]:
-        """What makes two rows the same input."""
-        return [canonical_json(query.text) for query in self.queries]
+        """What is compared of two rows: those with one text are in one fold, whatever their labels and candidates."""
+        return [input_text(query, self.pool.template) for query in self.queries]
 
     @cached_property
     def gold(self) -> list[int]:

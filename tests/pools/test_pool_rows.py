@@ -109,6 +109,12 @@ def test_a_file_with_evaluated_rows_is_refused_by_line(tiny: EvaluationSet, tmp_
     assert allowed.row(0) == rows[0]
 
 
+def test_candidates_of_a_row_do_not_hide_that_its_text_is_evaluated(tiny: EvaluationSet, tmp_path: Path) -> None:
+    row = {"text": next(iter(tiny)).text, "candidates": ["positive", "negative", "mixed"], "kind": "positive"}
+    with pytest.raises(InputError, match=r"rows.jsonl:1: in split test, which task tiny evaluates; remove"):
+        pool_of_task(tiny.task, tiny, str(write_rows(tmp_path / "rows.jsonl", [row])))
+
+
 def test_rows_with_candidates_of_their_own_keep_them(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"question": "2 + 2?", "candidates": ["3", "4"], "answer": "4"},

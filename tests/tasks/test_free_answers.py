@@ -171,8 +171,19 @@ def test_eval_measures_exact_match(
     assert rows[0]["gold"] == str(2 * 508)
     assert {"answer", "right", "text"} <= rows[0].keys()
     assert report["results"][0]["accuracy"] == sum(row["right"] for row in rows if row["iteration"] == 1) / 4
+    assert "demonstrations_among_rows" not in report
     assert run(words) == 0
     assert "Generated answers" in capsys.readouterr().out
+
+
+def test_evaluated_questions_that_are_demonstrations_are_reported_apart(
+    models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    memory = _think(models, data, short, tmp_path)
+    mixed = write_rows(_folder(tmp_path, "gsm8k") / "test.jsonl", SUMS).parents[1]
+    capsys.readouterr()
+    assert run(["eval", str(memory), "--task", str(short), "--data-dir", str(mixed), "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["demonstrations_among_rows"]["rows"] == 2
 
 
 @pytest.mark.parametrize(

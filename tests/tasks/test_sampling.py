@@ -14,7 +14,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.tasks.catalogue import built_in, find_task, find_tasks
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source, matches, split_rows
-from deepthink_cli.tasks.splits import EvaluationSet, dev_set, draw_demonstrations, evaluation_set, key
+from deepthink_cli.tasks.splits import EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 
 
 @pytest.fixture
@@ -96,13 +96,14 @@ def test_a_dev_set_has_no_demonstrations_and_no_test_rows(tiny: tuple[Task, Eval
     drawn = draw_demonstrations(task, evaluated, seed=4)
     dev = dev_set(task, evaluated, drawn)
     assert len(dev) == len(evaluated) == 12
-    assert not {key(query) for query in dev} & (drawn.keys | evaluated.keys)
+    held_out = {query.text for query in evaluated} | {each.text for each in drawn.demonstrations.examples}
+    assert not {query.text for query in dev} & held_out
 
 
 def test_the_dev_set_is_the_same_for_every_seed_but_for_the_demonstrations(tiny: tuple[Task, EvaluationSet]) -> None:
     task, evaluated = tiny
     one, two = (dev_set(task, evaluated, draw_demonstrations(task, evaluated, seed=seed), 16) for seed in (0, 1))
-    assert len({key(query) for query in one} & {key(query) for query in two}) >= 12
+    assert len({query.text for query in one} & {query.text for query in two}) >= 12
 
 
 def test_a_task_without_training_rows_has_no_dev_set(tmp_path: Path) -> None:

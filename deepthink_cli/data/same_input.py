@@ -1,0 +1,40 @@
+"""When two rows are the same input: the one comparison of demonstrations and evaluated rows.
+
+Texts are compared as a template writes them: blanks around a field's value do not count, everything else does. A text
+that has two labels is one input. Where rows have candidates of their own, many inputs share a text ("Which of these is
+true?"): two of them are the same input if their candidates, or their true labels, are the same as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.template import Template
+
+
+def input_text(row: Query | Example, template: Template) -> str:
+    """The text of a row that is compared with that of others."""
+    return template.query(row.text)
+
+
+def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) -> frozenset[bytes]:
+    """Keys of eight bytes; two rows are the same input if they have one in common.
+
+    `labels` are the label words of all rows, empty if rows have candidates of their own or none.
+    """
+    text = input_text(row, template)
+    if labels:
+        return frozenset([_key(text)])
+    if isinstance(row, Example):  # its candidates are not known, and a generated answer has none
+        return frozenset([_key(text), _key(text, row.label)])
+    if not row.candidates:
+        return frozenset([_key(text)])
+    return frozenset([_key(text, sorted(row.candidates)), *([] if row.gold is None else [_key(text, row.gold)])])
+
+
+def _key(*values: Any) -> bytes:
+    return blake2b(json.dumps(values).encode(), digest_size=8).digest()
