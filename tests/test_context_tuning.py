@@ -11,12 +11,15 @@ import torch
 from conftest import REVIEWS, TEMPLATE, Loaded, read
 from families import write_model
 from torch import Tensor
+from transformers.models.bloom import modeling_bloom
+from transformers.models.falcon import modeling_falcon
 
 from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model, tokenize_demonstrations
 from deepthink_cli.context_tuning.rows import NEEDED_BY, training_rows
 from deepthink_cli.context_tuning.training import ContextTuning, Training
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.template import Template
+from deepthink_cli.engine import hiding
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.own_tokens import own_tokens
@@ -93,6 +96,58 @@ def test_what_is_hidden_from_a_row_does_not_change_its_loss(family: str, loaded:
         assert after == pytest.approx(loss, rel=1e-5)
         assert engine.gradient(rest, [row])[0] != pytest.approx(loss, rel=1e-3)
         assert not any(tensor[:, row.hidden].any() for tensor in tensors(gradient))
+
+
+def by_hand(engine: Engine, memory: Memory, rows: list[TrainingRow]) -> tuple[float, list[Tensor]]:
+    """Loss and gradient row by row from the network itself, where keys keep their places: see `biases_by_place`."""
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors(memory)]
+    half, losses = len(memory.keys), []
+    for row in rows:
+        seen_K = torch.cat([~row.hidden, torch.ones(len(row.ids) - 1, dtype=torch.bool)])
+        past = Memory(tuple(leaves[:half]), tuple(leaves[half:])).as_cache(torch.float32)
+        inputs = engine.model.inputs(torch.tensor([row.ids[:-1]]), past, memory.length)
+        with torch.enable_grad():
+            logits = engine.model.network(**inputs, attention_mask=seen_K[None].long()).logits[0, -row.answer :]
+            losses.append(-logits.log_softmax(-1)[range(row.answer), list(row.ids[-row.answer :])].sum())
+    loss = torch.stack(losses).sum() / sum(row.answer for row in rows)
+    return float(loss.detach()), list(torch.autograd.grad(loss, leaves))
+
+
+def biases_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ALiBi as Press et al. (2022) define it, up to a constant for each query: slope times the key's place."""
+
+    def bias(mask_RK: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
+        slopes_H = torch.tensor([2 ** (-8 * (head + 1) / heads) for head in range(heads)])
+        places_K = torch.arange(mask_RK.shape[1])
+        return (slopes_H[:, None, None] * places_K).repeat(len(mask_RK), 1, 1).to(dtype)
+
+    monkeypatch.setattr(modeling_bloom, "build_alibi_tensor", bias)
+    monkeypatch.setattr(modeling_falcon, "build_alibi_tensor", bias)
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon-alibi", "falcon", "mpt", "gpt2", "llama"])
+def test_hiding_tokens_moves_no_others(family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = loaded(family)
+    demonstrations = given(engine)
+    memory, rows = read(engine, demonstrations.token_ids), training_rows(engine.tokenizer, demonstrations)
+    hidden = rows.hiding(torch.rand(rows.own_RL.shape, generator=torch.Generator().manual_seed(0)) < 0.2)
+    loss, gradient = engine.gradient(memory, hidden)
+    biases_by_place(monkeypatch)
+    expected, slopes = by_hand(engine, memory, hidden)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for found, slope in zip(tensors(gradient), slopes, strict=True):
+        torch.testing.assert_close(found, slope, rtol=1e-3, atol=1e-5 * float(slope.abs().max()))
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon-alibi"])
+def test_a_network_that_would_move_them_is_refused(
+    family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = loaded(family)
+    engine.check_hiding()
+    monkeypatch.setattr(hiding, "biased_layers", lambda _: [])
+    with pytest.raises(InputError, match="counts the distances of ALiBi along its attention mask"):
+        engine.check_hiding()
 
 
 def test_windows_apply_to_training_rows_as_to_queries(tmp_path: Path) -> None:

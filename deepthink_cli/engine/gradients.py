@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.engine.budget import rows_trained
+from deepthink_cli.engine.hiding import hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.memory import PARTS, Memory
+from deepthink_cli.model.families import has_alibi
 from deepthink_cli.model.tokens import ordinary_ids
 
 _ROWS = 8  # most rows of a pass: a fixed number, so that sums are rounded alike whatever memory is free
@@ -54,7 +57,8 @@ def answer_gradient(
 def check_hiding(model: LanguageModel) -> None:
     """Raise InputError, naming the architecture, unless tokens of a memory can be hidden from a row.
 
-    The loss after a short memory must not change with what is hidden of it, and must change with the rest.
+    The loss after a short memory must not change with what is hidden of it, and must change with the rest. With ALiBi,
+    it must change with the place of the only visible one among equal tokens: hiding others brings it no nearer.
     """
     ids = tuple(ordinary_ids(model.tokenizer, model.known_tokens, _PROBED + _QUERY))
     hidden = torch.arange(_PROBED) < _PROBED // 2
@@ -66,6 +70,17 @@ def check_hiding(model: LanguageModel) -> None:
         raise InputError(
             f"{model.identity.architecture} does not apply an attention mask to its past: demonstrations cannot be "
             "hidden from a query, which ct-kv needs; choose another model"
+        )
+    if not has_alibi(model.network.config.get_text_config(decoder=True)):
+        return
+    equal, places = memory.copy(), torch.arange(_PROBED)
+    for tensor in (*equal.keys, *equal.values):
+        tensor[:] = tensor[:, :1].clone()
+    far, near = (float(_loss(model, equal, [replace(query, hidden=places != place)])) for place in (0, _PROBED - 1))
+    if far == near:
+        raise InputError(
+            f"{model.identity.architecture} counts the distances of ALiBi along its attention mask: hiding "
+            "demonstrations from a query would move others, which ct-kv must not; choose another model"
         )
 
 
@@ -90,18 +105,15 @@ def _loss(model: LanguageModel, memory: Memory, rows: Sequence[TrainingRow]) -> 
     """The summed cross-entropy of the rows' answers, in one pass, padded on the right."""
     width = max(map(len, rows))
     ids_RS = torch.tensor([row.ids[:-1] + (0,) * (width - len(row)) for row in rows], device=model.device)
-    visible_RK = torch.ones(len(rows), memory.length + width, dtype=torch.long)
-    visible_RK[:, : memory.length] = ~torch.stack([row.hidden for row in rows])
+    hidden_RL = torch.stack([row.hidden for row in rows]).to(model.device)
     inputs = model.inputs(ids_RS, memory.as_cache(model.dtype, rows=len(rows)), memory.length)
     places = [n * width + place for n, row in enumerate(rows) for place in range(len(row) - row.answer, len(row))]
     places_M = torch.tensor(places, device=model.device)
     answers_M = torch.tensor([token for row in rows for token in row.ids[-row.answer :]], device=model.device)
-    return -model.log_probabilities(
-        {**inputs, "attention_mask": visible_RK.to(model.device)},
-        places_M,
-        torch.arange(len(places), device=model.device),
-        answers_M,
-    ).sum()
+    with model.lock, hiding(model.network, F.pad(hidden_RL, (0, width))) as mask_RK:
+        return -model.log_probabilities(
+            {**inputs, "attention_mask": mask_RK}, places_M, torch.arange(len(places), device=model.device), answers_M
+        ).sum()
 
 
 def _noisy(memory: Memory, tokens: Tensor) -> Memory:
