@@ -16,6 +16,7 @@ from deepthink_cli.data.values import MOST_TEXT
 from deepthink_cli.model.limits import Limits, check_demonstrations
 from deepthink_cli.model.tokens import tokenize_demonstrations
 
+SHARE = 0.75  # of the context for demonstrations, where as many as fit are chosen: the rest is for a query
 JOINED = 16  # tokens; appending a demonstration to a text merges far fewer
 
 
@@ -87,6 +88,11 @@ def count_tokens(
 ) -> int:
     """Tokens of some of the demonstrations, which are tokenised together."""
     return len(tokenize_demonstrations(tokenizer, replace(demonstrations, examples=tuple(examples))).token_ids)
+
+
+def last_of(demonstrations: DemonstrationSet, number: int) -> DemonstrationSet:
+    """The last demonstrations, in their order."""
+    return replace(demonstrations, examples=demonstrations.examples[-number:])
 
 
 def _text(template: Template, examples: Sequence[Example]) -> str:

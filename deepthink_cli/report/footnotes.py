@@ -100,7 +100,7 @@ def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
     """Tasks with fewer demonstrations than requested, because no more fit."""
     import pandas as pd
 
-    rows = [(name, row.setting.shots, row.shots_used) for name, row in _named_rows(jobs)]
+    rows = [(name, row.setting.shots, row.demonstrations_used) for name, row in _named_rows(jobs)]
     table = pd.DataFrame(rows, columns=["name", "asked", "used"])
     fewer = table[table["used"] < table["asked"]].groupby(["name", "asked"], sort=False)["used"]
     items = [f"{name} {_range(values)} of {asked}" for (name, asked), values in fewer]

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from textwrap import shorten
 
 from deepthink_cli.context_tuning.rows import check_trainable
 from deepthink_cli.context_tuning.training import ContextTuning
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.method import Method
-from deepthink_cli.model.fitting import count_tokens, most_held
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.pools.choosing import Request, check_request, choose_demonstrations
 from deepthink_cli.pools.rows import PoolRows, check_held_out, pool_of_task
 from deepthink_cli.pools.store import Store
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations, canonical_json
 from deepthink_cli.rereading import reread
+from deepthink_cli.runs.fitted import fitted
 from deepthink_cli.runs.free_answers import check_free
 from deepthink_cli.runs.plan import RunPlan, cells, scorings
 from deepthink_cli.runs.results import Part, Setting
@@ -38,17 +37,18 @@ from deepthink_cli.tasks.splits import (
     rows_digest,
 )
 from deepthink_cli.techniques.ensemble import ensemble_size
-from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, controlled
+from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING
 
 
 @dataclass(frozen=True, eq=False)
 class RunJob:
     """One task with one seed, one choice of demonstrations and one technique, and its queries.
 
-    `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble. `sampling` names
-    how they were chosen; `from_pool` says whether by `demos_by` of the plan. `task_sha256` is the digest of the task's
-    definition; `rows_sha256` holds that of the queries of every scored part. `technique` names what makes the memory
-    other than Deep-Thinking alone; with a `tuning`, gradient steps do instead of readings.
+    `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble; `plain` and
+    `bound_by` are as in `Fitted`. `sampling` names how they were chosen; `from_pool` says whether by `demos_by` of the
+    plan. `task_sha256` is the digest of the task's definition; `rows_sha256` holds that of the queries of every scored
+    part. `technique` names what makes the memory other than Deep-Thinking alone; with a `tuning`, gradient steps do
+    instead of readings.
     """
 
     task: Task
@@ -57,8 +57,10 @@ class RunJob:
     evaluated: EvaluationSet
     drawn: Drawn
     members: tuple[TokenizedDemonstrations, ...]
+    plain: TokenizedDemonstrations
     rows_sha256: Mapping[Part, str]
     sampling: str
+    bound_by: str | None = None
     from_pool: bool = False
     technique: str | None = None
     tuning: ContextTuning | None = None
@@ -69,11 +71,32 @@ class RunJob:
         return self.members[0]
 
     @property
+    def longest(self) -> TokenizedDemonstrations:
+        """The member of the most tokens, after which the fewest queries fit."""
+        return max(self.members, key=lambda member: len(member.token_ids))
+
+    @property
+    def left_out(self) -> int:
+        """The number of drawn demonstrations that do not fit the model, and are not read."""
+        return len(self.drawn.demonstrations.examples) - len(self.plain.examples)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the demonstrations; of an ensemble that leaves some out, of all its orders."""
+        if len(self.members) == 1 or not self.left_out:
+            return self.demonstrations.sha256
+        # Rows of older versions have that of the first order, and their other orders left out other demonstrations.
+        return hashlib.sha256(canonical_json([member.sha256 for member in self.members]).encode()).hexdigest()
+
+    @property
+    def drawn_as(self) -> str:
+        """The name in messages of what all techniques have in common."""
+        return ", ".join([self.task.name, f"seed {self.seed}", *([self.sampling] if self.from_pool else [])])
+
+    @property
     def label(self) -> str:
         """The job's name in messages."""
-        chosen = [self.sampling] if self.from_pool else []
-        technique = [] if self.technique is None else [self.technique]
-        return ", ".join([self.task.name, f"seed {self.seed}", *chosen, *technique])
+        return self.drawn_as if self.technique is None else f"{self.drawn_as}, {self.technique}"
 
     def scorings(self, plan: RunPlan, wanted: Iterable[Setting]) -> int:
         """The number of inputs to score for the wanted rows."""
@@ -169,8 +192,9 @@ def _with_techniques(
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
     if plan.select_dev:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.dev_size)))
+    fit = fitted(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations)
     for name in plan.techniques:
-        members = _members(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations, name)
+        members = fit.members[name]
         for rule in plan.gates:
             reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
         tuning = plan.tuning if name == CT_KV else None
@@ -184,31 +208,14 @@ def _with_techniques(
             evaluated=evaluated,
             drawn=drawn,
             members=members,
+            plain=fit.plain,
             rows_sha256=rows,
             sampling=sampling,
+            bound_by=fit.bound_by,
             from_pool=from_pool,
             technique=technique,
             tuning=tuning,
         )
-
-
-def _members(
-    plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet, technique: str
-) -> tuple[TokenizedDemonstrations, ...]:
-    """The demonstrations as a technique reads them: one set, or the orders of an ensemble."""
-    size = ensemble_size(technique)
-    if size is None:
-        changed, _ = controlled(technique, demonstrations)
-        return (_fitted(plan, spec, job, changed),)
-    return tuple(_fitted(plan, spec, job, ordered) for ordered in _orders(demonstrations, size))
-
-
-def _orders(demonstrations: DemonstrationSet, number: int) -> Iterator[DemonstrationSet]:
-    """The demonstrations as they are, then in `number` - 1 seeded orders."""
-    yield demonstrations
-    examples = demonstrations.examples
-    for order in range(1, number):
-        yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
 
 
 def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
@@ -224,19 +231,3 @@ def _beginning(example: Example) -> str:
     """The first words of a demonstration, for messages."""
     texts = [example.text] if isinstance(example.text, str) else example.text.values()
     return shorten(" ".join(texts), 40, placeholder="...")
-
-
-def _fitted(plan: RunPlan, spec: ModelSpec, job: str, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
-    """As many of the last demonstrations as fit T readings and a query after them."""
-    limits, method = spec.limits, (plan.positions, plan.iterations)
-    demonstrations, examples = replace(demonstrations, chat=plan.chat), demonstrations.examples
-    tokens = cache(lambda number: count_tokens(spec.tokenizer, demonstrations, examples[-number:]))
-    fit = most_held(limits, *method, tokens, len(examples), share=0.75)
-    if not fit:
-        raise InputError(
-            f"{job}: none of its demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
-            f"{limits.largest(*method)} in T = {plan.iterations} readings; omit the task, or use --positions restarted"
-        )
-    fitted = tokenize_demonstrations(spec.tokenizer, replace(demonstrations, examples=examples[-fit:]))
-    spec.check_ids(fitted.token_ids, f"{job}: demonstrations")
-    return fitted

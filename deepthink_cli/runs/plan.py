@@ -89,7 +89,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         **gate_values(plan.gates[0]),
         positions=plan.positions,
         iteration=1,
-        demonstrations_sha256=job.demonstrations.sha256,
+        demonstrations_sha256=job.sha256,
         weights_sha256=identity.weights_sha256 or None,
         chat=job.demonstrations.chat,
         pool_size=plan.pool_size if job.from_pool else None,

@@ -20,6 +20,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.techniques.repeat import copies
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.texts import parse_rule
@@ -113,14 +114,15 @@ class Corrected:
 class Result:
     """One row of `results.jsonl`.
 
-    `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations
-    that fitted the model; `length` is L; `skipped` counts rows that could not be scored, by reason;
-    `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the
-    accuracy of always predicting the most frequent label (None if candidates differ); `correct` has one bit an
-    input, in the order of the split (see `bits`). `drift` is the relative change of keys and of values in the row's
-    last reading, each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if
-    the setting has a calibration: labels and metrics are then those of the corrected scores. `where` is the line
-    that the row was read from (`run/results.jsonl:3`), and is not written.
+    `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations that were read,
+    each as often as it was repeated; `length` is L; `skipped` counts rows that could not be scored, by reason;
+    `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the accuracy of always
+    predicting the most frequent label (None if candidates differ); `correct` has one bit an input, in the order of the
+    split (see `bits`). `drift` is the relative change of keys and of values in the row's last reading, each the mean
+    over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the setting has a
+    calibration: labels and metrics are then those of the corrected scores. `plain_sha256` is the digest of the same
+    demonstrations as Deep-Thinking reads them, if it is another one; rows of older versions lack it. `where` is the
+    line that the row was read from (`run/results.jsonl:3`), and is not written.
     """
 
     key: str
@@ -142,13 +144,19 @@ class Result:
     left_out: dict[str, int] = field(default_factory=dict)
     drift: tuple[float, float] | None = None
     corrected: Corrected | None = None
+    plain_sha256: str | None = None
     where: str = field(default="", compare=False)
+
+    @property
+    def demonstrations_used(self) -> int:
+        """The number of different demonstrations that were read."""
+        return self.shots_used // copies(self.setting.technique)
 
     def line(self) -> str:
         """The row as one line of canonical JSON."""
         values = asdict(self)
         del values["where"]
-        for name in ("drift", "corrected"):
+        for name in ("drift", "corrected", "plain_sha256"):
             if values[name] is None:
                 del values[name]
         for name in OPTIONAL:

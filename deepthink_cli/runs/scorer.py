@@ -113,13 +113,13 @@ class JobScorer:
     def _nothing_fits(self) -> InputError:
         return InputError(
             f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
-            f"{len(self.job.demonstrations.token_ids)} tokens of memory; use fewer --shots"
+            f"{len(self.job.longest.token_ids)} tokens of memory; use fewer --shots"
         )
 
     def _queries(self, part: Part) -> list[ScoringChunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
-            demonstrations, queries = self.job.demonstrations, self.job.queries(self.plan, part)
+            demonstrations, queries = self.job.longest, self.job.queries(self.plan, part)
             skipped, score = self.skipped[part], self.plan.score
             self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
             if not self.queries[part]:
@@ -142,7 +142,8 @@ class JobScorer:
             groups=self.job.task.groups,
             shots_used=len(demonstrations.examples),
             length=len(demonstrations.token_ids),
-            demonstrations_sha256=demonstrations.sha256,
+            demonstrations_sha256=self.job.sha256,
+            plain_sha256=None if self.job.plain.sha256 == self.job.sha256 else self.job.plain.sha256,
             n=evaluation.n,
             right=sum(right),
             accuracy=metrics.accuracy,

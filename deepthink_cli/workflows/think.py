@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from deepthink_cli.context_tuning.partial import Partial
 from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import windowed_layers
-from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
@@ -25,7 +27,7 @@ from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstration
 from deepthink_cli.rereading import reread
 from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
 from deepthink_cli.thinking import think
-from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.events import Progress, Tell, Warn, silent
 from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.models import describe_engine, find_model, load, warn_without_chat
 from deepthink_cli.workflows.training import plan_training, train
@@ -101,14 +103,16 @@ def plan_thinking(
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
-    With a `technique`, the demonstrations are those that it reads. Raises InputError if they do not fit or cannot be
-    changed or trained on, for label words with the same tokens, and for tokens unknown to the model.
+    With a `technique`, the demonstrations are those that it reads; if not all fit as it reads them, the first ones are
+    left out, with a warning. Raises InputError if they do not fit as they are or cannot be changed or trained on, for
+    label words with the same tokens, and for tokens unknown to the model.
     """
     technique = technique or TechniqueOptions.checked()
-    demonstrations, control = controlled(technique.method, demonstrations)
+    controlled(technique.method, demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
+    demonstrations, control = _fitting(spec, technique.method, demonstrations, method, tell)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
@@ -118,6 +122,33 @@ def plan_thinking(
         spec.check_ids(labelled.ids, labelled.where)
     tuning = plan_training(spec, tokenized, technique, seed, tell) if technique.trains else None
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
+
+
+def _fitting(
+    spec: ModelSpec, technique: str, given: DemonstrationSet, method: MethodOptions, tell: Tell
+) -> tuple[DemonstrationSet, Technique | None]:
+    """What a technique reads of demonstrations that fit as they are: all of them, or those that a run would read."""
+    changed, control = controlled(technique, given)
+    if control is None:
+        return changed, None
+
+    @cache
+    def tokens(number: int) -> int:
+        reading, _ = controlled(technique, last_of(given, number))
+        return count_tokens(spec.tokenizer, reading, reading.examples)
+
+    count, limits = len(given.examples), (spec.limits, method.positions, method.iterations)
+    if most_held(*limits, tokens, count) == count:
+        return changed, control
+    fit = most_held(*limits, tokens, count, SHARE)
+    if not fit:
+        raise InputError(
+            f"--method {technique}: none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
+            f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, and a "
+            "query needs some of its context; use another method, or shorter demonstrations"
+        )
+    tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {technique}; the first {count - fit} are left out"))
+    return controlled(technique, last_of(given, fit))
 
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:

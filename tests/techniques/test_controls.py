@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from chats import write_chat_model
-from conftest import REVIEWS, TEMPLATE
+from conftest import REVIEWS, TEMPLATE, write_rows
+from families import write_model
 from tiny import tiny_task
 
 from deepthink_cli import (
@@ -165,3 +166,44 @@ def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
     assert [engine.tokenizer.decode(answer).strip() for answer in query.answers] == list(FRESH[:2])
     (prediction,) = predict(engine, next(think(engine, demonstrations)), ["d"])
     assert prediction.label in given.labels
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> list[str]:
+    """The words that name a model which holds the four reviews once, and not twice."""
+    return ["-m", str(write_model(tmp_path / "short", "gpt2", n_positions=120)), "-T", "1"]
+
+
+def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_warning(
+    demos: Path, short: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), *short, "-q", "-o", str(output)]) == 0
+    capsys.readouterr()
+    assert run(["think", str(demos), *short, "--method", "repeat-2", "-q", "-o", str(output)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    memory = load_memory(output)
+    assert memory.provenance is not None
+    read = [example.text for example in memory.provenance.demonstrations.examples]
+    fit = len(read) // 2
+    assert 0 < fit < len(REVIEWS)
+    assert read == [text for text, _ in REVIEWS[-fit:]] * 2
+    assert f"{fit} of 4 demonstrations fit " in line
+    assert line.endswith(f" with repeat-2; the first {4 - fit} are left out")
+
+
+def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
+    tmp_path: Path, short: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"play {n}", "kind": "ab"[n % 2]} for n in range(30)])
+    assert run(["think", str(rows), *short, "--method", "repeat-2"]) == 2
+    assert "of 30 demonstrations would fit" in capsys.readouterr().err
+
+
+def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is_loaded(
+    demos: Path, short: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.workflows.think.load", None)
+    assert run(["think", str(demos), *short, "--method", "repeat-20"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--method repeat-20: none of the demonstrations fits: the last has " in line
