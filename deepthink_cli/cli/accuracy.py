@@ -72,25 +72,27 @@ def _apart(overlap: Overlap | None, n: int) -> list[Any]:
 
 
 def curve(evaluation: Evaluation) -> Any:
-    """One row per iteration: accuracies, and the interval of the first on an axis that all rows share.
+    """One row per iteration, raw and by each calibration: its accuracy, and the interval of that on a shared axis.
 
     The axis covers all intervals, so that a difference within noise looks small beside them.
     """
-    metrics = evaluation.results.values()
-    end = max(0.05, math.ceil(round(20 * max(each.ci95[1] for each in metrics), 6)) / 20)
-    start = min(end - 0.05, math.floor(round(20 * min(each.ci95[0] for each in metrics), 6)) / 20)
+    ways = {"raw": evaluation, **evaluation.calibrated}
+    intervals = [each.ci95 for way in ways.values() for each in way.results.values()]
+    end = max(0.05, math.ceil(round(20 * max(high for _, high in intervals), 6)) / 20)
+    start = min(end - 0.05, math.floor(round(20 * min(low for low, _ in intervals), 6)) / 20)
     rows = []
-    for iteration, each in evaluation.results.items():
-        low, high = each.ci95
-        f1 = "" if each.macro_f1 is None else f"{each.macro_f1:.3f}"
-        calibrated = [f"{other.results[iteration].accuracy:.1%}" for other in evaluation.calibrated.values()]
-        further = [f"{each.accuracy_mean_per_token:.1%}", f1, str(each.ties)]
-        drawn = interval_bar(low, each.accuracy, high, start, end, AXIS)
-        accuracies = [f"{each.accuracy:.1%}", *calibrated, f"{low:.1%} to {high:.1%}"]
-        rows.append([str(iteration), *accuracies, *([] if calibrated else further), drawn])
-    names = () if evaluation.calibrated else ("mean/token", "macro-F1", "ties")
+    for by, way in ways.items():
+        for iteration, each in way.results.items():
+            low, high = each.ci95
+            f1 = "" if each.macro_f1 is None else f"{each.macro_f1:.3f}"
+            named = [by] if evaluation.calibrated else []
+            further = [] if named else [f"{each.accuracy_mean_per_token:.1%}", f1, str(each.ties)]
+            drawn = interval_bar(low, each.accuracy, high, start, end, AXIS)
+            accuracy = [f"{each.accuracy:.1%}", f"{low:.1%} to {high:.1%}"]
+            rows.append([*named, str(iteration), *accuracy, *further, drawn])
+    names, more = (("scores",), ()) if evaluation.calibrated else ((), ("mean/token", "macro-F1", "ties"))
     axis = f"{start:.0%}" + f"{end:.0%}".rjust(AXIS - len(f"{start:.0%}"))
-    return table("T", "accuracy", *evaluation.calibrated, "95 % interval", *names, axis, rows=rows)
+    return table(*names, "T", "accuracy", "95 % interval", *more, axis, rows=rows)
 
 
 def _made_by(provenance: Provenance) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import REVIEWS, write_reviews, write_rows
 
 from deepthink_cli import evaluate
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.main import run
+from deepthink_cli.report.html.evaluation_parts import tables_of
 
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 
@@ -129,13 +131,46 @@ def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
 ) -> None:
     assert run(["eval", str(memory), str(labelled), "--calibrate", "batch,pmi"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    header = next(line for line in lines if line.startswith("T "))
-    assert header.split()[:5] == ["T", "accuracy", "batch", "pmi", "95"]
-    last = next(line.split() for line in lines if line.startswith("2 "))
-    assert last[2] == "100.0%" != last[1]
+    header = next(line for line in lines if line.startswith("scores "))
+    assert header.split()[:4] == ["scores", "T", "accuracy", "95"]
+    table = lines[lines.index(header) + 1 : lines.index(header) + 7]
+    ways = [tuple(line.split()[:2]) for line in table]
+    assert ways == [("raw", "1"), ("raw", "2"), ("batch", "1"), ("batch", "2"), ("pmi", "1"), ("pmi", "2")]
+    last = {line.split()[0]: line.split()[2] for line in table if line.split()[1] == "2"}
+    assert last["batch"] == "100.0%" != last["raw"]
     assert sum("thinking changes it by" in line for line in lines) == 3
     assert any(line.startswith("with pmi calibration: ") for line in lines)
     assert "T = 2, batch calibration, true label first:" in lines
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
+    name: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interval(accuracy: float) -> list[float]:
+        """Wilson's: the shares whose distance from the accuracy is 1.96 of their own standard errors."""
+        n, z2 = len(TEXTS), 1.959963984540054**2
+        return sorted(np.roots([n + z2, -(2 * n * accuracy + z2), n * accuracy**2]).real)
+
+    def shown(accuracy: float) -> tuple[str, str, str]:
+        low, high = interval(accuracy)
+        return f"{accuracy:.1%}", f"{low:.1%}", f"{high:.1%}"
+
+    report = evaluated(memory, labelled, capsys, "--calibrate", name)
+    both = [each for result in report["results"] for each in (result, result["calibrated"][name])]
+    for each in both:
+        assert each["ci95"] == pytest.approx(interval(each["accuracy"]))
+    assert run(["eval", str(memory), str(labelled), "--calibrate", name]) == 0
+    words = [line.split() for line in capsys.readouterr().out.splitlines()]
+    table = {(line[0], line[1]): (line[2], line[3], line[5]) for line in words if line[:1] in (["raw"], [name])}
+    page = tables_of(evaluate(memory, labelled, calibrate=[name]).evaluation)
+    cells = {table.caption: [list(row[:3]) for row in table.rows] for table in page}
+    for result in report["results"]:
+        for by, each in (("raw", result), (name, result["calibrated"][name])):
+            accuracy, low, high = shown(each["accuracy"])
+            assert table[by, str(result["iteration"])] == (accuracy, low, high)
+            title = f"{len(TEXTS)} rows by " + ("raw scores" if by == "raw" else f"{by} calibration")
+            assert [str(result["iteration"]), accuracy, f"{low} to {high}"] in cells[title]
 
 
 def test_fail_under_judges_the_first_calibration(memory: Path, labelled: Path) -> None:

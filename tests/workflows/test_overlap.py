@@ -81,8 +81,8 @@ def test_the_accuracy_on_the_other_rows_is_printed_with_its_interval(
     assert run(["eval", memory, str(rows), "--calibrate", "batch"]) == 0
     out = capsys.readouterr().out
     apart = out[out.index("2 of the 11 rows are demonstrations of the memory; on the other 9:") :].splitlines()
-    assert apart[1].split()[:4] == ["T", "accuracy", "batch", "95"]
-    assert [line.split()[0] for line in apart[2:4]] == ["1", "2"]
+    assert apart[1].split()[:4] == ["scores", "T", "accuracy", "95"]
+    assert [line.split()[:2] for line in apart[2:6]] == [["raw", "1"], ["raw", "2"], ["batch", "1"], ["batch", "2"]]
 
 
 def test_of_rows_that_share_a_text_those_with_the_same_answer_are_the_same(tmp_path: Path, capsys: Captured) -> None:
