@@ -20,6 +20,8 @@ from deepthink_cli.method import Method
 
 Bits = Literal[8, 4]  # a number, in a quantized memory
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+DTYPE = "^(float64|float32|bfloat16|float16)$"  # those in which a model computes
+LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and the sum over any number of layers is finite
 
 
 @with_config(STRICT)
@@ -55,8 +57,8 @@ class ModelIdentity:
     config_sha256: str
     weights_sha256: str
     tokenizer_sha256: str
-    dtype: str
-    quantize: str | None = None
+    dtype: Annotated[str, Field(pattern=DTYPE)]
+    quantize: Annotated[str, Field(pattern="^(8bit|4bit)$")] | None = None
     gguf: str | None = None
     adapter: AdapterIdentity | None = None
 
@@ -140,8 +142,8 @@ class TokenizedDemonstrations:
 class Drift:
     """Relative change of each layer's keys and values in one reading: |K_t - K_(t-1)| / |K_(t-1)|."""
 
-    keys: tuple[float, ...]
-    values: tuple[float, ...]
+    keys: tuple[Annotated[float, Field(ge=0, le=LARGEST_DRIFT)], ...]
+    values: tuple[Annotated[float, Field(ge=0, le=LARGEST_DRIFT)], ...]
 
     @property
     def mean_keys(self) -> float:
@@ -223,7 +225,7 @@ class Quantized:
     """
 
     bits: Bits
-    group: Annotated[int, Field(ge=1)]
+    group: Annotated[int, Field(ge=1, lt=2**31)]
     source_sha256: str
 
     @property

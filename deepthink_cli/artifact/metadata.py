@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError, with_config
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
@@ -31,6 +31,7 @@ from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
+MOST_ITERATIONS = 999_999  # that the names of tensors have
 ADDED = (
     "selected",
     "technique",
@@ -45,7 +46,7 @@ OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent 
 class StoredDemonstrations:
     """The demonstrations as stored in the file."""
 
-    token_ids: list[int]
+    token_ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
     texts: list[str | dict[str, str]]
     labels: list[str]
     sha256: str
@@ -76,7 +77,7 @@ class Metadata:
     demonstrations: StoredDemonstrations
     template: Template
     labels: list[str]
-    iterations: int
+    iterations: Annotated[int, Field(le=MOST_ITERATIONS)]
     eta: float
     momentum: float
     positions: Positions
@@ -192,11 +193,13 @@ def _check_consistent(metadata: Metadata) -> None:
         raise ValueError("labels: one is empty or duplicated")
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
         raise ValueError(f"kept: {kept} are not iterations of T = {metadata.iterations}")
-    readings = sorted(map(int, metadata.drift))
-    if readings != list(range(2, len(readings) + 2)) or len(readings) < kept[-1] - 1:
+    readings = [str(t) for t in range(2, len(metadata.drift) + 2)]
+    if set(metadata.drift) != set(readings) or len(readings) < kept[-1] - 1:
         raise ValueError("drift: not one entry for every reading after the first")
     sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
     if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
         raise ValueError("drift and dtypes do not describe one memory")
-    if metadata.quantized is not None and metadata.dtypes["memory"] != metadata.quantized.dtype:
-        raise ValueError(f"dtypes.memory: {metadata.dtypes['memory']} is not {metadata.quantized.dtype}")
+    stored_as = "float32" if metadata.quantized is None else metadata.quantized.dtype
+    for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
+        if metadata.dtypes[name] != dtype:
+            raise ValueError(f"dtypes.{name}: {metadata.dtypes[name]} is not {dtype}")

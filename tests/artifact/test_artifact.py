@@ -333,7 +333,7 @@ def test_another_format_version_is_refused_by_its_number(path: Path, version: An
         (changed("model", "size", to=1), "model.size: no such field"),
         (changed("eta", to="much"), "eta: must be a number"),
         (changed("labels", to="p"), "labels: must be a list"),
-        (changed("drift", to={"two": {"keys": [], "values": []}}), "invalid literal for int()"),
+        (changed("drift", to={"two": {"keys": [], "values": []}}), "drift: not one entry for every reading"),
         (changed("template", "pattern", to="{text}"), "template '{text}': needs a text field and a label field"),
         ({name: value for name, value in METADATA.items() if name != "kept"}, "kept: is missing; add it"),
     ],

@@ -1,0 +1,180 @@
+"""Memories with a valid digest and metadata that no `think` writes: commands end with one line, never as a bug."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from by_hand import canonical, signed
+from conftest import write_reviews, write_rows
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+
+Parts = tuple[dict[str, Any], dict[str, Any], bytes]
+COMMANDS = {
+    "inspect": "inspect MEM",
+    "inspect --json": "inspect MEM --json",
+    "predict": "predict MEM ROWS --iteration all",
+    "eval": "eval MEM ROWS",
+    "diff": "diff MEM GOOD",
+    "diff as B": "diff GOOD MEM --json",
+    "quantize": "quantize MEM --to int8 -o OUT",
+    "export": "export MEM --to peft -o OUT",
+    "push": "push MEM me/memory --dry-run --yes",
+    "generate": "generate MEM ROWS --max-new-tokens 1",
+}
+HUGE = 2**63
+DIGITS = 10**400
+LONG = "x" * 5000
+# Where a value is put in place of another, and the values.
+WRONG: dict[tuple[str | int, ...], list[Any]] = {
+    ("demonstrations", "token_ids", 0): [-1, 2**31, HUGE, DIGITS, 1.0, 1.5, True, None, "1", [1], {}],
+    ("demonstrations", "token_ids"): [[], None, "12", {}, [[]], [None]],
+    ("demonstrations", "texts"): [[], [None], [[]], [{"a": None}], {}, None],
+    ("demonstrations", "texts", 0): [None, [], {}, {"": ""}, {"review": None}, {"other": "x"}, 5, True],
+    ("demonstrations", "labels", 0): [None, [], 5, True],
+    ("drift", "2", "keys", 0): [1e308, 1e91, -1.0, -5e-324, True, None, "0.5", DIGITS, []],
+    ("drift", "2", "keys"): [[], [0.5], None, {}, [[]]],
+    ("drift", "2"): [None, [], {}, {"keys": []}],
+    ("drift",): [{}, [], None, {"2": None}],
+    ("dtypes", "memory"): ["__class__", "", "int8", "float16", LONG, None, 5],
+    ("dtypes", "model"): ["__class__", "float16", "", None],
+    ("model", "dtype"): ["__class__", "float32\n", "", "int8", "nn", LONG, None, 5],
+    ("model", "quantize"): ["__class__", "", "3bit", 4, True],
+    ("iterations",): [0, -1, True, 2.0, "2", HUGE, DIGITS, None],
+    ("kept",): [[], [0], [-1], [2, 1], [1, 1], [1, 2, 3], [True, 2], [1.0, 2.0], ["1", "2"], None, [DIGITS]],
+    ("shots",): [0, -1, True, 4.0, "4", HUGE, None],
+    ("labels",): [["positive", "positive"], [""], [" "], [None], None, "positive"],
+    ("eta",): [None, "0.1", True, [], DIGITS],
+    ("positions",): ["", "here", None, 1],
+    ("seed",): [True, 1.5, "1", []],
+    ("task",): [5, [], True],
+    ("template", "pattern"): ["", "{", "{}", "{0}{1}", "{a.b}{c}", None, 5],
+    ("template", "separator"): [None, 5, []],
+    ("versions",): [None, [], {"torch": 2}, {"torch": None}],
+    ("update",): [None, {}, [], {"name": "cosine"}, {"name": None, "values": {}}],
+    ("chat",): [None, [], {"system": 5}, {"role": "user"}],
+    ("quantized",): [None, {}, {"bits": 8, "group": HUGE, "source_sha256": ""}],
+    ("format_version",): [3, True, 1.0, "1", None, HUGE, []],
+}
+KEYS = ["+2", " 2", "2 ", "02", "0_2", "2.0", "-2", "３", "٢", "²", "", LONG, "2\x00"]
+
+
+def changed(metadata: dict[str, Any], place: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    metadata = copy.deepcopy(metadata)
+    inner: Any = metadata
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    return metadata
+
+
+def crafted(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every mutation of a memory's metadata by what it does."""
+    made = {
+        f"{'.'.join(map(str, place))}: {str(value)[:30]!r}": changed(metadata, place, value)
+        for place, values in WRONG.items()
+        for value in values
+    }
+    for key in KEYS:
+        drift = {key: metadata["drift"]["2"]}
+        made[f"drift key {key[:10]!r}"] = {**metadata, "drift": drift}
+        made[f"drift keys '2' and {key[:10]!r}"] = {**metadata, "drift": {**metadata["drift"], **drift}}
+    return made
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory of the built-in model with two iterations."""
+    folder = tmp_path_factory.mktemp("crafted")
+    path = folder / "good.safetensors"
+    words = ["think", str(write_reviews(folder / "demos.jsonl")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]
+    assert run(words) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def parts(good: Path) -> Parts:
+    """Its metadata, its tensors as the header lists them, and their bytes."""
+    data = good.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    listed = json.loads(data[8 : 8 + length])
+    return json.loads(listed.pop("__metadata__")["deepthink"]), listed, data[8 + length :]
+
+
+def write(path: Path, metadata: dict[str, Any], tensors: dict[str, Any], body: bytes) -> Path:
+    """A file with these parts and their digest."""
+    text = canonical(signed(metadata, tensors, body))
+    header = json.dumps({"__metadata__": {"deepthink": text}, **tensors}, separators=(",", ":"), ensure_ascii=False)
+    data = header.encode()
+    data += b" " * (-len(data) % 8)
+    path.write_bytes(struct.pack("<Q", len(data)) + data + body)
+    return path
+
+
+@pytest.fixture
+def ends(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str, Path], tuple[int, str]]:
+    """Run one of the commands on a memory: its exit code and what it wrote on standard error."""
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a kind film", "sentiment": "positive"}])
+
+    def command(words: str, memory: Path) -> tuple[int, str]:
+        places = {"MEM": str(memory), "GOOD": str(good), "ROWS": str(rows), "OUT": str(tmp_path / "out.safetensors")}
+        capsys.readouterr()
+        code = run([places.get(word, word) for word in words.split()])
+        return code, capsys.readouterr().err
+
+    return command
+
+
+def test_every_mutation_is_refused_by_the_reader_of_headers_in_one_line(parts: Parts, tmp_path: Path) -> None:
+    metadata, *rest = parts
+    path, accepted, messages = tmp_path / "mem.safetensors", [], []
+    assert read_header(write(path, metadata, *rest)).metadata.kept == [1, 2]
+    for name, mutation in crafted(metadata).items():
+        write(path, mutation, *rest)
+        try:
+            read_header(path)
+        except InputError as error:
+            messages.append(str(error))
+        else:
+            accepted.append(name)
+    assert [message for message in messages if len(message.splitlines()) != 1] == []
+    # These are texts that `think` might have written.
+    assert [name for name in accepted if "texts.0" not in name] == []
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_refuses_a_crafted_memory_with_code_2_and_one_line(
+    words: str, ends: Callable[[str, Path], tuple[int, str]], parts: Parts, tmp_path: Path
+) -> None:
+    metadata, *rest = parts
+    mutations = {
+        "drift": changed(metadata, ("drift",), {"+2": metadata["drift"]["2"]}),
+        "large drift": changed(metadata, ("drift", "2", "keys", 0), 1e308),
+        "negative id": changed(metadata, ("demonstrations", "token_ids", 0), -1),
+        "huge id": changed(metadata, ("demonstrations", "token_ids", 0), HUGE),
+        "dtype": changed(changed(metadata, ("model", "dtype"), "__class__"), ("dtypes", "model"), "__class__"),
+    }
+    for name, mutation in mutations.items():
+        code, error = ends(words, write(tmp_path / "mem.safetensors", mutation, *rest))
+        assert (name, code) == (name, 2)
+        assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) == 1
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_values_that_are_not_finite_are_told_wherever_their_iteration_is_read(
+    words: str, ends: Callable[[str, Path], tuple[int, str]], parts: Parts, tmp_path: Path
+) -> None:
+    metadata, tensors, body = parts
+    begin = tensors["iteration.1.layer.0.keys"]["data_offsets"][0]
+    broken = body[:begin] + struct.pack("<f", float("nan")) + body[begin + 4 :]
+    code, error = ends(words, write(tmp_path / "mem.safetensors", metadata, tensors, broken))
+    assert code in (0, 2)
+    assert code == 0 or "layer 0's keys of iteration 1 hold NaN or infinite values" in error
