@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from warnings import warn
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Calibrator:
     A bias from texts is the same for all rows with the same candidates. A bias from rows is that of all rows up to the
     end of a call, so that a stream is corrected as it comes, and rows in a single call by their own bias.
     `predict` scores texts as the predictions were scored, by the same `score`; by default with `memories`, one list for
-    each.
+    each. `warn` is called once for each calibration whose bias is estimated from few rows.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Calibrator:
         names: Iterable[str],
         predict: PredictPlan | None = None,
         score: ScoreName = "sum",
+        warn: Callable[[str], None] = warn,
     ) -> None:
+        self.warn, self.warned = warn, set[str]()
         predict = predict or partial(predict_plan, engine, memories, score=score)
         self._correct: dict[str, _FromRows | _FromTexts] = {}
         for name in names:
@@ -81,8 +84,15 @@ class Calibrator:
                 self._correct[name] = _FromTexts(name, engine, demonstrations, predict, score)
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
-        """The predictions with their corrections; raises InputError for a row whose candidates do not allow one."""
+        """The predictions with their corrections.
+
+        Raises InputError for a row whose candidates do not allow one, and for a bias of too few rows.
+        """
         corrections = {name: correct(predictions) for name, correct in self._correct.items()}
+        for name, of in corrections.items():
+            if of and name not in self.warned and (doubt := calibration(name).doubt(of[-1].inputs)):
+                self.warned.add(name)
+                self.warn(doubt)
         return [
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)
@@ -133,7 +143,7 @@ class _Rows:
         if not self.method.averaged:
             self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
             return estimated(self.method, self.labels, self.logs)
-        latest = estimated(self.method, self.labels, logs)
+        latest = estimated(self.method, self.labels, logs, 0 if self.bias is None else self.bias.inputs)
         self.bias = latest if self.bias is None else _averaged(self.bias, latest)
         return self.bias
 

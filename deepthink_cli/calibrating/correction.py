@@ -40,7 +40,7 @@ def correct_all(
 
     All must have the same candidates. The bias is estimated from `basis`, the predictions of the same memory for the
     inputs that the calibration needs (`basis_predictions`), or from the predictions themselves if there is none, as
-    `batch` and `prior` do. Raises InputError for an unknown name.
+    `batch` and `prior` do. Raises InputError for an unknown name, and for a single row without a basis.
     """
     method, order = calibration(name), predictions[0].query.candidates
     logs = log_probabilities(predictions if basis is None else basis, order)
@@ -53,9 +53,13 @@ def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -
     return normalised([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
 
 
-def estimated(method: Calibration, candidates: tuple[str, ...], logs: Floats) -> Bias:
-    """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs."""
-    return Bias(candidates, np.stack([method.bias(logs[:, kind]) for kind in range(logs.shape[1])]), len(logs))
+def estimated(method: Calibration, candidates: tuple[str, ...], logs: Floats, others: int = 0) -> Bias:
+    """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs.
+
+    Raises InputError for too few rows; so many `others` have a bias that the result is averaged with.
+    """
+    biases = [method.bias(logs[:, kind], others) for kind in range(logs.shape[1])]
+    return Bias(candidates, np.stack(biases), len(logs))
 
 
 def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from deepthink_cli.errors import InputError
+
 if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
     from numpy import float64
     from numpy.typing import NDArray
@@ -19,11 +21,12 @@ if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are
 
 Basis = Literal["content-free", "domain", "premise", "batch"]
 Estimate = Callable[["Floats"], "Floats"]
+FEWEST, FEW = 2, 20  # rows: a bias is estimated from the first at least, and a warning is due below the second
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibration, as the documentation lists it.
+    """A calibration, as the documentation lists it, by its name in `--calibrate`.
 
     `basis` are the inputs from which the bias is estimated: fixed texts without content, random words of the
     demonstrations, a prompt without the input, or the inputs themselves. `estimate` turns the normalised
@@ -32,6 +35,7 @@ class Calibration:
     is a mean over the inputs, so that the estimates from several batches can be averaged.
     """
 
+    name: str
     estimate: Estimate | str
     basis: Basis
     summary: str
@@ -39,12 +43,29 @@ class Calibration:
     own_candidates: bool = False
     averaged: bool = False
 
-    def bias(self, logs: Floats) -> Floats:
-        """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from."""
+    def bias(self, logs: Floats, others: int = 0) -> Floats:
+        """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
+
+        The result will be averaged with the bias of so many `others`. Raises InputError as `doubt` does.
+        """
+        self.doubt(len(logs) + others)
         if not isinstance(self.estimate, str):
             return self.estimate(logs)
         module, _, name = self.estimate.partition(":")
         return cast(Estimate, getattr(import_module(module), name))(logs)
+
+    def doubt(self, rows: int) -> str | None:
+        """A warning of a bias that is estimated from few rows; None if they suffice, or it needs none.
+
+        Raises InputError for fewer rows than say anything of a bias: a single one always has the labels equally likely.
+        """
+        if not self.from_rows or rows >= FEW:
+            return None
+        told = f"--calibrate {self.name}: the bias is estimated from the rows themselves, and"
+        if rows < FEWEST:
+            given = "there is only 1" if rows else "there are none"
+            raise InputError(f"{told} {given}; give {FEW} or more together, or use contextual")
+        return f"{told} there are only {rows}, on each of which every label depends; give {FEW}, or use contextual"
 
     @property
     def from_rows(self) -> bool:

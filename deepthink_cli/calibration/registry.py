@@ -9,8 +9,9 @@ from deepthink_cli.errors import InputError
 
 _HERE = "deepthink_cli.calibration"
 NONE = "none"
-CALIBRATIONS: dict[str, Calibration] = {
-    "contextual": Calibration(
+_ALL = (
+    Calibration(
+        "contextual",
         f"{_HERE}.mean:log_mean",
         "content-free",
         "labels after the inputs 'N/A', '[MASK]' and an empty one",
@@ -18,7 +19,8 @@ CALIBRATIONS: dict[str, Calibration] = {
         own_candidates=True,
         averaged=True,
     ),
-    "domain": Calibration(
+    Calibration(
+        "domain",
         f"{_HERE}.mean:log_mean",
         "domain",
         "labels after 20 texts of random words from the demonstrations",
@@ -26,27 +28,31 @@ CALIBRATIONS: dict[str, Calibration] = {
         own_candidates=True,
         averaged=True,
     ),
-    "batch": Calibration(
+    Calibration(
+        "batch",
         f"{_HERE}.mean:log_mean",
         "batch",
         "the mean probability of each label over the inputs",
         "Zhou et al. 2023, arXiv 2309.17249",
         averaged=True,
     ),
-    "pmi": Calibration(
+    Calibration(
+        "pmi",
         f"{_HERE}.premise:log_premise",
         "premise",
         "labels after the end of the template alone",
         "Holtzman et al. 2021, arXiv 2104.08315",
         own_candidates=True,
     ),
-    "prior": Calibration(
+    Calibration(
+        "prior",
         f"{_HERE}.prior:log_matched",
         "batch",
         "the bias without which all labels are equally likely over the inputs",
         "Saerens et al. 2002, Neural Computation 14(1)",
     ),
-}
+)
+CALIBRATIONS: dict[str, Calibration] = {each.name: each for each in _ALL}
 
 
 def calibration(name: str) -> Calibration:

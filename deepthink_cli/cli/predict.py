@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from deepthink_cli.calibration.registry import calibrations
+from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
 from deepthink_cli.cli.executor_options import Ray, Workers
@@ -149,8 +149,8 @@ def _labeller(
         inputs,
         options=options,
         checked=checked,
-        # Lines typed at a terminal are scored one by one; other inputs in batches.
-        chunk=1 if inputs.is_stdin and sys.stdin.isatty() else CHUNK,
+        # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
+        chunk=1 if inputs.is_stdin and sys.stdin.isatty() and not from_rows(form.calibrate) else CHUNK,
         calibrate=form.calibrate,
         score=form.score,
         ensemble=others,

@@ -18,7 +18,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
-from deepthink_cli.integrations.value_errors import value_errors
+from deepthink_cli.integrations.value_errors import of_parameters, value_errors
 from deepthink_cli.method import Method
 from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
 from deepthink_cli.selection.registry import selection_method
@@ -72,7 +72,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
             the sum with that of the label's end.
-        calibrate: the name of a calibration that corrects the scores, as in `--calibrate`.
+        calibrate: the name of a calibration that corrects the scores, as in `--calibrate`; by `batch` and `prior`, the
+            rows of one call are corrected by each other: one alone is refused, and fewer than 20 are warned of.
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
         model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
 
@@ -250,6 +251,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Log-probabilities (n, C) among the labels, after each of the memories."""
         from deepthink_cli.calibrating.calibrator import Calibrator
         from deepthink_cli.prediction import predict
+        from deepthink_cli.workflows.events import warning_of
         from deepthink_cli.workflows.memories import check_memories, opened
 
         memory = opened(memories)
@@ -260,7 +262,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             check_memories(memory, memories, engine, _warn)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
             predictions = list(predict(engine, memories, queries, score=self._score()))
-            corrected = Calibrator(engine, memories, demonstrations, names, score=self._score())(predictions)
+            correct = Calibrator(engine, memories, demonstrations, names, score=self._score(), warn=warning_of(_warn))
+            corrected = correct(predictions)
         scores = normalised([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
 
@@ -270,7 +273,7 @@ def _warn(event: Event) -> None:
     from deepthink_cli.workflows.events import Warn
 
     if isinstance(event, Warn):
-        warn(event.text, UserWarning, stacklevel=2)
+        warn(of_parameters(event.text), UserWarning, stacklevel=2)
 
 
 def _selected_by(selected: Selected | None, memory: Memory) -> Memory:

@@ -22,7 +22,12 @@ def value_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InvalidValue(*(OPTION.sub(_parameter, message) for message in error.messages)) from error
+        raise InvalidValue(*map(of_parameters, error.messages)) from error
+
+
+def of_parameters(message: str) -> str:
+    """A message with the names of parameters in place of those of options."""
+    return OPTION.sub(_parameter, message)
 
 
 def _parameter(option: re.Match[str]) -> str:

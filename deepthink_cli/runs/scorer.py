@@ -85,7 +85,9 @@ class JobScorer:
             def predict(queries: Sequence[Query], plan: ScoringPlan) -> list[list[Prediction]]:
                 return [_averaged(predict_plan(self.engine, memories, queries, plan, score))]
 
-            predictions = Calibrator(self.engine, memories[:1], demonstrations, names, predict, score)(predictions)
+            # The process that collects the rows warns of few inputs, which are in every row.
+            corrected = Calibrator(self.engine, memories[:1], demonstrations, names, predict, score, lambda _: None)
+            predictions = corrected(predictions)
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from deepthink_cli.calibrating.basis import BasisInputs, check_calibrations
 from deepthink_cli.calibrating.calibrator import own_candidates
-from deepthink_cli.calibration.registry import NONE, from_rows
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.engine.base import Engine
@@ -30,10 +30,18 @@ _SHOWN = 6  # labels in a note
 
 def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: CheckedRows | None) -> None:
     """Raise InputError, naming the memory or the row, for a calibration that one of them does not support."""
+    if checked is not None:
+        check_count(calibrate, checked.count)
     check_calibrations(calibrate, memory.provenance.demonstrations, memory.name)
     for name in from_rows(calibrate):
         if checked is not None and checked.other_labels is not None:
             raise own_candidates(name, checked.other_labels)
+
+
+def check_count(calibrate: Sequence[str], rows: int) -> None:
+    """Raise InputError for a calibration that cannot be estimated from so few rows."""
+    for name in from_rows(calibrate):
+        calibration(name).doubt(rows)
 
 
 def row_check(

@@ -6,20 +6,22 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
+from deepthink_cli.calibration.registry import calibration
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.runs.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.runs.folder import RunFolder
 from deepthink_cli.runs.results import Result
 from deepthink_cli.runs.samples import write_samples
 from deepthink_cli.runs.texts import write_texts
-from deepthink_cli.workflows.events import RunObserver
+from deepthink_cli.workflows.events import RunObserver, Tell, Warn, silent
 
 
 class Collector:
     """Writes rows into a folder, with the scores of every input if `samples`, and tells an observer of the progress."""
 
-    def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver) -> None:
-        self.folder, self.samples, self.observer = folder, samples, observer
+    def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver, tell: Tell = silent) -> None:
+        self.folder, self.samples, self.observer, self.tell = folder, samples, observer, tell
+        self.warned: set[str] = set()
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
         self.running: dict[Hashable, Sequence[JobInfo]] = {}
@@ -68,6 +70,15 @@ class Collector:
         self.lines[row.key] = line
         self.written += 1
         self.observer.row(job, row)
+        self._warn(row)
+
+    def _warn(self, row: Result) -> None:
+        """Warn once for each task of a correction that is estimated from few rows."""
+        name, setting = row.setting.calibration, row.setting
+        doubt = None if name is None or row.corrected is None else calibration(name).doubt(row.corrected.inputs)
+        if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.warned:
+            self.warned.add(text)
+            self.tell(Warn(text))
 
 
 def _digest(row: Result) -> bytes:

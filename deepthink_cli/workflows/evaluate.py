@@ -26,10 +26,10 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.tasks.format import Free
-from deepthink_cli.workflows.calibrations import check_supported, row_check, skipping, warn_of_one_label
+from deepthink_cli.workflows.calibrations import check_count, check_supported, row_check, skipping, warn_of_one_label
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
 from deepthink_cli.workflows.evaluated_rows import EvaluatedRows, check_read_for, rows_of_file
-from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.events import Progress, Tell, silent, warning_of
 from deepthink_cli.workflows.extended_labels import check_labels
 from deepthink_cli.workflows.inputs import check_tokens, scored_by
 from deepthink_cli.workflows.memories import (
@@ -176,8 +176,9 @@ def evaluate(
 def _check_rows(
     rows: EvaluatedRows, memory: OpenedMemory, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName
 ) -> None:
-    """Raise InputError for rows that were read for another memory, and for options of scores of generated answers."""
+    """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
     check_read_for(rows, memory)
+    check_count(calibrate, rows.count)
     wrong = {"--calibrate": calibrate, "--ensemble": ensemble, f"--score {score}": score != "sum"}
     for option, given in wrong.items():
         if rows.free is not None and given:
@@ -261,7 +262,8 @@ def _rows(
         if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
             done += 1
             tell(Progress("evaluating", done, rows.count))
-    yield from corrected_rows(Calibrator(engine, memories, demonstrations, by_rows), waiting)
+    calibrator = Calibrator(engine, memories, demonstrations, by_rows, warn=warning_of(tell))
+    yield from corrected_rows(calibrator, waiting)
 
 
 def _answered(

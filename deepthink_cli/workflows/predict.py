@@ -23,7 +23,7 @@ from deepthink_cli.skipping import predicted
 from deepthink_cli.workflows.calibrations import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
 from deepthink_cli.workflows.calibrations import skipping as skipping_bad_rows
 from deepthink_cli.workflows.ensemble import members_of, open_ensemble
-from deepthink_cli.workflows.events import Progress, Tell, silent
+from deepthink_cli.workflows.events import Progress, Tell, silent, warning_of
 from deepthink_cli.workflows.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.workflows.memories import OpenedMemory, find_its_model, load_both, opened
@@ -74,7 +74,7 @@ def predict_file(
     members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
     rows = _rows(source, demonstrations, skip, check, extended if checked is None else None)
     predict = partial(predict_mean, engine, [memories, *members], score=score)
-    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score)
+    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score, warning_of(tell))
     for earlier in before:
         calibrator.count(earlier)
     done, total = start, None if checked is None else checked.count

@@ -18,6 +18,7 @@ from deepthink_cli.runs.request import RunRequest
 from deepthink_cli.runs.same_data import check_continues, unchecked
 from deepthink_cli.runs.shards import Shard, Share
 from deepthink_cli.runs.shared_rows import SharedRows
+from deepthink_cli.workflows.calibrations import check_count
 from deepthink_cli.workflows.collect import Collector
 from deepthink_cli.workflows.distribute import distribute
 from deepthink_cli.workflows.events import Note, Progress, RunObserver, Tell, Warn, silent
@@ -53,6 +54,8 @@ def prepare_run(
     problems.raise_any()
     jobs = [each for each in prepared if isinstance(each, RunJob)]
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
+    for each in prepared:
+        check_count(plan.calibrations, len(each.evaluated))
     tell_of_fewer(jobs, spec, tell)
     _warn_of_extended(plan, prepared, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
@@ -110,7 +113,7 @@ def execute(
     out, share = runs[0].out, Share(shard)
     with open_run_folder(out) as folder:
         share.begin(out)
-        collector = Collector(folder, samples, observer or RunObserver())
+        collector = Collector(folder, samples, observer or RunObserver(), tell)
         try:
             if executor is None:
                 summary = run_here(runs, collector, share, tell, store)

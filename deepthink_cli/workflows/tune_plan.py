@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from deepthink_cli.calibrating.basis import check_calibrations, check_inputs
-from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import input_text
@@ -28,7 +28,7 @@ from deepthink_cli.tuning.folds import split
 from deepthink_cli.tuning.grid import Grid
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.verdict import FEWEST_ROWS
-from deepthink_cli.workflows.events import Note, Tell, silent
+from deepthink_cli.workflows.events import Note, Tell, Warn, silent
 from deepthink_cli.workflows.models import find_model, warn_without_chat
 
 FEWEST_FOLDS = 3  # with two of them held out, one is left to read
@@ -105,7 +105,11 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
     default = not rows.labels and "calibrate" not in options.model_fields_set
-    grid = Grid(options.methods, (NONE,) if default else options.calibrate, _selections(rows, options, folds))
+    calibrations = (NONE,) if default else options.calibrate
+    for name in from_rows(calibrations):
+        if doubt := calibration(name).doubt(len(rows) - max(map(len, folds))):
+            tell(Warn(doubt))
+    grid = Grid(options.methods, calibrations, _selections(rows, options, folds))
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)

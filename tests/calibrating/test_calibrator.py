@@ -267,3 +267,30 @@ def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
     after = calibrated(engine, [memory], ["contextual"])
     bias = [fmean(column) for column in zip(*shares(engine, memory, ["N/A", "[MASK]", ""]), strict=True)]
     check(after, "contextual", [divided(row, bias) for row in shares(engine, memory, ROWS)])
+
+
+@pytest.mark.parametrize("name", ["batch", "prior"])
+def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
+    name: str, llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations
+) -> None:
+    raw, told = list(predict(llama, memories[0], ROWS)), list[str]()
+    calibrator = Calibrator(llama, memories, demonstrations, [name, "contextual"], warn=told.append)
+    with pytest.raises(InputError, match=f"^--calibrate {name}: .* there is only 1; give 20 or more together"):
+        Calibrator(llama, memories, demonstrations, [name])(raw[:1])
+    with pytest.raises(InputError, match=f"^--calibrate {name}: .* there is only 1"):
+        correct_all(name, raw[:1])
+    assert calibrator(raw[:4])[0].calibrated[name].inputs == 4
+    assert calibrator(raw[4:])[0].calibrated[name].inputs == 5  # the last chunk has a single row
+    assert len(told) == 1
+    assert told[0].startswith(f"--calibrate {name}: ")
+    assert "there are only 4" in told[0]
+
+
+def test_twenty_rows_are_enough_for_no_warning(
+    llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations, recwarn: pytest.WarningsRecorder
+) -> None:
+    raw = list(predict(llama, memories[0], ROWS)) * 4
+    Calibrator(llama, memories, demonstrations, ["batch"])(raw)
+    assert not [each for each in recwarn if "--calibrate" in str(each.message)]
+    Calibrator(llama, memories, demonstrations, ["batch"])(raw[:19])
+    assert [each for each in recwarn if "there are only 19" in str(each.message)]

@@ -98,7 +98,7 @@ def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> Non
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_everything_is_computed_in_float64(name: str) -> None:
-    logs = normalised(np.log(np.array([[0.9, 0.1]], dtype=np.float32)))
+    logs = normalised(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
     assert logs.dtype == np.float64
     assert CALIBRATIONS[name].bias(logs).dtype == np.float64
 
@@ -119,3 +119,19 @@ def test_a_list_of_names_is_read_in_order() -> None:
 def test_wrong_names_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         calibrations(text)
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_only_a_bias_of_rows_needs_two_of_them_and_is_doubted_below_twenty(name: str) -> None:
+    method, one = CALIBRATIONS[name], normalised(np.log([[0.9, 0.1]]))
+    if not method.from_rows:
+        assert method.bias(one).shape == (2,)
+        assert method.doubt(1) is None
+        return
+    for rows in (0, 1):
+        with pytest.raises(InputError, match=f"^--calibrate {name}: .*give 20 or more together"):
+            method.doubt(rows)
+    with pytest.raises(InputError, match="there is only 1"):
+        method.bias(one)
+    assert method.bias(one, others=1).shape == (2,)
+    assert [bool(method.doubt(rows)) for rows in (2, 19, 20, 1000)] == [True, True, False, False]

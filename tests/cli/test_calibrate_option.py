@@ -344,3 +344,28 @@ def test_a_long_stream_is_a_warning_once(
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 600
     assert printed.err.count("of the answers are") == 1
+
+
+@pytest.mark.parametrize("name", ["batch", "prior"])
+@pytest.mark.parametrize("command", ["predict", "eval"])
+def test_a_single_row_is_refused_before_the_model_is_loaded_and_few_are_warned_of(
+    command: str, name: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"review": text, "sentiment": "positive"} for text in TEXTS]
+    one, five = (write_rows(tmp_path / f"{count}.jsonl", rows[:count]) for count in (1, 5))
+    assert run([command, str(memory), str(one), "--calibrate", f"contextual,{name}", "--device", "cuda:99"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"deepthink: --calibrate {name}: the bias is estimated from the rows themselves, and there")
+    assert len(error.splitlines()) == 1
+    assert run([command, str(memory), str(five), "-q", "--calibrate", f"contextual,{name}"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: --calibrate")]
+    assert len(warnings) == 1
+    assert f"--calibrate {name}: " in warnings[0]
+    assert "there are only 5" in warnings[0]
+    assert run([command, str(memory), str(one), "-q", "--calibrate", "contextual,domain,pmi"]) == 0
+
+
+def test_rows_that_are_skipped_do_not_count(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "warm"}, {"other": 1}, {"other": 2}])
+    assert run(["predict", str(memory), str(rows), "-q", "--on-error", "skip", "--calibrate", "batch"]) == 2
+    assert "there is only 1" in capsys.readouterr().err

@@ -239,6 +239,20 @@ def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier
     assert (classifier(calibrate="none").fit(TEXTS, LABELS).predict_log_proba(QUERIES) == raw).all()
 
 
+@pytest.mark.parametrize("name", ["batch", "prior"])
+def test_a_row_alone_has_no_bias_of_rows_and_few_rows_are_warned_of(name: str) -> None:
+    fitted = classifier(calibrate=name).fit(TEXTS, LABELS)
+    for call in (fitted.predict, fitted.predict_proba, lambda X: list(fitted.staged_predict(X))):
+        with pytest.raises(ValueError, match=f"^calibrate {name}: .* there is only 1; give 20 or more together"):
+            call(QUERIES[:1])
+    with pytest.warns(UserWarning, match=f"^calibrate {name}: .* there are only 3"):
+        fitted.predict(QUERIES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict(MANY * 2)
+        classifier(calibrate="contextual").fit(TEXTS, LABELS).predict(QUERIES[:1])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

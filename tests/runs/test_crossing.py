@@ -196,3 +196,16 @@ def test_a_report_shows_t_1_and_t_raw_and_corrected(
     assert run(["report", str(tmp_path / "out"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("batch", False)]
+
+
+def test_a_correction_of_few_rows_is_refused_for_one_and_warned_of_once(
+    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrated = words("--calibrate", "none,batch,prior,contextual", "--seeds", "2")
+    assert run([*calibrated, "--limit", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "deepthink: --calibrate batch: the bias is estimated from the rows themselves, and there is only 1" in error
+    assert run([*calibrated, "--limit", "3"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "--calibrate" in line]
+    assert ["warning: task" in line and "there are only 3" in line for line in lines] == [True, True]
+    assert [name in line for name, line in zip(["batch", "prior"], lines, strict=True)] == [True, True]

@@ -33,7 +33,7 @@ from deepthink_cli.options import ModelOptions
 from deepthink_cli.pools.rows import PoolRows
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.verdict import Comparison
-from deepthink_cli.workflows.events import Note, Progress
+from deepthink_cli.workflows.events import Note, Progress, Warn
 from deepthink_cli.workflows.held_out import held_out_scores
 from deepthink_cli.workflows.training_sets import training_sets
 from deepthink_cli.workflows.tune import TuneReport, tune
@@ -206,3 +206,12 @@ def test_labelled_examples_become_the_same_demonstrations(llama: Engine) -> None
     rows = labelled()
     examples = [Example(str(rows.queries[row].text), str(rows.queries[row].gold)) for row in (2, 0)]
     assert rows.demonstrations([2, 0]) == DemonstrationSet.of(examples, TEMPLATE, LABELS)
+
+
+def test_a_bias_of_few_rows_is_warned_of_in_the_plan(llama: Engine) -> None:
+    told: list[Any] = []
+    options = TuneOptions.checked(iterations=2, folds="3", calibrate="none,prior,contextual")
+    plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
+    (warning,) = [event.text for event in told if isinstance(event, Warn)]
+    assert warning.startswith("--calibrate prior: ")
+    assert "there are only 6" in warning  # of 9, without one of three folds
