@@ -109,12 +109,7 @@ class TechniqueOptions(Options):
 
     @property
     def trains(self) -> bool:
-        """Whether the memory is trained; raises InputError for parameters of the training where it is not."""
-        for name in ("steps", "lr"):
-            if self.method != CT_KV and getattr(self, name) is not None:
-                raise InputError(
-                    f"--{name} {getattr(self, name)}: only with --method {CT_KV}; add it, or omit --{name}"
-                )
+        """Whether the memory is trained."""
         return self.method == CT_KV
 
 
@@ -250,6 +245,10 @@ def _chosen_iterations(option: str, choice: str, last: int) -> tuple[int, ...]:
     return chosen
 
 
+# Options of the command line by the fields that hold several values of them.
+SINGULAR = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
+SINGULAR["updates"] = "update"
+
 _WAYS_OUT = {
     "at": "say all, or iterations as in 1,3,5",
     "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
@@ -286,7 +285,5 @@ _WAYS_OUT = {
 def _message(error: Any, ways_out: Mapping[str, str]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "options"
     way_out = ways_out.get(name) or _WAYS_OUT.get(name) or reason(error)
-    options = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
-    options["updates"] = "update"
     given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
-    return f"--{options.get(name, name.replace('_', '-'))} {given}: {way_out}"
+    return f"--{SINGULAR.get(name, name.replace('_', '-'))} {given}: {way_out}"

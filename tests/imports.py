@@ -9,7 +9,18 @@ import sys
 LAYERS = (
     ("errors", "io"),
     (
-        *("updates", "method", "data", "provenance", "selection", "techniques", "calibration", "options", "tasks"),
+        *(
+            "updates",
+            "method",
+            "data",
+            "provenance",
+            "selection",
+            "techniques",
+            "meaning",
+            "calibration",
+            "options",
+            "tasks",
+        ),
         *("decoding", "description", "metrics", "tuning"),
         *("artifact.metadata", "artifact.layout", "artifact.format"),
     ),

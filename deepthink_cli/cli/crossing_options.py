@@ -10,8 +10,6 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import Cache, PoolArguments
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.cli.technique_options import LearningRate, Steps, Updates
-from deepthink_cli.errors import InputError
-from deepthink_cli.techniques.registry import CT_KV
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,7 @@ class CrossingArguments(PoolArguments):
     ] = None
 
     def values(self) -> dict[str, Any]:
-        """The given values, by their names in `RunOptions`; raises InputError for one without the option it is for."""
-        if self.demos_by is None and (self.pool_size is not None or self.balance):
-            name = "--balance" if self.pool_size is None else f"--pool-size {self.pool_size}"
-            raise InputError(f"{name}: only with --demos-by; name a method, or omit it")
-        if CT_KV not in (self.method or "").split(",") and (self.steps is not None or self.lr is not None):
-            name = f"--lr {self.lr}" if self.steps is None else f"--steps {self.steps}"
-            raise InputError(f"{name}: only with --method {CT_KV}; name it, or omit this")
+        """The given values, by their names in `RunOptions`."""
         named = {"methods": self.method, "calibrations": self.calibrate, "balance": self.balance or None}
         named["updates"] = self.update
         for name in ("demos_by", "pool_size", "steps", "lr"):

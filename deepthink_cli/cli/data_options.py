@@ -200,16 +200,13 @@ class ChatArguments:
     ] = False
     system: Annotated[
         str | None,
-        option("--system", panel=DATA, metavar="TEXT", help="System message of the conversation; only with --chat."),
+        option("--system", panel=DATA, metavar="TEXT", help="System message of the conversation."),
     ] = None
 
-    def checked(self) -> Chat | None:
-        """The conversation, or None; raises InputError for a system message without --chat."""
-        if self.chat:
-            return Chat(self.system)
-        if self.system is not None:
-            raise InputError(f"--system {self.system!a}: only with --chat; add --chat, or omit it")
-        return None
+    @property
+    def value(self) -> Chat | None:
+        """The conversation, or None."""
+        return Chat(self.system) if self.chat else None
 
 
 def row_source(path: str | None, row_format: FormatName | None) -> RowSource | None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from typer.models import OptionInfo
+
+from deepthink_cli.meaning import sentence
 
 
 class Without:
@@ -20,8 +25,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a dataclass by the fields of the dataclass, in their order.
 
     Each field is an annotated typer parameter with a default. Fields that `Without` names are not options
-    and keep their defaults. Raises TypeError for a name that the group does not have, ValueError if two parameters
-    share a name.
+    and keep their defaults. The help of an option ends with when it has no meaning. Raises TypeError for a name that
+    the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
     groups: dict[str, tuple[type, list[str]]] = {}
@@ -35,6 +40,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             options = _options(group, omitted)
             groups[parameter.name] = group, [option.name for option in options]
             parameters += options
+    parameters = [_explained(command.__name__, parameter) for parameter in parameters]
 
     @wraps(command)
     def flat(**values: Any) -> None:
@@ -54,6 +60,19 @@ def _group(hint: Any) -> tuple[type | None, frozenset[str]]:
     if not (isinstance(kind, type) and is_dataclass(kind)):
         return None, frozenset()
     return kind, frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
+
+
+def _explained(command: str, parameter: Parameter) -> Parameter:
+    """The parameter with the sentence of the table about it at the end of its help."""
+    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    text = sentence(command, parameter.name)
+    if not text or not notes:
+        return parameter
+    explained = [copy(note) for note in notes]
+    for note in explained:
+        if isinstance(note, OptionInfo):
+            note.help = f"{note.help}{text}"
+    return parameter.replace(annotation=Annotated[(kind, *explained)])
 
 
 def _options(group: type, omitted: frozenset[str]) -> list[Parameter]:

@@ -133,10 +133,8 @@ class TechniqueArguments:
     lr: LearningRate = None
 
     def checked(self) -> TechniqueOptions:
-        """The validated options; raises InputError for each wrong value, and for parameters of another method."""
-        options = TechniqueOptions.checked(**asdict(self))
-        _ = options.trains  # raises for parameters of another method
-        return options
+        """The validated options; raises InputError for each wrong value."""
+        return TechniqueOptions.checked(**asdict(self))
 
 
 @dataclass(frozen=True)

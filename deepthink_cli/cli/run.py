@@ -20,7 +20,8 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.runprogress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.cli.values import check_given
+from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.runs.plan import RunPlan
@@ -57,12 +58,13 @@ DryRun = Annotated[
 ]
 NoProbe = Annotated[
     bool,
-    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="With --dry-run: do not load the model; no estimate."),
+    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="Do not load the model; no estimate of the time."),
 ]
 
 
 @grouped
 def run(
+    context: typer.Context,
     task: TaskNames = None,
     out: Out = Path("run"),
     *,
@@ -91,10 +93,9 @@ def run(
     from deepthink_cli.workflows.run import execute, prepare_request
 
     problems = Problems()
+    problems.result(lambda: check_given(context, "run"))
     model_options = problems.result(model.checked)
     run_options = problems.result(lambda: sweep.checked(drawing, limit, crossing.values()))
-    problems.result(lambda: _check_chosen_once(crossing, drawing, demos))
-    as_chat = problems.result(chat.checked)
     problems.result(lambda: source_of(data_dir, model.offline))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
@@ -104,7 +105,7 @@ def run(
     folder = problems.result(lambda: machines.folder(out)) or out
     problems.result(lambda: check_run_apart(folder, read_by(demos, **paths)))
     problems.raise_any()
-    request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, as_chat, demos)
+    request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, chat.value, demos)
     cache = crossing.cache or default_folder()
     machine = nullcontext() if dry_run else machines.executor(model_options.device, cache)
     with Show(common) as tell, machine as executor:
@@ -118,18 +119,6 @@ def run(
         observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
         summary = execute(prepared, samples, observer, tell, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
-
-
-def _check_chosen_once(crossing: CrossingArguments, drawing: DrawingArguments, demos: str | None) -> None:
-    """Raise InputError if demonstrations are chosen in two ways."""
-    if crossing.demos_by is None:
-        return
-    others = {"demos": demos, "sampling": drawing.sampling}
-    for name, value in others.items():
-        if value is not None:
-            raise InputError(
-                f"--demos-by {crossing.demos_by}: chooses the demonstrations; omit it, or --{name} {value}"
-            )
 
 
 def _show_plan(prepared: PreparedRun, estimated: Estimate, json: bool) -> None:

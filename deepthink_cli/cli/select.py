@@ -28,7 +28,7 @@ from deepthink_cli.cli.labels import label_list, labels_option
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import only_without_task, pattern, unescaped
+from deepthink_cli.cli.values import check_given, pattern, unescaped
 from deepthink_cli.data.rows import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
@@ -97,6 +97,7 @@ Listing = Annotated[
 
 @grouped
 def select(
+    context: typer.Context,
     pool: PoolFile = None,
     output: Output = Path("demos.jsonl"),
     method: MethodName = None,
@@ -125,6 +126,7 @@ def select(
         _list(common.json)
         return
     problems = Problems()
+    problems.result(lambda: check_given(context, "select"))
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
@@ -132,8 +134,6 @@ def select(
     model_options = problems.result(model.checked)
     options = problems.result(lambda: _options(method, drawing, rows, task))
     source = problems.result(lambda: source_of(data_dir, model.offline))
-    if task is not None:
-        problems.result(lambda: only_without_task(**asdict(prompt)))
     sources = problems.result(lambda: _sources(pool, queries, row_format))
     problems.raise_any()
     pool_source, query_source = sources

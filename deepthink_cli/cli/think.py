@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +27,11 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, t
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.think_summary import as_json, done, planned
-from deepthink_cli.cli.values import only_with_task, only_without_task, pattern, unescaped
+from deepthink_cli.cli.values import check_given, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.rows import RowSource
     from deepthink_cli.options import MethodOptions, TaskOptions, TechniqueOptions
@@ -96,19 +95,18 @@ def think(
     problems.result(
         lambda: check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
     )
+    problems.result(lambda: check_given(context, "think"))
     model_options = problems.result(model.checked)
     technique_options = problems.result(technique.checked)
-    method_options = problems.result(lambda: _readings(method, technique_options, context))
+    method_options = problems.result(lambda: _readings(method, technique_options))
     task_options = problems.result(drawing.checked)
-    as_chat = problems.result(lambda: _chat(chat, prompt))
-    problems.result(lambda: only_with_task(task, **asdict(drawing)))
+    as_chat = chat.value
     source = problems.result(lambda: source_of(data_dir, model.offline))
     rows = problems.result(lambda: row_source(demos, row_format))
     if task is None:
         demonstrations, origin = problems.result(lambda: _from_rows(rows, prompt)), Origin()
         problems.raise_any()
     else:
-        problems.result(lambda: only_without_task(**asdict(prompt)))
         problems.raise_any()
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
@@ -160,20 +158,13 @@ def _from_task(
     return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
 
 
-def _readings(method: MethodArguments, technique: TechniqueOptions | None, context: typer.Context) -> MethodOptions:
-    """The options of the readings; raises InputError for several of them if one reading is trained instead."""
-    if technique is None or not technique.trains:
-        return method.checked()
-    source = context.get_parameter_source("iterations")
-    if source is not None and source.name != "DEFAULT" and method.iterations != "1":
-        raise InputError(f"-T {method.iterations}: --method {technique.method} trains a single reading; omit -T")
-    return replace(method, iterations="1").checked()
+def _readings(method: MethodArguments, technique: TechniqueOptions | None) -> MethodOptions:
+    """The options of the readings: those that are given, or of the one reading that a technique trains."""
+    from deepthink_cli.options import MethodOptions
 
-
-def _chat(chat: ChatArguments, prompt: PromptArguments) -> Chat | None:
-    if chat.chat and prompt.separator is not None:
-        raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
-    return chat.checked()
+    if technique is not None and technique.trains:
+        return MethodOptions.checked(iterations=1)
+    return method.checked()
 
 
 def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:

@@ -15,9 +15,9 @@ from deepthink_cli.cli.method_options import TuneArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import pattern, unescaped
+from deepthink_cli.cli.values import check_given, pattern, unescaped
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ Output = Annotated[
 
 @grouped
 def tune(
+    context: typer.Context,
     rows: Rows,
     output: Output = None,
     *,
@@ -65,6 +66,7 @@ def tune(
     from deepthink_cli.workflows.tune_plan import plan_tuning
 
     problems = Problems()
+    problems.result(lambda: check_given(context, "tune"))
     if output is not None:
         read: dict[str, Any] = {
             "model": model.model,
@@ -90,12 +92,10 @@ def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> 
     from deepthink_cli.pools.rows import pool_of_file
     from deepthink_cli.workflows.tune_plan import LabelledRows
 
-    if chat.chat and prompt.separator is not None:
-        raise InputError(f"--separator {prompt.separator}: the chat template separates the turns; omit it, or --chat")
     separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
     words = label_list(prompt.labels)
     pool = pool_of_file(rows, pattern(prompt.template), prompt.label_field, words, separator)
-    return LabelledRows(pool, chat.checked())
+    return LabelledRows(pool, chat.value)
 
 
 def show(result: TuneReport, common: CommonArguments) -> None:

@@ -1,4 +1,4 @@
-"""Parse the texts of --template and --separator; options that need --task, or exclude it."""
+"""Parse the texts of --template and --separator; refuse options that have no meaning beside the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from deepthink_cli.errors import InputError, Problems
+import typer
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.meaning import PLACES, check_meaning
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
@@ -37,19 +40,10 @@ def pattern(template: str | None) -> str | None:
         raise InputError(f"--template {template}: cannot be read as UTF-8 text") from error
 
 
-def only_with_task(task: str | None, **values: object) -> None:
-    """Raise InputError for options that have no effect without --task."""
-    problems = Problems()
-    for name, value in values.items():
-        if task is None and value is not None:
-            with problems.collected():
-                raise InputError(f"--{name.replace('_', '-')} {value}: only with --task NAME")
-    problems.raise_any()
-
-
-def only_without_task(**values: object) -> None:
-    """Raise InputError for options of the prompt, which a task defines itself."""
-    for name, value in values.items():
-        if value is not None:
-            shown = ", ".join(value) if isinstance(value, list) else value
-            raise InputError(f"--{name.replace('_', '-')} {shown}: the task has its own; omit it, or write a task file")
+def check_given(context: typer.Context, command: str) -> None:
+    """Raise InputError for every option that was given, wherever, and has no meaning beside the others."""
+    sources = {str(each.name): context.get_parameter_source(str(each.name)) for each in context.command.params}
+    named = {name: source.name for name, source in sources.items() if source is not None}
+    typed = [name for name, source in named.items() if source == "COMMANDLINE"]
+    other = [name for name, source in named.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
+    check_meaning(command, [*typed, *(name for name in other if name not in PLACES)], context.params)

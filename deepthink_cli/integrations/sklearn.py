@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, get_args
 from warnings import warn
 
@@ -19,11 +20,11 @@ from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.integrations.value_errors import of_parameters, value_errors
+from deepthink_cli.meaning import options_of, refusals
 from deepthink_cli.method import Method
 from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -68,7 +69,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         chat: makes the rows turns of a conversation, for instruct models.
         label_words: what the model reads for each class, by class or in the order of `classes_`; `str(label)` if None.
         shots: how many rows are read, chosen by `demos_by`; None reads all, in their order.
-        demos_by: how they are chosen, a name of `deepthink select --list`.
+        demos_by: how the `shots` rows are chosen, a name of `deepthink select --list`.
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
             the sum with that of the label's end.
@@ -186,10 +187,13 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         options = MethodOptions.checked(
             iterations=self.iterations, eta=self.eta, positions=self.positions, keep=self.keep
         )
+        values = self.get_params(deep=False)
+        defaults = signature(type(self)).parameters
+        given = [name for name in options_of("sklearn") if values[name] != defaults[name].default]
+        if messages := refusals("sklearn", given, values, str):
+            raise InputError(*messages)
         if self.update is None:
             return options.method, options.kept
-        if options.eta != Gate().eta:
-            raise InputError(f"eta {self.eta}: the update rule {self.update} is used in its place; omit one of the two")
         return replace(options.method, update=self.update), options.kept
 
     def _model_options(self) -> ModelOptions:

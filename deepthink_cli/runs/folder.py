@@ -23,7 +23,8 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found = read_results(folder)
-        self.done = {row.key for row in self.found}
+        self.rows = len(self.found)
+        self.done = {key for row in self.found for key in (row.key, row.setting.applied.key)}
 
     def has(self, setting: Setting) -> bool:
         """Whether a setting's row exists, including one from an older version, without digests of its data.
@@ -38,6 +39,7 @@ class RunFolder:
             file.write(row.line().encode())
             file.flush()
             os.fsync(file.fileno())
+        self.rows += 1
         self.done.add(row.key)
 
 

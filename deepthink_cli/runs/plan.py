@@ -107,7 +107,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
             iteration=cell.iteration,
             rows_sha256=job.rows_sha256[cell.part],
             calibration=cell.calibration,
-        )
+        ).applied
         for cell in cells(plan, job.tuning is not None)
     ]
 

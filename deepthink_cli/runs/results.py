@@ -20,9 +20,10 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.provenance import canonical_json
+from deepthink_cli.techniques.registry import CT_KV
 from deepthink_cli.techniques.repeat import copies
 from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.texts import parse_rule
 
 FILE = "results.jsonl"
@@ -46,7 +47,8 @@ class Setting:
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
     (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
     of log-probabilities other than their sum (`run --score`); `update` is the update rule other than the gate of the
-    paper, with its parameters but eta and momentum (`run --update`).
+    paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0 where a
+    memory is trained, without an update rule.
     """
 
     model: str
@@ -89,6 +91,17 @@ class Setting:
         """Sixteen hexadecimal digits that identify this setting."""
         known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
         return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the memory was trained by gradients, without an update rule."""
+        return (self.technique or "").split(" ")[0] == CT_KV
+
+    @property
+    def applied(self) -> Setting:
+        """The same setting without the update rule that older versions wrote of a run for a trained memory, too."""
+        none = dict.fromkeys(gate_values(self.gate), 0.0) if self.is_trained else {}
+        return replace(self, **none, update=None) if none else self  # type: ignore[arg-type]
 
     @property
     def without_digests(self) -> Setting:

@@ -127,7 +127,8 @@ class SelectionMethod:
     `choose` is the function, or where it is found (`module:function`). `reads` says which parts of the pool it needs;
     a method without any needs no model. With `balances`, the method itself chooses equal numbers of every label if the
     pool is `balanced`; otherwise it is applied to the rows of every label separately. `cost` is in passes of the
-    model. A method `in_file_order` gets the rows in the order of their file instead of content order.
+    model. A method `in_file_order` gets the rows in the order of their file instead of content order. One that `draws`
+    nothing chooses the same rows for every seed.
     """
 
     choose: Choose | str
@@ -137,6 +138,7 @@ class SelectionMethod:
     cost: str = "none"
     balances: bool = False
     in_file_order: bool = False
+    draws: bool = True
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
         """Choose demonstrations."""

@@ -21,7 +21,7 @@ METHODS: dict[str, SelectionMethod] = {
         stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
     ),
     "first": SelectionMethod(
-        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True
+        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True, draws=False
     ),
     "herding": SelectionMethod(
         f"{_HERE}.herding:choose",

@@ -77,7 +77,7 @@ def _check_keys(crossing: Crossing, runs: Sequence[PreparedRun]) -> None:
         for _, settings in run.settings():
             for setting in settings:
                 other = first.setdefault(setting.key, run)
-                if other is not run:
+                if other.spec.options != run.spec.options:  # runs of one model may share rows of a trained memory
                     names = [shown(each.spec.options) for each in (other, run)]
                     raise InputError(
                         f"{crossing.opened.where('models')}: models: {names[0]} and {names[1]} have the same rows (key "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.meaning import meaningless
+from deepthink_cli.options import SINGULAR
 from deepthink_cli.study.boxes import Box
 from deepthink_cli.study.files import OpenedStudy, is_path
 from deepthink_cli.study.format import AXES
@@ -14,16 +15,9 @@ from deepthink_cli.study.values import Tasks, shown
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.techniques.registry import CT_KV
 
-# Options that change nothing without another one, and the way out.
-_NEEDS = {
-    "pool_size": ("demos_by", "name a method, or omit it"),
-    "balance": ("demos_by", "name a method, or omit it"),
-    "steps": ("methods", f"name {CT_KV} there, or omit it"),
-    "lr": ("methods", f"name {CT_KV} there, or omit it"),
-    "system": ("chat", "add chat: true, or omit it"),
-}
+_OPTIONS = {**SINGULAR, "orders": "order_seed"}  # options of a run by the fields of a study
+_FIELDS = {option: field for field, option in _OPTIONS.items()}
 
 
 def resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
@@ -102,17 +96,11 @@ def _scored(opened: OpenedStudy) -> Iterator[str]:
 
 def _conditions(opened: OpenedStudy) -> Iterator[str]:
     study = opened.study
-    holds: dict[str, Callable[[], bool]] = {
-        "demos_by": lambda: bool(study.demos_by),
-        "methods": lambda: CT_KV in study.methods,
-        "chat": lambda: study.chat,
-    }
-    default: Any = type(study).model_fields
-    for name, (other, way_out) in _NEEDS.items():
-        if getattr(study, name) != default[name].default and not holds[other]():
-            yield f"{opened.where(name)}: {name}: has no effect without {other}; {way_out}"
-    if study.demos_by and study.sampling != (None,):
-        yield f"{opened.where('sampling')}: sampling: demos_by chooses the demonstrations; give one of the two"
+    values = {_OPTIONS.get(field, field): getattr(study, field) for field in type(study).model_fields}
+    given = [_OPTIONS.get(field, field) for field in type(study).model_fields if opened.written(field) is not None]
+    for option, rule in meaningless("study", given, values):
+        field = _FIELDS.get(option, option)
+        yield f"{opened.where(field)}: {field}: {rule.refusal(lambda name: _FIELDS.get(name, name))}"
 
 
 def _protocols(opened: OpenedStudy, tasks: Tasks) -> Iterator[str]:

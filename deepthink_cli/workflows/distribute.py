@@ -44,7 +44,7 @@ def distribute(
         )
     )
     if scheduler.failures:
-        tell(Note(f"{runs[0].out}: {len(collector.folder.done)} rows are kept; the same command continues the run"))
+        tell(Note(f"{runs[0].out}: {collector.folder.rows} rows are kept; the same command continues the run"))
     scheduler.raise_failures()
     seconds = time.perf_counter() - started
     return RunSummary(str(runs[0].out), driver.rows, collector.written, collector.inputs, seconds)

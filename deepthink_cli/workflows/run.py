@@ -120,7 +120,7 @@ def execute(
             else:
                 summary = distribute(runs, executor, collector, share, tell)
         except KeyboardInterrupt:
-            tell(Note(f"{out}: {len(folder.done)} rows are kept; the same command continues the run"))
+            tell(Note(f"{out}: {folder.rows} rows are kept; the same command continues the run"))
             raise
         finally:
             collector.observer.end()

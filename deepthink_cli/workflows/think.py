@@ -17,6 +17,7 @@ from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
+from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
@@ -105,9 +106,12 @@ def plan_thinking(
 
     With a `technique`, the demonstrations are those that it reads; if not all fit as it reads them, the first ones are
     left out, with a warning. Raises InputError if they do not fit as they are or cannot be changed or trained on, for
-    label words with the same tokens, and for tokens unknown to the model.
+    label words with the same tokens, for tokens unknown to the model, and for options without meaning beside the
+    technique.
     """
     technique = technique or TechniqueOptions.checked()
+    given = [*method.model_fields_set, *technique.model_fields_set]
+    check_meaning("think", given, {**method.model_dump(), **technique.model_dump()})
     controlled(technique.method, demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
@@ -120,7 +124,7 @@ def plan_thinking(
         extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)
-    tuning = plan_training(spec, tokenized, technique, seed, tell) if technique.trains else None
+    tuning = plan_training(spec, tokenized, technique, tell) if technique.trains else None
     return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
 
 

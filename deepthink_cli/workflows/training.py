@@ -17,14 +17,14 @@ from deepthink_cli.workflows.events import Note, Progress, Tell
 
 
 def plan_training(
-    spec: ModelSpec, demonstrations: TokenizedDemonstrations, options: TechniqueOptions, seed: int | None, tell: Tell
+    spec: ModelSpec, demonstrations: TokenizedDemonstrations, options: TechniqueOptions, tell: Tell
 ) -> ContextTuning:
     """The parameters of the training; raises InputError if the model or the demonstrations cannot be trained on."""
     check_trainable(spec, demonstrations)
     if len(demonstrations.examples) < FEWEST:
         tell(Note(f"fewer than {FEWEST} demonstrations: each is trained with its own tokens in sight"))
     chosen = {name: value for name in ("steps", "lr") if (value := getattr(options, name)) is not None}
-    return ContextTuning(**chosen, seed=seed or 0)
+    return ContextTuning(**chosen)
 
 
 def train(

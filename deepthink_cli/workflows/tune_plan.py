@@ -14,6 +14,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.same_input import input_text
 from deepthink_cli.errors import InputError
+from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
@@ -174,9 +175,8 @@ def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
 
 def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:
     """The methods that choose demonstrations, that of plain in-context learning first; None if all rows are read."""
+    check_meaning("tune", ["demos_by"], options.model_dump())
     if options.shots is None:
-        if options.demos_by:
-            raise InputError(f"--demos-by {','.join(options.demos_by)}: only with --shots K, the number to choose")
         return (None,)
     largest = sorted(map(len, folds))[-2:]
     if options.shots > len(rows) - sum(largest):

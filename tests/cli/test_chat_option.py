@@ -116,7 +116,7 @@ def test_a_template_that_refuses_is_refused_before_the_weights(
 
 
 def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    expected = "--system 'Be brief.': only with --chat; add --chat, or omit it"
+    expected = "--system 'Be brief.': only with --chat; add it, or omit this"
     assert expected in refused(["think", str(demos), "--system", "Be brief."], capsys)
     assert expected in refused(run_words(tmp_path, Path("pocket"), "--system", "Be brief.", "-q"), capsys)
     assert "--system" in refused(["think", str(demos), "--chat", "--system", "\udcff"], capsys)
@@ -124,7 +124,7 @@ def test_a_system_message_needs_a_chat(demos: Path, tmp_path: Path, capsys: Capt
 
 def test_a_separator_is_not_for_a_chat(demos: Path, model: Path, capsys: Captured) -> None:
     line = refused(["think", str(demos), "-m", str(model), "--chat", "--separator", "--"], capsys)
-    assert "--separator --: the chat template separates the turns" in line
+    assert "--separator --: not with --chat, whose template separates the turns" in line
 
 
 def test_a_chat_template_without_chat_is_warned_of_once(

@@ -154,4 +154,4 @@ def test_an_output_does_not_overwrite_the_file_of_labels(mixed: Path, capsys: py
 
 def test_a_task_with_labels_of_its_own_names_those_that_were_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["think", "--task", "sst2", "--labels", "a", "--labels", "b, c"]) == 2
-    assert "--labels a, b, c: the task has its own" in capsys.readouterr().err
+    assert "--labels a, b, c: not with --task, which has its own" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments, SweepArguments
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.errors import InputError
+from deepthink_cli.meaning import TABLE, sentence
 from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
@@ -97,7 +98,8 @@ def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """The command, the name and the declaration of every option of every command."""
     for command in COMMANDS:
         for parameter in dict.fromkeys(options_of(command).values()):
-            declaration = (parameter.opts, parameter.help, parameter.rich_help_panel, parameter.envvar)
+            text = parameter.help.removesuffix(sentence(command, parameter.name))
+            declaration = (parameter.opts, text, parameter.rich_help_panel, parameter.envvar)
             yield command, parameter.name, declaration
 
 
@@ -129,6 +131,16 @@ def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> No
     for command, name, declaration in declarations():
         if (command, name) not in DIFFERENT and name not in ("output", "dry_run"):
             assert declared.setdefault(name, declaration) == declaration, f"{command}: {name}"
+
+
+@pytest.mark.parametrize("command", ["think", "run", "select", "tune"])
+def test_the_help_says_when_an_option_has_no_meaning(command: str) -> None:
+    ruled = {name for rule in TABLE if command in rule.commands for name in rule.options}
+    helps = {parameter.name: parameter.help for parameter in COMMANDS[command].params}
+    for name in ruled:
+        assert helps[name].endswith(sentence(command, name))
+    if command == "run":
+        assert helps["order_seed"].endswith("not with --demos-by, which chooses the demonstrations and their order.")
 
 
 def test_the_options_default_to_what_the_python_classes_default_to() -> None:

@@ -172,7 +172,7 @@ REFUSED = {
     "standard input twice": ("- --method farthest --shots 2 --for -", "--for -: POOL is standard input, too"),
     "a prompt beside a task": (
         "--task sst2 --method random --template {text}{label}",
-        "--template {text}{label}: the task has its own",
+        "--template {text}{label}: not with --task, which has its own",
     ),
 }
 

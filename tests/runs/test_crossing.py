@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,20 @@ def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
 
 
+def test_a_folder_whose_trained_rows_have_the_gate_of_the_run_continues(
+    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions wrote eta, momentum and update of the run into rows of a memory that has none of them."""
+    command = words("--method", "ct-kv", "--steps", "1")
+    assert run(command) == 0
+    (row,) = rows_of(tmp_path)
+    setting = replace(row.setting, eta=0.2, momentum=0.5, update="keys-only")
+    (tmp_path / "out" / "results.jsonl").write_text(replace(row, setting=setting, key=setting.key).line())
+    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    assert run(command) == 0
+    assert [each.setting for each in rows_of(tmp_path)] == [setting]
+
+
 def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
     words: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -172,10 +187,10 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
         (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
         (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
         (["--method", "ensemble-1"], "--method ensemble-1: use deep-thinking, ct-kv, repeat-R"),
-        (["--pool-size", "5"], "--pool-size 5: only with --demos-by; name a method, or omit it"),
-        (["--balance"], "--balance: only with --demos-by; name a method, or omit it"),
-        (["--steps", "5"], "--steps 5: only with --method ct-kv; name it, or omit this"),
-        (["--demos-by", "herding", "--sampling", "first"], "--demos-by herding: chooses the demonstrations; omit it"),
+        (["--pool-size", "5"], "--pool-size 5: only with --demos-by NAME; name a method there, or omit"),
+        (["--balance"], "--balance: only with --demos-by NAME; name a method there, or omit this"),
+        (["--steps", "5"], "--steps 5: only with --method ct-kv; add it, or omit this"),
+        (["--demos-by", "herding", "--sampling", "first"], "--sampling first: not with --demos-by, which chooses the"),
         (["--demos-by", "herding", "--pool-size", "3"], "--shots 4: tiny has 3 rows to choose from"),
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
     ],

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import write_rows
+from tiny import tiny_task
 
 from deepthink_cli import DemonstrationSet, load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
+from deepthink_cli.runs.results import read_results
 from deepthink_cli.workflows.events import Event, Note, Progress, silent
 from deepthink_cli.workflows.think import ThinkPlan, plan_thinking, think_and_save
 from deepthink_cli.workflows.training import plan_training
@@ -90,11 +94,11 @@ def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "ct-kv", "-T", "5"], "-T 5: --method ct-kv trains a single reading; omit -T"),
+        (["--method", "ct-kv", "-T", "5"], "--iterations 5: not with --method ct-kv alone, which trains"),
         (["--method", "ct-kv", "--steps", "0"], "--steps 0: a number of steps, 1 or more"),
         (["--method", "ct-kv", "--lr", "0"], "--lr 0: a learning rate above 0, as in 0.001"),
-        (["--lr", "0.1"], "--lr 0.1: only with --method ct-kv; add it, or omit --lr"),
-        (["--method", "fresh", "--steps", "9"], "--steps 9: only with --method ct-kv; add it, or omit --steps"),
+        (["--lr", "0.1"], "--lr 0.1: only with --method ct-kv; add it, or omit this"),
+        (["--method", "fresh", "--steps", "9"], "--steps 9: only with --method ct-kv; add it, or omit this"),
         (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
     ],
 )
@@ -121,4 +125,33 @@ def test_fewer_than_four_demonstrations_are_trained_with_a_note(
 def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
     spec = replace(plan.spec, options=plan.spec.options.model_copy(update={"quantize": "8bit"}))
     with pytest.raises(InputError, match="--quantize 8bit: --method ct-kv needs gradients"):
-        plan_training(spec, plan.demonstrations, TechniqueOptions.checked(method="ct-kv"), 0, silent)
+        plan_training(spec, plan.demonstrations, TechniqueOptions.checked(method="ct-kv"), silent)
+
+
+def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
+    models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The same demonstrations make the same memory, from a task with any seed, from a file, and in a run."""
+    task, data = tiny_task(tmp_path)
+    rows = tmp_path / "drawn.jsonl"
+    common = ["--task", str(task), "-m", str(models("llama")), "--method", "ct-kv", "--steps", "2", "-q"]
+    drawn, given = tmp_path / "drawn.safetensors", tmp_path / "given.safetensors"
+    assert run(["think", *common, "--data-dir", str(data), "--seed", "1", "-o", str(drawn)]) == 0
+    provenance = load_memory(drawn).provenance
+    assert provenance is not None
+    examples = provenance.demonstrations.examples
+    write_rows(rows, [{"text": example.text, "kind": example.label} for example in examples])
+    assert run(["think", str(rows), *common, "-o", str(given)]) == 0
+    for one, other in zip(load_memory(drawn).keys, load_memory(given).keys, strict=True):
+        assert torch.equal(one, other)
+    assert run(["run", *common, "--data-dir", str(data), "--seeds", "1,", "--out", str(tmp_path / "out")]) == 0
+    assert provenance.technique is not None
+    assert provenance.technique.values["seed"] == 0
+    recorded = {row.setting.technique for row in read_results(tmp_path / "out")}
+    assert recorded == {"ct-kv steps=2 lr=0.001 dropout=0.05 seed=0"}
+
+
+def test_options_of_readings_are_refused_from_python_too(reviews: DemonstrationSet) -> None:
+    technique = TechniqueOptions.checked(method="ct-kv")
+    with pytest.raises(InputError, match=r"--eta 0\.01: not with --method ct-kv alone"):
+        plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(eta=0.01), technique=technique)

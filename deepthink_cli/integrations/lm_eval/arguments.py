@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.integrations.lm_eval.contexts import DELIMITER, SplitWay
+from deepthink_cli.meaning import refusals
 from deepthink_cli.method import Method
 from deepthink_cli.options import MethodOptions, ModelOptions, Options
 
@@ -78,6 +79,7 @@ class Arguments:
         model = problems.result(lambda: _named(ModelOptions, sections["model"]))
         method = problems.result(lambda: _named(MethodOptions, sections["method"]))
         harness = problems.result(lambda: _named(HarnessOptions, sections["harness"]))
+        problems.messages += map(_as_argument, refusals("harness", sections["method"], sections["method"]))
         problems.raise_any()
         return cls(model, method.method, harness)
 

@@ -34,19 +34,20 @@ def run_commands(jobs: Sequence[JobResults]) -> list[str]:
 def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
     """The folder, and the options that have one value in a run; `tested` is a test result of the same job."""
     setting, limit = result.setting, tested.setting.limit
+    drawn = setting.sampling != GIVEN and setting.balanced is None
     options: list[tuple[str, object]] = [
         ("--model", setting.model),
         ("--dtype", setting.dtype),
         ("--quantize", setting.quantize),
         ("--protocol", setting.protocol),
         ("--limit", limit if tested.setting.part == "test" else None),
-        ("--shots", setting.shots),
-        ("--order-seed", setting.order_seed),
+        ("--shots", setting.shots if setting.sampling != GIVEN else None),
+        ("--order-seed", setting.order_seed if drawn else None),
         ("--pool-size", setting.pool_size),
         ("--positions", setting.positions),
         ("--score", setting.score),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
-        ("--sampling", setting.sampling if setting.sampling != GIVEN and setting.balanced is None else None),
+        ("--sampling", setting.sampling if drawn else None),
         ("--system", setting.chat.system if setting.chat else None),
     ]
     flags = [("--chat", setting.chat), ("--balance", setting.balanced)]
@@ -61,9 +62,10 @@ def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequenc
     words += [word for option in options for word in option if word]
     seeds = sorted({setting.seed for setting in settings})
     words += ["--seeds", ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")]
+    gated = [setting for setting in settings if not setting.is_trained]
     for name in gate_values(settings[0].gate):
-        words += _listed(name, (f"{gate_values(setting.gate)[name]:g}" for setting in settings))
-    words += _listed("update", (setting.update or GATE for setting in settings), GATE)
+        words += _listed(name, (f"{gate_values(setting.gate)[name]:g}" for setting in gated))
+    words += _listed("update", (setting.update or GATE for setting in gated), GATE)
     words += _listed("method", ((setting.technique or DEEP_THINKING).split()[0] for setting in settings), DEEP_THINKING)
     words += _listed("demos-by", (setting.sampling for setting in settings if setting.balanced is not None))
     words += _listed("calibrate", (setting.calibration or NONE for setting in settings), NONE)

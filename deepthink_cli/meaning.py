@@ -1,0 +1,246 @@
+"""Which options have no meaning beside which others: one table, of which checks, help and messages are made.
+
+An option that was given changes what is done, or is refused. Whether it was given follows from where its value came
+from: a default is never refused. T = 1 is a number of readings like any other, to which a gate may be given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING
+from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.registry import RULES
+from deepthink_cli.updates.texts import split_rules
+
+Values = Mapping[str, Any]  # of the options of a command by name
+Condition = Callable[[Values], bool]
+Shown = Callable[[str], str]
+
+# A place that serves every command: from the environment or a configuration file it is not meant for one alone.
+PLACES = ("data_dir",)
+_GATE = tuple(each.name for each in fields(Gate))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Options that have no meaning in the named commands while a condition holds.
+
+    `text` says when that is, in help and in messages, and `way_out` what to do; other options stand in braces.
+    """
+
+    commands: tuple[str, ...]
+    options: tuple[str, ...]
+    holds: Condition
+    text: str
+    way_out: str
+
+    def refusal(self, shown: Shown) -> str:
+        """The reason and the way out, with other options as `shown` writes them."""
+        return _written(f"{self.text}; {self.way_out}", shown)
+
+
+def _has(name: str) -> Condition:
+    return lambda values: not is_absent(values.get(name))
+
+
+def _lacks(name: str) -> Condition:
+    return lambda values: is_absent(values.get(name))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """The names of a list, also as text; an axis of a study holds None for what it leaves to the task."""
+    listed = value.split(",") if isinstance(value, str) else value or ()
+    return tuple(str(name).strip() for name in listed if name is not None)
+
+
+def _trains(values: Values) -> bool:
+    return CT_KV in _names(values.get("method"))
+
+
+def _only_trains(values: Values) -> bool:
+    return set(_names(values.get("method")) or (DEEP_THINKING,)) == {CT_KV}
+
+
+def _takes_readings(values: Values) -> bool:
+    return _only_trains(values) and str(values.get("iterations", 1)).strip() != "1"
+
+
+def _without(parameter: str) -> Condition:
+    """Whether none of the update rules has a parameter of the gate; unknown rules are refused elsewhere."""
+
+    def holds(values: Values) -> bool:
+        with suppress(KeyError, TypeError, AttributeError):
+            rules = values.get("update")
+            names = [rule.partition(":")[0].strip() for rule in split_rules(rules) or ()]
+            return bool(names) and all(parameter not in {each.name for each in fields(RULES[name])} for name in names)
+        return False
+
+    return holds
+
+
+def _draws_nothing(option: str) -> Condition:
+    return lambda values: (method := METHODS.get(values.get(option) or "")) is not None and not method.draws
+
+
+_ADD, _OMIT_ONE = "add it, or omit this", "omit one of the two"
+_TRAINED = "not with {method} ct-kv alone, which trains the memory of one reading"
+_WHOLE = ("think", "run", "study")
+
+TABLE = (
+    Rule(
+        ("think", "run"),
+        ("shots", "order_seed", "sampling"),
+        _has("demos"),
+        "not with a file of demonstrations, which are read as they are",
+        "omit this, or the file",
+    ),
+    Rule(
+        ("think",),
+        ("seed", "protocol"),
+        _has("demos"),
+        "not with a file of demonstrations, which are read as they are",
+        "omit this, or the file",
+    ),
+    Rule(
+        ("think",),
+        ("shots", "seed", "order_seed", "sampling", "protocol", "data_dir"),
+        _lacks("task"),
+        "only with {task} NAME",
+        _ADD,
+    ),
+    Rule(("select",), ("protocol", "data_dir"), _lacks("task"), "only with {task} NAME", _ADD),
+    Rule(
+        ("think", "select"),
+        ("template", "label_field", "labels", "separator"),
+        _has("task"),
+        "not with {task}, which has its own",
+        "omit this, or write a task file",
+    ),
+    Rule(
+        ("think", "tune"),
+        ("separator",),
+        _has("chat"),
+        "not with {chat}, whose template separates the turns",
+        _OMIT_ONE,
+    ),
+    Rule((*_WHOLE, "tune"), ("system",), _lacks("chat"), "only with {chat}", _ADD),
+    Rule(
+        ("run", "study"),
+        ("demos", "sampling", "order_seed"),
+        _has("demos_by"),
+        "not with {demos_by}, which chooses the demonstrations and their order",
+        _OMIT_ONE,
+    ),
+    Rule(
+        ("run", "study"),
+        ("pool_size", "balance"),
+        _lacks("demos_by"),
+        "only with {demos_by} NAME",
+        "name a method there, or omit this",
+    ),
+    Rule(("tune", "sklearn"), ("demos_by",), _lacks("shots"), "only with {shots} K, the number to choose", _ADD),
+    Rule(
+        ("think",),
+        ("seed",),
+        _draws_nothing("sampling"),
+        "not with {sampling} first, which takes the same rows for every seed",
+        _OMIT_ONE,
+    ),
+    Rule(
+        ("select",),
+        ("seed",),
+        lambda values: _draws_nothing("method")(values) and is_absent(values.get("pool_size")),
+        "not with {method} first alone, which takes the same rows for every seed",
+        "omit this, or draw a pool with {pool_size}",
+    ),
+    Rule(
+        _WHOLE,
+        ("steps", "lr"),
+        lambda values: not _trains(values),
+        "only with {method} ct-kv",
+        "add it, or omit this",
+    ),
+    Rule(("think",), ("positions", "keep"), _only_trains, _TRAINED, "omit this"),
+    Rule(("think",), ("iterations",), _takes_readings, _TRAINED, "omit this"),
+    Rule(_WHOLE, (*_GATE, "update"), _only_trains, _TRAINED, "omit this"),
+    Rule(("run", "study"), ("at",), _only_trains, _TRAINED, "omit this"),
+    *(
+        Rule(
+            (*_WHOLE, "harness"),
+            (name,),
+            _without(name),
+            f"only with an {{update}} rule that has a parameter {name}",
+            "omit one of the two",
+        )
+        for name in _GATE
+    ),
+    Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
+    Rule(("run", "study"), ("dev_size",), _lacks("select"), "only with {select} dev", _ADD),
+    Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
+)
+
+
+def is_absent(value: Any) -> bool:
+    """Whether a value asks for nothing: None, a flag that is off, or no values but None."""
+    if isinstance(value, list | tuple):
+        return all(each is None for each in value)
+    return value is None or value is False
+
+
+def options_of(command: str) -> list[str]:
+    """The options of a command that have no meaning in some combination."""
+    return list(dict.fromkeys(name for each in TABLE if command in each.commands for name in each.options))
+
+
+def meaningless(command: str, given: Iterable[str], values: Values) -> Iterator[tuple[str, Rule]]:
+    """The given options of a command that have no meaning beside the other values, each with the first reason."""
+    for name in given:
+        rules = (each for each in TABLE if command in each.commands and name in each.options)
+        if not is_absent(values.get(name)) and (rule := next((each for each in rules if each.holds(values)), None)):
+            yield name, rule
+
+
+def check_meaning(command: str, given: Iterable[str], values: Values) -> None:
+    """Raise InputError with a line for each given option that has no meaning beside the other values."""
+    if messages := refusals(command, given, values):
+        raise InputError(*messages)
+
+
+def refusals(command: str, given: Iterable[str], values: Values, shown: Shown | None = None) -> list[str]:
+    """A line for each given option that has no meaning beside the other values; `shown` writes options, or `flag`."""
+    shown = shown or flag
+    return [
+        f"{shown(name)}{'' if values[name] is True else f' {_text(values[name])}'}: {rule.refusal(shown)}"
+        for name, rule in meaningless(command, given, values)
+    ]
+
+
+def sentence(command: str, option: str) -> str:
+    """When an option of a command has no meaning, as the end of its help; empty if it always has one."""
+    texts = [each.text for each in TABLE if command in each.commands and option in each.options]
+    written = _written("; ".join(dict.fromkeys(texts)), flag)
+    return f" {written[0].upper()}{written[1:]}." if written else ""
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _written(text: str, shown: Shown) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: shown(match[1]), text)
+
+
+def _text(value: Any) -> str:
+    """A value in a message, quoted if it is more than one word."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    text = str(value)
+    return text if text.isprintable() and " " not in text else ascii(text)

@@ -1,0 +1,311 @@
+"""Every option changes what is done, or is refused: over all pairs of options of `think` and `run`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from chats import write_chat_model
+from conftest import write_reviews, write_rows
+from tiny import reviews, run_words, tiny_task
+
+from deepthink_cli.cli.main import app, run
+from deepthink_cli.errors import InputError
+from deepthink_cli.runs.jobs import RunJob, prepare_jobs
+from deepthink_cli.runs.plan import cells
+from deepthink_cli.runs.request import RunRequest
+from deepthink_cli.runs.results import read_results
+from deepthink_cli.techniques.registry import CT_KV
+from deepthink_cli.workflows import run as run_workflow
+from deepthink_cli.workflows import think as think_workflow
+from deepthink_cli.workflows.events import silent
+from deepthink_cli.workflows.models import find_model
+from deepthink_cli.workflows.think import ThinkPlan
+
+PROGRAM: Any = typer.main.get_command(app)
+Models = Callable[[str], Path]
+
+
+@dataclass(frozen=True)
+class Given:
+    """An option as it is typed, and the other ones that it is only for."""
+
+    words: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        return self.words.split()[0]
+
+
+METHODS = {
+    "repeated": Given("--method repeat-2"),
+    "trained": Given(f"--method {CT_KV}"),
+    "steps": Given("--steps 3", ("trained",)),
+    "lr": Given("--lr 0.5", ("trained",)),
+    "iterations": Given("--iterations 3"),
+    "eta": Given("--eta 0.2"),
+    "momentum": Given("--momentum 0.5"),
+    "positions": Given("--positions restarted"),
+    "update": Given("--update keys-only"),
+    "chat": Given("--chat"),
+    "system": Given("--system Briefly.", ("chat",)),
+    "protocol": Given("--protocol paper"),
+    "shots": Given("--shots 2"),
+    "order_seed": Given("--order-seed 5"),
+    "sampling": Given("--sampling first"),
+}
+RUN = METHODS | {
+    "iterations": Given("--iterations 1"),  # beside ct-kv, T says how many demonstrations fit, as in other runs
+    "at": Given("--at 1,2"),
+    "score": Given("--score mean"),
+    "select": Given("--select dev"),
+    "dev_size": Given("--dev-size 1", ("select",)),
+    "seeds": Given("--seeds 7,"),
+    "demos_by": Given("--demos-by herding"),
+    "pool_size": Given("--pool-size 5", ("demos_by",)),
+    "balance": Given("--balance", ("demos_by",)),
+    "calibrate": Given("--calibrate batch"),
+    "demos": Given("--demos {demos}"),
+    "limit": Given("--limit 3"),
+}
+THINK = METHODS | {
+    "keep": Given("--keep all"),
+    "seed": Given("--seed 3"),
+    "template": Given(r"--template R:{{review}}\nS:{{sentiment}}"),
+    "label_field": Given("--label-field review"),
+    "labels": Given("--labels positive,negative,neither"),
+    "separator": Given(r"--separator \n"),
+}
+# Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
+ELSEWHERE = {
+    *("model", "revision", "gguf", "adapter", "dtype", "device", "device_map", "quantize", "engine", "offline"),
+    *("trust_remote_code", "batch_tokens", "json", "quiet", "verbose", "debug", "config", "dry_run", "no_probe"),
+    *("out", "output", "samples", "log", "cache", "workers", "shard", "ray", "slurm", "sbatch", "submit", "run_code"),
+    *("data_dir", "row_format", "task"),  # where rows are, and their form
+}
+
+
+@pytest.mark.parametrize(("command", "options"), [("run", RUN), ("think", THINK)])
+def test_every_option_is_tried(command: str, options: dict[str, Given]) -> None:
+    names = {str(each.name) for each in PROGRAM.commands[command].params} - ELSEWHERE
+    assert names - {"demos"} == (options.keys() | {"method"}) - {"repeated", "trained", "demos"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> dict[str, str]:
+    """A task with two evaluated splits, one of which shares rows with the training split, and demonstrations."""
+    protocols = {"official": {"split": "test"}, "paper": {"split": "other"}}
+    task, folder = tiny_task(tmp_path, protocols=protocols)
+    write_rows(folder / "tiny" / "other.jsonl", [*reviews("play", 20)[3:17], *reviews("book", 4)])
+    demos = write_reviews(tmp_path / "demos.jsonl")
+    columns = write_rows(tmp_path / "columns.jsonl", reviews("song", 4))
+    return {"task": str(task), "data": str(folder), "file": str(demos), "demos": str(columns)} | {
+        "model": str(chat_model(tmp_path / "model")),
+        "out": str(tmp_path / "out"),
+    }
+
+
+def chat_model(folder: Path) -> Path:
+    """A model with a chat template that holds every conversation of these tests."""
+    config = write_chat_model(folder) / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "max_position_embeddings": 8192}))
+    return folder
+
+
+class Planned(Exception):
+    """Raised in place of the work, with what would be done."""
+
+
+def effect_of_run(request: RunRequest) -> Any:
+    """What a run reads and scores, without what it only records."""
+    plan, spec = request.plan(), opened(request.model)
+    (task,) = plan.tasks
+    room = spec.limits.largest(plan.positions, plan.iterations)
+    done: list[Any] = [plan.score, room]
+    for job in prepare_jobs(plan, spec, task):
+        if isinstance(job, RunJob):
+            rows = sorted(job.rows_sha256.items())
+            done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
+        else:
+            done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256]
+            done += [(name, cells(plan, name == CT_KV), plan.dev_size) for name in plan.techniques]
+            done += [plan.tuning] if CT_KV in plan.techniques else []
+    return repr(done)
+
+
+def _cells(plan: Any, job: RunJob) -> list[Any]:
+    tuned = job.tuning is not None
+    of_job = cells(plan, tuned)
+    return [(each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.positions)) for each in of_job]
+
+
+def effect_of_thinking(plan: ThinkPlan) -> Any:
+    """What a memory is made of, and how."""
+    read, method = plan.demonstrations, plan.options.method
+    made = plan.tuning or (method, plan.kept)
+    return repr([read.token_ids, read.examples, read.labels, read.template, read.chat, plan.technique, made])
+
+
+opened = cache(lambda model: find_model(model, silent))
+
+
+@pytest.fixture
+def effect(data: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What a command line would do, as text; the messages of one that is refused."""
+
+    def stop_run(request: RunRequest, *_: object) -> None:
+        raise Planned(effect_of_run(request))
+
+    def stop_thinking(*arguments: Any) -> None:
+        raise Planned(effect_of_thinking(planned(*arguments)))
+
+    planned = think_workflow.plan_thinking
+    monkeypatch.setattr(run_workflow, "prepare_request", stop_run)
+    monkeypatch.setattr(think_workflow, "plan_thinking", stop_thinking)
+    monkeypatch.setattr(think_workflow, "find_model", lambda model, *_: opened(model))
+
+    @cache
+    def of(words: str) -> Any:
+        try:
+            PROGRAM.main([word.format(**data) for word in words.split()], standalone_mode=False)
+        except Planned as plan:
+            return plan.args[0]
+        except InputError as error:
+            return error.messages
+        raise AssertionError("the work was done")
+
+    return of
+
+
+def without_effect(base: str, options: dict[str, Given], effect: Callable[..., Any]) -> Iterator[str]:
+    """Pairs in which an option changes nothing and is not refused; single options are pairs with what they need."""
+    pairs = [*combinations(options, 2), *((name, name) for name in options)]
+    for pair in pairs:
+        flags = {options[name].flag for name in pair}
+        if len(flags) < len(set(pair)):
+            continue  # two values of one option
+        needed = {other for name in pair for other in options[name].needs if options[other].flag not in flags}
+        whole = dict.fromkeys([*pair, *sorted(needed)])
+        done = effect(line(base, options, whole))
+        for name in whole if isinstance(done, str) else ():
+            others = [each for each in whole if each != name]
+            if not any(name in options[each].needs for each in others) and effect(line(base, options, others)) == done:
+                yield f"{options[name].words} changes nothing in {line(base, options, whole)}"
+
+
+def line(base: str, options: dict[str, Given], names: Any) -> str:
+    return " ".join([base, *(options[name].words for name in sorted(names))])
+
+
+@pytest.mark.parametrize(
+    ("base", "options"),
+    [
+        ("run --task {task} --data-dir {data} -m {model} --out {out}", RUN),
+        ("think --task {task} --data-dir {data} -m {model} -o {out}", THINK),
+        ("think {file} -m {model} -o {out}", THINK),
+        ("think {demos} --task {task} -m {model} -o {out}", THINK),
+    ],
+    ids=["run", "think-task", "think-file", "think-file-task"],
+)
+def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
+    base: str, options: dict[str, Given], effect: Callable[..., Any]
+) -> None:
+    assert isinstance(effect(base), str)
+    assert "\n".join(without_effect(base, options, effect)) == ""
+
+
+# What is told of options that do nothing, wherever they come from
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (
+            "think {file} --shots 3 --sampling first",
+            [
+                "--shots 3: not with a file of demonstrations, which are read as they are; omit this, or the file",
+                "--sampling first: not with a file of demonstrations, which are read as they are; omit this",
+            ],
+        ),
+        ("think --task sst2 --seed 3 --sampling first", ["--seed 3: not with --sampling first, which takes the same"]),
+        ("think {file} --protocol paper", ["--protocol paper: not with a file of demonstrations"]),
+        ("think {file} --data-dir {data}", ["--data-dir {data}: only with --task NAME; add it, or omit this"]),
+        (
+            "think {file} --method ct-kv --eta 0.1 --update keys-only --positions restarted --keep all",
+            [
+                "--eta 0.1: not with --method ct-kv alone, which trains the memory of one reading; omit this",
+                "--positions restarted: not with --method ct-kv alone",
+                "--keep all: not with --method ct-kv alone",
+                "--update keys-only: not with --method ct-kv alone",
+            ],
+        ),
+        ("think {file} --system Briefly. --lr 0.1", ["--lr 0.1: only with --method ct-kv", "--system Briefly.: only"]),
+        (
+            "run --task {task} --demos-by herding --order-seed 3",
+            ["--order-seed 3: not with --demos-by, which chooses the demonstrations and their order; omit one of the"],
+        ),
+        (
+            "run --task {task} --demos {demos} --order-seed 3 --shots 2",
+            ["--shots 2: not with a file of demonstrations", "--order-seed 3: not with a file of demonstrations"],
+        ),
+        ("run --task {task} --method ct-kv --at 1", ["--at 1: not with --method ct-kv alone"]),
+        (
+            "run --task {task} --dev-size 3 --no-probe",
+            ["--dev-size 3: only with --select dev", "--no-probe: only"],
+        ),
+        ("run --task {task} --balance", ["--balance: only with --demos-by NAME; name a method there, or omit this"]),
+        ("select {file} --method first --shots 2 --seed 1", ["--seed 1: not with --method first alone"]),
+        ("select {file} --method random --shots 2 --protocol paper", ["--protocol paper: only with --task NAME"]),
+        ("tune {file} --system Briefly. --demos-by first", ["--demos-by first: only with --shots K", "--system Brief"]),
+    ],
+)
+def test_what_does_nothing_is_refused_in_a_line_each(
+    words: str, lines: list[str], data: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(**data) for word in words.split()]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == len(lines)
+    for one, expected in zip(told, lines, strict=True):
+        assert one.removeprefix("deepthink: ").startswith(expected.format(**data))
+
+
+def test_what_does_nothing_is_named_by_the_variable_or_the_line_that_it_comes_from(
+    data: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--task", data["task"], "--demos-by", "herding"]
+    monkeypatch.setenv("DEEPTHINK_ORDER_SEED", "0")
+    assert run(words) == 2
+    assert capsys.readouterr().err.startswith("deepthink: DEEPTHINK_ORDER_SEED=0: not with --demos-by")
+    monkeypatch.delenv("DEEPTHINK_ORDER_SEED")
+    (tmp_path / "options.toml").write_text("steps = 200\n")
+    assert run([*words, "--config", str(tmp_path / "options.toml")]) == 2
+    assert "options.toml:1: steps 200: only with --method ct-kv" in capsys.readouterr().err
+
+
+def test_a_directory_of_tasks_from_the_environment_serves_every_command(
+    data: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPTHINK_DATA_DIR", data["data"])
+    assert run(["think", data["file"], "-m", data["model"], "-T", "1", "-q", "-o", f"{data['out']}.safetensors"]) == 0
+
+
+def test_a_method_that_uses_an_option_is_enough_and_the_other_rows_do_not_record_it(
+    tmp_path: Path, models: Models
+) -> None:
+    method = ["--method", "deep-thinking,ct-kv", "--steps", "1", "-T", "2", "-q"]
+    gated = ["--update", "keys-only", "--eta", "0.2", "--momentum", "0.5"]
+    words = run_words(tmp_path, models("llama"), *method, *gated)
+    assert run(words) == 0
+    rows = [row.setting for row in read_results(tmp_path / "out")]
+    assert {(each.eta, each.momentum, each.update) for each in rows if each.technique is None} == {
+        (0.2, 0.5, "keys-only")
+    }
+    assert {(each.eta, each.momentum, each.update) for each in rows if each.technique} == {(0.0, 0.0, None)}
