@@ -11,7 +11,7 @@ from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.decoding import Decoding
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.generation import Generation, generate_or_skip
-from deepthink_cli.io.sandbox import ends_well
+from deepthink_cli.io.sandbox import passes
 from deepthink_cli.memory import Memory
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.skipping import predicted
@@ -27,7 +27,7 @@ def answered(
     """Yield every query's answers, one by each memory, in order: greedily generated, and compared with the true one.
 
     A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
-    compared; there are no scores. A program is run in a process with limits (`deepthink_cli.io.sandbox`). Rows that are
+    compared; there are no scores. A program is run confined (`deepthink_cli.io.sandbox`). Rows that are
     too long are skipped, and counted in `skipped` by reason.
     """
     stop = None if free.stop is None else tuple(free.stop)
@@ -55,7 +55,7 @@ def judged(free: Free, generation: Generation) -> Prediction:
     if free.program is None:
         gold, label = true_answer(free, gold), given_answer(free, generation.text)
     else:
-        passed = ends_well(program_of(free, generation.text, query.fields or {}), free.seconds)
+        passed = passes(program_of(free, generation.text, query.fields or {}), free.seconds)
         gold, label = PASSED, PASSED if passed else FAILED
     return Prediction(
         query=replace(query, gold=gold),

@@ -215,11 +215,15 @@ class SweepOptions(GateOptions):
 
 
 class RunOptions(SweepOptions, TaskOptions):
-    """Options of a run: its grid of seeds and gates; `seeds` is a number or a list, `run_code` lets programs run."""
+    """Options of a run: its grid of seeds and gates; `seeds` is a number or a list.
+
+    `run_code` lets programs run, and `unsafe` also as root without confinement.
+    """
 
     seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
     positions: Positions = "continued"
     run_code: bool = False
+    unsafe: bool = False
 
     @field_validator("seeds")
     @classmethod

@@ -91,9 +91,13 @@ RunCode = Annotated[
     option(
         "--run-code",
         panel=DATA,
-        help="Run the programs that a task asks for, which the model has written, in processes with limits of time, "
-        "memory, files and network.",
+        help="Run the programs that a task asks for, which the model has written: in bubblewrap where it is installed, "
+        "else in namespaces of their own, else with limits alone; what holds is said first.",
     ),
+]
+Unsafe = Annotated[
+    bool,
+    option("--unsafe", panel=DATA, help="With --run-code: also as root where programs can only be limited."),
 ]
 
 

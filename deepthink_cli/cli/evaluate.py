@@ -12,7 +12,16 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, RunCode, TaskName, row_source
+from deepthink_cli.cli.data_options import (
+    DataDir,
+    Limit,
+    ProtocolName,
+    RowFormat,
+    RunCode,
+    TaskName,
+    Unsafe,
+    row_source,
+)
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.label_options import ErrorArguments
@@ -85,6 +94,7 @@ def evaluate(
     limit: Limit = None,
     data_dir: DataDir = None,
     run_code: RunCode = False,
+    unsafe: Unsafe = False,
     row_format: RowFormat = None,
     common: CommonArguments,
 ) -> None:
@@ -114,7 +124,7 @@ def evaluate(
         _raise_all(problems, opened, rows, errors.on_error == "skip")
     assert opened is not None
     assert failing is not None
-    chosen = rows or _TaskRows(str(task), protocol, source, run_code)
+    chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
     counts.check(failing.allow_errors)
@@ -152,6 +162,7 @@ class _TaskRows:
     protocol: str
     source: Source
     run_code: bool
+    unsafe: bool
 
 
 def _evaluate(
@@ -180,7 +191,7 @@ def _evaluate(
             rows = rows_of_file(memory, chosen, limit, outputs.skip)
         else:
             where = (chosen.protocol, chosen.source, limit, tell)
-            rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code)
+            rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
             _check_page(rows, outputs)
         counts = RowCounts(rows.count)
         with _samples_file(outputs, memory, rows, calibrate, score) as write:

@@ -11,7 +11,7 @@ import typer
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.data_options import DrawingArguments, RunCode
+from deepthink_cli.cli.data_options import DrawingArguments, RunCode, Unsafe
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.cli.technique_options import LearningRate, Steps, Update
 from deepthink_cli.method import Positions
@@ -175,6 +175,7 @@ class SweepArguments:
     ] = None
     seeds: Annotated[str, SEEDS] = "1"
     run_code: RunCode = False
+    unsafe: Unsafe = False
 
     def checked(self, drawing: DrawingArguments, limit: str | None, crossing: Mapping[str, Any]) -> RunOptions:
         """The validated options of a run; raises InputError for each wrong value, and for iterations beyond T.

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
 
-RUN_CODE = frozenset({"trust_remote_code", "run_code"})
+RUN_CODE = frozenset({"trust_remote_code", "run_code", "unsafe"})
 
 
 def check_allows_no_code(values: Any, where: Callable[..., str]) -> None:

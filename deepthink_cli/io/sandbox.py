@@ -1,75 +1,156 @@
-"""Run a Python program of unknown origin in a process with limits of time, memory, files, processes and network.
+"""Judge a program of unknown origin: the answer and its tests run in two processes, each confined.
 
-The limits hold off mistakes and accidents of generated code. They are no protection against code that is written to
-break out: run it in a container or a virtual machine if it may be hostile.
+The tests' process calls the answer's over a channel and compares what comes back itself, so that nothing which the
+answer does in its own process decides the verdict. `docs/tasks.md` says what holds, in which way of confinement.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.judging import RIGHT
 
 MEMORY = 1 << 30  # bytes of address space
 FILE = 1 << 20  # bytes of a file that is written
-# Sets limits, which a process cannot raise again, and runs the program; the word shows that it came to its end.
-_LAUNCHER = """
-import builtins, ctypes, os, resource, sys
-word, seconds, memory, size = sys.stdin.readline().strip(), *map(int, sys.argv[2:5])
-source = open(sys.argv[1], encoding="utf-8").read()
-if sys.platform == "linux":
-    ctypes.CDLL(None).unshare(0x10000000 | 0x40000000)  # new user and network namespaces: no network
-limits = {"CPU": seconds, "AS": memory, "FSIZE": size, "NOFILE": 32, "NPROC": 16, "CORE": 0}
-for name, most in limits.items():
-    resource.setrlimit(getattr(resource, "RLIMIT_" + name), (most, most))
-out = os.dup(1)
-null = os.open(os.devnull, os.O_RDWR)
-for number in (0, 1, 2):
-    os.dup2(null, number)
-exec(compile(source, "answer.py", "exec"), {"__name__": "__main__"})
-os.write(out, word.encode())
-os._exit(0)
-"""
+FOLDER = 1 << 26  # bytes of all files
+START = 5  # seconds in which the processes start; a busy machine needs some of them
+_USERS = range(61184, 65520)  # those that systemd gives to services for as long as they run
+
+Way = Literal["bubblewrap", "namespaces", "limits"]
+HOLDS: dict[Way, str] = {
+    "bubblewrap": "in bubblewrap, without network, without your files, and ended together with what they start",
+    "namespaces": "without network and ended together with what they start, but WITH ACCESS TO FILES as user {user}; "
+    "bubblewrap (bwrap) would hide these",
+    "limits": "with limits of time, memory and file size ALONE, since neither bubblewrap nor namespaces can be had "
+    "here: they reach the network and, as user {user}, files and processes, can leave processes behind, and so can "
+    "forge their verdicts; use a container or a virtual machine, or install bubblewrap (bwrap)",
+}
 
 
-def ends_well(program: str, seconds: int) -> bool:
-    """Whether a Python program comes to its end without an error within some seconds, in a process with limits.
+@dataclass(frozen=True)
+class Program:
+    """A program in parts: what precedes the answer, the answer, and the tests of what it defines."""
 
-    It runs in an empty temporary directory, without the environment of this process. An early exit is no end. Raises
-    InputError on systems without limits of processes.
-    """
+    before: str
+    answer: str
+    tests: str
+
+
+@lru_cache
+def way_to_confine() -> Way:
+    """How programs are confined on this machine: the first way that a trial succeeds with."""
+    # The import is of a file that is not read before this process becomes another user, who may not be able to.
+    trial = Program("", "import colorsys\ndef answer():\n    return 1\n", "assert answer() == 1\n")
+    ways: tuple[Way, ...] = ("bubblewrap", "namespaces") if sys.platform == "linux" else ()
+    return next((way for way in ways if passes(trial, 10, way)), "limits")
+
+
+def check_confined(unsafe: bool) -> None:
+    """Raise InputError on systems without limits of processes, and for root where limits are all, unless `unsafe`."""
     if os.name != "posix":
         raise InputError("--run-code: this system has no limits for processes; use Linux or macOS")
-    word = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="deepthink-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "answer.py"
-        path.write_text(program, encoding="utf-8", errors="replace")
-        command = [sys.executable, "-I", "-c", _LAUNCHER, str(path), str(seconds), str(MEMORY), str(FILE)]
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+    if os.geteuid() == 0 and way_to_confine() == "limits" and not unsafe:
+        raise InputError(
+            f"--run-code: programs would run as root, {HOLDS['limits'].format(user='root')}; "
+            "or run as another user, or add --unsafe"
         )
+
+
+def what_holds() -> str:
+    """How programs are run on this machine, for people."""
+    root = way_to_confine() == "namespaces" and os.geteuid() == 0
+    return HOLDS[way_to_confine()].format(user="nobody in particular" if root else os.geteuid())
+
+
+def passes(program: Program, seconds: int, way: Way | None = None) -> bool:
+    """Whether the tests of a program pass within some seconds of computing, in processes with limits.
+
+    Each process has an empty temporary directory and none of the environment of this one. An early exit passes nothing.
+    """
+    way = way or way_to_confine()
+    if way == "bubblewrap" and shutil.which("bwrap") is None:
+        return False
+    parts = {"answer": {"before": program.before, "answer": program.answer}}
+    parts["tests"] = {**parts["answer"], "tests": program.tests}
+    with ExitStack() as stack:
+        ends = dict(zip(parts, socket.socketpair(), strict=True))
+        processes = [stack.enter_context(_confined(name, parts[name], ends[name], way, seconds)) for name in parts]
+        for end in ends.values():
+            end.close()
         try:
-            out, _ = process.communicate(f"{word}\n".encode(), timeout=seconds)
+            return processes[-1].wait(timeout=seconds + START) == RIGHT
         except subprocess.TimeoutExpired:
             return False
+
+
+@contextmanager
+def _confined(
+    part: str, program: dict[str, str], channel: socket.socket, way: Way, seconds: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that plays a part in a judgement, which ends with the block, as does what it has started."""
+    # A user of its own has its own count of processes, which the kernel does not limit for root.
+    user = secrets.choice(_USERS) if os.geteuid() == 0 and way != "limits" else 0
+    with tempfile.TemporaryDirectory(prefix="deepthink-", ignore_cleanup_errors=True) as folder, channel:
+        source = Path(__file__).with_name("judging.py").read_text(encoding="utf-8")
+        words = [sys.executable, "-I", "-c", source, part, str(channel.fileno()), way]
+        words += map(str, (user, seconds, MEMORY, FILE))
+        where = folder
+        if way == "bubblewrap":
+            words, where = [*_bubblewrap(), *words], "/tmp"
+        elif user:
+            os.chown(folder, user, user)
+        with tempfile.TemporaryFile() as text:
+            text.write(json.dumps(program).encode())
+            text.seek(0)
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env={"PATH": os.defpath, "HOME": where, "TMPDIR": where},
+                stdin=text,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[channel.fileno()],
+            )
+        try:
+            yield process
         finally:
-            with suppress(ProcessLookupError, PermissionError):  # also processes that the program has started
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
-    return out == word.encode()
+
+
+def _bubblewrap() -> list[str]:
+    """The words that run a command in bubblewrap: the system and Python read-only, a small empty /tmp, and no more."""
+    prefixes = {os.path.realpath(each) for each in (sys.base_prefix, sys.prefix, os.path.dirname(sys.executable))}
+    seen = ["/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store"]
+    seen += [f"/etc/{name}" for name in ("ld.so.cache", "alternatives", "localtime")]
+    words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    if os.geteuid() == 0:  # which the process changes for another user, then without a way back
+        words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    else:
+        words += ["--unshare-all"]
+    words += ["--size", str(FOLDER), "--perms", "1777", "--tmpfs", "/tmp"]
+    paths = [*seen, *sorted({*prefixes, sys.prefix, sys.base_prefix})]
+    for parent in sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"}):
+        words += ["--dir", parent]  # which others may search; the one that a mount makes, they may not
+    for path in paths:
+        words += ["--ro-bind-try", path, path]
+    words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*words, "--chdir", "/tmp"]

@@ -14,7 +14,7 @@ def check_free(plan: RunPlan, task: Task) -> None:
     """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
     if task.free is None:
         return
-    check_may_run(task, plan.run_code)
+    check_may_run(task, plan.run_code, plan.unsafe)
     wrong = {
         f"--score {plan.score}": plan.score != "sum",
         f"--calibrate {','.join(plan.calibrations)}": plan.calibrations != (NONE,),

@@ -35,7 +35,7 @@ class RunPlan:
     conversation. If there are methods in `demos_by`, each chooses the demonstrations from a pool of at most `pool_size`
     training rows. Each of the `techniques` makes memories of its own, one of them by the steps of `tuning`; each of the
     `calibrations` corrects the scores of all of them; `score` is what is compared of log-probabilities. With
-    `run_code`, programs that are the answers of a task are run.
+    `run_code`, programs that are the answers of a task are run; with `unsafe`, also as root without confinement.
     """
 
     tasks: tuple[Task, ...]
@@ -62,6 +62,7 @@ class RunPlan:
     calibrations: tuple[str, ...] = (NONE,)
     score: ScoreName = "sum"
     run_code: bool = False
+    unsafe: bool = False
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -111,4 +111,5 @@ def plan_run(
         calibrations=options.calibrations,
         score=options.score,
         run_code=options.run_code,
+        unsafe=options.unsafe,
     )

@@ -120,7 +120,8 @@ class Free(_Part):
     `extract` finds the answer in a generated text, and `gold` the one in the column (default: all of it): the first
     group of the pattern's last match. Both are compared after what `ignore` names is removed. `stop` are the strings at
     which a text ends (default: the separator), `max_new_tokens` bounds its tokens. With a `program`, the answer is code
-    instead: {answer} and the row's columns make a program, and the answer is right if that ends without an error.
+    instead: {answer} and the row's columns make a program, and the answer is right if what follows it there, which runs
+    in another process (`io.sandbox`), ends without an error within `seconds`.
     """
 
     extract: Pattern | None = None
@@ -137,8 +138,10 @@ class Free(_Part):
             pattern = getattr(self, name)
             if pattern is not None and not re.compile(pattern).groups:
                 raise ValueError(f"{name}: needs a group, as in (.*): only its text is the answer")
-        if self.program is not None and "{answer}" not in self.program:
-            raise ValueError("program: must contain {answer}")
+        if self.program is not None and self.program.count("{answer}") != 1:
+            raise ValueError("program: must contain {answer} once")
+        if self.program is not None and not self.program.partition("{answer}")[2].strip():
+            raise ValueError("program: nothing follows {answer} that tests it; add the tests, as in {tests}")
         return self
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.sandbox import Program, check_confined
 from deepthink_cli.tasks.format import Free, Task
 
+_COLUMN = r"\{(\w+)\}"
 _PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
 
 
@@ -30,30 +32,42 @@ def given_answer(free: Free, text: str) -> str:
     return _compared(free, answer or "")
 
 
-def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> str:
-    """The program whose end decides whether a generated text is right: the answer with columns of its row.
+def program_of(free: Free, text: str, fields: Mapping[str, Any]) -> Program:
+    """The program whose tests decide whether a generated text is right: the answer with columns of its row.
 
     Items of a list column are lines. Raises InputError for a column that the row does not have.
     """
     assert free.program is not None
     answer = text if free.extract is None else found(free.extract, text) or text
-    values = {"answer": answer, **{name: _lines(value) for name, value in fields.items()}}
+    values = {name: _lines(value) for name, value in fields.items()}
 
     def filled(match: re.Match[str]) -> str:
         if match[1] not in values:
             raise InputError(f"free: program: the row has no column {match[1]!r}; it has {', '.join(fields)}")
         return values[match[1]]
 
-    return re.sub(r"\{(\w+)\}", filled, free.program)
+    before, _, tests = free.program.partition("{answer}")
+    return Program(re.sub(_COLUMN, filled, before), answer, re.sub(_COLUMN, filled, tests))
 
 
-def check_may_run(task: Task, run_code: bool) -> None:
-    """Raise InputError for a task whose answers are programs, unless they may be run."""
-    if task.free is not None and task.free.program is not None and not run_code:
+def runs_programs(task: Task) -> bool:
+    """Whether a task's answers are programs."""
+    return task.free is not None and task.free.program is not None
+
+
+def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
+    """Raise InputError for a task whose answers are programs, unless they may be run, and can be confined.
+
+    For root the limits of a process are not enough, except with `unsafe`.
+    """
+    if not runs_programs(task):
+        return
+    if not run_code:
         raise InputError(
-            f"task {task.name}: its answers are programs, which are run to test them; --run-code runs them, with "
-            "limits of time, memory and files"
+            f"task {task.name}: its answers are programs, which are run to test them; --run-code runs them, "
+            "confined as docs/tasks.md says"
         )
+    check_confined(unsafe)
 
 
 def _compared(free: Free, answer: str) -> str:

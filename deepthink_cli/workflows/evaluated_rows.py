@@ -22,7 +22,7 @@ from deepthink_cli.tasks.splits import evaluation_set, sampled
 from deepthink_cli.workflows.events import Tell, silent
 from deepthink_cli.workflows.inputs import CheckedRows, check_rows
 from deepthink_cli.workflows.memories import OpenedMemory, opened
-from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns
+from deepthink_cli.workflows.task_rows import announce, check_memory, in_columns, tell_of_programs
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,17 @@ def rows_of_task(
     limit: int | None = None,
     tell: Tell = silent,
     run_code: bool = False,
+    unsafe: bool = False,
 ) -> EvaluatedRows:
     """The rows that a task's protocol evaluates.
 
     Raises InputError for a memory that was made for other labels or fields, and for a task whose answers are programs,
-    unless they may be run (`run_code`).
+    unless they may be run (`run_code`) and can be confined (or `unsafe`).
     """
     memory, source, task = opened(memory), source or Source(), find_task(name)
-    check_may_run(task, run_code)
+    check_may_run(task, run_code, unsafe)
     check_memory(memory, task, tell)
+    tell_of_programs([task], tell)
     announce(source, [task], tell)
     rows = evaluation_set(task, protocol, source, limit)
     demonstrations = memory.provenance.demonstrations

@@ -26,7 +26,7 @@ from deepthink_cli.workflows.extended_labels import ExtendedLabels
 from deepthink_cli.workflows.models import find_model, warn_without_chat
 from deepthink_cli.workflows.prepared import PreparedRun, RunSummary, tell_of_fewer
 from deepthink_cli.workflows.run_here import run_here
-from deepthink_cli.workflows.task_rows import announce
+from deepthink_cli.workflows.task_rows import announce, tell_of_programs
 
 
 def prepare_request(request: RunRequest, out: Path, tell: Tell = silent) -> PreparedRun:
@@ -52,6 +52,7 @@ def prepare_run(
             prepared += prepare_jobs(plan, spec, task, shared)
     tell(Progress("reading tasks", len(plan.tasks), len(plan.tasks)))
     problems.raise_any()
+    tell_of_programs(plan.tasks, tell)
     jobs = [each for each in prepared if isinstance(each, RunJob)]
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
     for each in prepared:

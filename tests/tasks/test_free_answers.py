@@ -13,12 +13,14 @@ from conftest import write_rows
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError
-from deepthink_cli.io.sandbox import ends_well
+from deepthink_cli.io import sandbox
+from deepthink_cli.io.sandbox import Program
 from deepthink_cli.runs.results import read_results
 from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.free import check_may_run, given_answer, program_of, true_answer
 from deepthink_cli.tasks.items import DoesNotFit, query_of
+from deepthink_cli.workflows import task_rows
 
 Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
@@ -73,43 +75,44 @@ def test_a_row_whose_answer_has_not_the_form_of_the_task_does_not_fit() -> None:
         query_of(built_in()["gsm8k"], Row({"question": "a", "answer": "7"}, "x:1"))
 
 
-@pytest.mark.parametrize(
-    ("program", "passes"),
-    [
-        ("assert 1 + 1 == 2", True),
-        ("assert False", False),
-        ("import sys; sys.exit(0)", False),
-        ("import os; os._exit(0)", False),
-        ("while True: pass", False),
-        ("x = bytearray(3 << 30)", False),
-        ("open('big', 'wb').write(b'x' * (5 << 20))", False),
-        ("import os; assert 'PYTHONPATH' not in os.environ; assert os.listdir('.') == ['answer.py']", True),
-        ("print('x' * 10**6)", True),
-        ("this is not Python", False),
-    ],
-)
-def test_a_program_runs_within_limits(program: str, passes: bool) -> None:
-    assert ends_well(program, seconds=2) == passes
-
-
 def test_a_program_is_the_answer_with_columns_of_its_row() -> None:
     free, row = free_of("mbpp"), PROBLEMS[3]
     right = program_of(free, "```python\ndef answer():\n    return 3\n```\nIt returns 3.", row)
-    assert right == "\ndef answer():\n    return 3\nassert answer() == 3"
+    assert right == Program("\n", "def answer():\n    return 3", "\nassert answer() == 3")
     with pytest.raises(InputError, match="the row has no column 'test_setup_code'"):
         program_of(free, "pass", {"test_list": []})
 
 
 def test_programs_run_only_if_they_may(tmp_path: Path, capsys: Captured) -> None:
-    check_may_run(built_in()["gsm8k"], False)
+    check_may_run(built_in()["gsm8k"], False, False)
     with pytest.raises(InputError, match="--run-code"):
-        check_may_run(built_in()["mbpp"], False)
+        check_may_run(built_in()["mbpp"], False, False)
     write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
     write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
     assert run(["run", "--task", "mbpp", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out"), "-q"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "task mbpp: its answers are programs" in line
     assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize("way", ["bubblewrap", "namespaces", "limits"])
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_what_holds_is_said_before_a_program_runs_and_root_needs_unsafe_for_limits(
+    way: str, unsafe: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
+    write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
+    for module in (sandbox, task_rows):
+        monkeypatch.setattr(module, "way_to_confine", lambda: way)
+    monkeypatch.setattr(sandbox.os, "geteuid", lambda: 0)
+    words = ["run", "--task", "mbpp", "--data-dir", str(tmp_path), "--dry-run", "--run-code", "--json"]
+    refused = way == "limits" and not unsafe
+    assert run([*words, *(["--unsafe"] if unsafe else [])]) == (2 if refused else 0)
+    err = capsys.readouterr().err
+    assert ("--run-code: programs would run as root" in err) == refused
+    told = "task mbpp: programs are run " + {"bubblewrap": "in bubblewrap, without network"}.get(way, "with")
+    assert (told in err) == (not refused)
+    assert ("warning" in err) == (way != "bubblewrap" and not refused)
 
 
 def test_code_is_judged_by_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +244,8 @@ def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_
     ("free", "told"),
     [
         ({"extract": "a"}, "extract: needs a group"),
-        ({"program": "x"}, "program: must contain {answer}"),
+        ({"program": "x"}, "program: must contain {answer} once"),
+        ({"program": "{answer}\n"}, "program: nothing follows {answer} that tests it"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"ignore": ["all"]}, "ignore"),
     ],
