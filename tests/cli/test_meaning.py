@@ -89,6 +89,7 @@ ELSEWHERE = {
     *("model", "revision", "gguf", "adapter", "dtype", "device", "device_map", "quantize", "engine", "offline"),
     *("trust_remote_code", "batch_tokens", "json", "quiet", "verbose", "debug", "config", "dry_run", "no_probe"),
     *("out", "output", "samples", "log", "cache", "workers", "shard", "ray", "slurm", "sbatch", "submit", "run_code"),
+    "unsafe",
     *("data_dir", "row_format", "task"),  # where rows are, and their form
 }
 
