@@ -36,10 +36,11 @@ def row(right: Sequence[bool] | int, more: dict[str, Any] | None = None, **setti
         "momentum": 0.0,
         "positions": "continued",
         "iteration": 1,
-        "demonstrations_sha256": "d",
         "rows_sha256": "r",
         **setting,
     }
+    drawn = (values["sampling"], values["shots"], values["seed"], values["order_seed"], values.get("pool_size"))
+    values.setdefault("demonstrations_sha256", "d" + "-".join(map(str, drawn)))
     own = Setting(**values)
     share = sum(answers) / len(answers)
     measured: dict[str, Any] = {

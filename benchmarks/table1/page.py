@@ -20,11 +20,13 @@ from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, rank
 from deepthink_cli.report.tables import scores_of
 from deepthink_cli.runs.results import FILE
 
-from .runs import BASELINE, SELECTING, TASKS
+from .runs import BASELINE, SELECTING, TASKS, TECHNIQUES
 
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 RANKED = {"": "Raw scores", " batch": "After batch calibration"}  # by the suffix of a kind
+METHODS = [name for methods in SELECTING.values() for name in methods]
+METHODS += [name for names in TECHNIQUES.values() for name in names.split(",")]
 NOTHING = "Nothing has been run for this yet."
 
 
@@ -176,7 +178,7 @@ def _table(model: Model) -> str:
         "|---|--:|" + "--:|" * (len(tasks) + 1),
     ]
     means = table.groupby(["method", "task"])[list(KINDS)].mean()
-    for method in dict.fromkeys(table["method"]):
+    for method in sorted(set(table["method"]), key=METHODS.index):
         cells = [_cell(means, (method, task)) for task in tasks]
         seeds = table[table["method"] == method].groupby("task").size()
         whole = means.loc[method].reindex(tasks).mean(skipna=False)

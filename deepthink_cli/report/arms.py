@@ -15,18 +15,34 @@ from deepthink_cli.updates.registry import GATE
 SPLITTING = ("sampling", "pool_size", "balanced", "shots", "limit")
 POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms whose demonstrations a method chose
 
-READING = ("positions", "momentum", "eta", "update")  # what T = 1 does not depend on
+STEP = ("momentum", "eta", "update")  # what a technique that reads once does not have
+READING = ("positions", *STEP)  # what T = 1 does not depend on
 READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
-RIVALS = (READ_ONCE, "repeat-", "ensemble-")  # techniques that are compared with plain in-context learning
+REPEATED = "repeat-"  # techniques that read the demonstrations several times
+RIVALS = (READ_ONCE, REPEATED, "ensemble-")  # techniques that are compared with plain in-context learning
+
+
+def is_rival(technique: str | None) -> bool:
+    """Whether a technique is another way to the same answers, to be compared with plain in-context learning.
+
+    Other techniques change the labels, and are compared with their own T = 1, as Deep-Thinking is.
+    """
+    return technique is not None and technique.startswith(RIVALS)
+
+
+def is_read_once(technique: str | None) -> bool:
+    """Whether a technique makes one memory instead of T, without an update rule."""
+    return technique is not None and technique.startswith(READ_ONCE)
 
 
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison: the settings that jobs have in common.
 
-    `eta` is None if it was chosen on a dev set. The fields of `SPLITTING` are None unless one task has several of
-    them: otherwise tasks of an arm may have different numbers of demonstrations. `technique` is None for Deep-Thinking
-    alone, `calibration` for raw scores, `score` for sums of log-probabilities, `update` for the gate of the paper.
+    `eta` is None if it was chosen on a dev set, and for a technique that reads once. The fields of `SPLITTING` are None
+    unless one task has several of them: otherwise tasks of an arm may have different numbers of demonstrations.
+    `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `score` for sums of log-probabilities,
+    `update` for the gate of the paper.
     `limit` is the number of test rows asked for, or `all`.
     """
 
@@ -54,6 +70,8 @@ class Arm:
         chosen = () if setting.balanced is None else POOL
         names = [name for name in FIELDS if name not in SPLITTING or name in splitting or name in chosen]
         values = {name: getattr(setting, name) for name in names}
+        if is_read_once(setting.technique):
+            values |= {"momentum": 0.0, "eta": None, "update": None}
         return cls(**values | ({"limit": setting.limit or "all"} if "limit" in names else {}))
 
     @property
@@ -62,22 +80,28 @@ class Arm:
         return replace(self, eta=None)
 
     @property
-    def untreated(self) -> Arm:
-        """The arm without its technique and without an eta: its T = 1 is plain in-context learning."""
-        return replace(self, technique=None, eta=None)
+    def is_compared_with_plain(self) -> bool:
+        """Whether its baseline is plain in-context learning rather than its own T = 1."""
+        return is_rival(self.technique)
 
     @property
-    def is_compared_with_plain(self) -> bool:
-        """Whether its technique is another way to the same answers, to be compared with plain in-context learning.
-
-        Other techniques change the labels, and are compared with their own T = 1.
-        """
-        return self.technique is not None and self.technique.startswith(RIVALS)
+    def baseline_is_plain(self) -> bool:
+        """Whether its baseline is plain in-context learning: not with other labels than the demonstrations have."""
+        return self.technique is None or self.is_compared_with_plain
 
     @property
     def is_read_once(self) -> bool:
         """Whether its technique makes one memory instead of T."""
-        return self.technique is not None and self.technique.startswith(READ_ONCE)
+        return is_read_once(self.technique)
+
+    @property
+    def chooses_eta(self) -> bool:
+        """Whether its eta was chosen on dev rows."""
+        return self.eta is None and not self.is_read_once
+
+    def has(self, name: str) -> bool:
+        """Whether a field has a meaning for its technique."""
+        return not (self.is_read_once and name in STEP)
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
@@ -116,18 +140,33 @@ class Arm:
             "score": f"score {self.score or 'sum'}",
             "update": self.update or GATE,
         }
-        return ", ".join(words[name] for name in FIELDS if name in names and words[name])
+        return ", ".join(words[name] for name in FIELDS if name in names and self.has(name) and words[name])
+
+    def baseline_label(self, names: Collection[str], short: bool = False) -> str:
+        """The named fields of what it is compared with, which the settings of its readings do not change."""
+        omitted = {*READING, "technique"} if self.is_compared_with_plain else READING
+        return self.label([name for name in names if name not in omitted], short)
 
 
 FIELDS = tuple(Arm.__dataclass_fields__)
 
 
 def varying(arms: Collection[Arm]) -> list[str]:
-    """The fields in which arms differ."""
-    return [name for name in FIELDS if len({getattr(arm, name) for arm in arms}) > 1]
+    """The fields in which arms differ, among those that have them."""
+    return [name for name in FIELDS if len({getattr(arm, name) for arm in arms if arm.has(name)}) > 1]
 
 
 def shared(arms: Sequence[Arm]) -> list[str]:
-    """The fields in which all arms agree, except unset ones."""
-    present = [name for name in FIELDS if name == "eta" or getattr(arms[0], name) is not None]
+    """The fields in which all arms agree, among those that have them, except unset ones."""
+    present = [
+        name
+        for name in FIELDS
+        if name == "eta" or any(arm.has(name) and getattr(arm, name) is not None for arm in arms)
+    ]
     return [name for name in present if name not in varying(arms)]
+
+
+def title(arms: Sequence[Arm]) -> str:
+    """What all arms have in common."""
+    whole = next((arm for arm in arms if not arm.is_read_once), arms[0])
+    return whole.label(shared(arms))

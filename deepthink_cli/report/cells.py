@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from deepthink_cli.report.tables import TableRow
 
 
+NONE = "-"  # in place of a baseline that is not there
+
+
 @dataclass(frozen=True)
 class ReportLine:
     """A row of a table and the paper's two figures for the same model and task, if there are any."""
@@ -35,13 +38,13 @@ def texts(line: ReportLine) -> dict[str, str]:
         "task": _name(row),
         "seeds": str(len(row.scores)),
         "T": _middle(row.iterations),
-        "eta": _middle(row.etas) if row.arm.eta is None else "",
-        "ICL": _percent(row.plain),
+        "eta": _middle(row.etas) if row.arm.chooses_eta else "",
+        "ICL": NONE if row.plain is None else _percent(row.plain),
         "Deep-Thinking": _percent(row.thinking),
-        "difference": f"{100 * row.difference.mean:+.1f}",
+        "difference": NONE if row.difference is None else f"{100 * row.difference.mean:+.1f}",
         "95 % interval": _interval(row.ci95),
         "p": _p(row.wilcoxon_p),
-        "McNemar": f"{row.better} / {row.worse}",
+        "McNemar": NONE if row.gain is None else f"{row.better} / {row.worse}",
         "oracle": _percent(row.oracle),
         "paper: ICL": f"{line.paper_plain.accuracy:.1f}" if line.paper_plain else "",
         "paper: D-T": f"{line.paper_thinking.accuracy:.1f}" if line.paper_thinking else "",
@@ -63,19 +66,15 @@ def values(line: ReportLine) -> dict[str, Any]:
         "chosen_on_dev": row.on_dev,
         **_range("iteration", row.iterations),
         **_range("eta", row.etas),
-        "icl_mean": row.plain.mean,
-        "icl_sd": row.plain.sd,
-        "thinking_mean": row.thinking.mean,
-        "thinking_sd": row.thinking.sd,
-        "difference_mean": row.difference.mean,
-        "difference_sd": row.difference.sd,
+        **_moments("icl", row.plain),
+        **_moments("thinking", row.thinking),
+        **_moments("difference", row.difference),
         "difference_low": low,
         "difference_high": high,
         "wilcoxon_p": row.wilcoxon_p,
-        "mcnemar_better": row.better,
-        "mcnemar_worse": row.worse,
-        "oracle_mean": row.oracle.mean,
-        "oracle_sd": row.oracle.sd,
+        "mcnemar_better": None if row.gain is None else row.better,
+        "mcnemar_worse": None if row.gain is None else row.worse,
+        **_moments("oracle", row.oracle),
         "paper_table": line.table,
         "paper_icl": _share(line.paper_plain),
         "paper_thinking": _share(line.paper_thinking),
@@ -118,7 +117,20 @@ def _middle(numbers: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{statistics.median_low(numbers):g} ({low:g} to {high:g})"
 
 
-def _range(name: str, numbers: Sequence[float]) -> dict[str, float]:
+def _moments(name: str, spread: Spread | None) -> dict[str, float | None]:
+    return (
+        {f"{name}_mean": None, f"{name}_sd": None}
+        if spread is None
+        else {
+            f"{name}_mean": spread.mean,
+            f"{name}_sd": spread.sd,
+        }
+    )
+
+
+def _range(name: str, numbers: Sequence[float]) -> dict[str, float | None]:
+    if not numbers:
+        return dict.fromkeys((f"{name}_median", f"{name}_min", f"{name}_max"))
     return {f"{name}_median": statistics.median_low(numbers), f"{name}_min": min(numbers), f"{name}_max": max(numbers)}
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, get_args
 
 from deepthink_cli.report.arms import Arm
+from deepthink_cli.report.baselines import mean_plain
 from deepthink_cli.report.groups import LARGE, groups_of, in_order, is_detail, names_of
-from deepthink_cli.report.job_results import JobResults, Seed, result_table
-from deepthink_cli.report.significance import Paired, Spread
-from deepthink_cli.report.tables import plain_rows
-from deepthink_cli.runs.results import Part, Result
+from deepthink_cli.report.job_results import JobResults, different_seeds, result_table
+from deepthink_cli.report.significance import Paired, Spread, differences
+from deepthink_cli.runs.results import Part
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,15 +25,16 @@ PARTS: tuple[Part, ...] = get_args(Part)
 class Curve:
     """Accuracy of one arm by T, the mean over `tasks` tasks, of the seeds that have every T on all of them.
 
-    `accuracies` has a value for each seed at every T, `before` their values at T = 1: of the same arm, or of plain
-    in-context learning for a technique that is compared with it; None if there are no such rows.
+    `accuracies` has a value for each seed at every T, `steps` their differences from the baseline, `plain` the
+    accuracies of the baseline; the last two are None if a baseline is missing.
     """
 
     arm: Arm
     part: Part
     tasks: int
     accuracies: Mapping[int, Sequence[float]]
-    before: Sequence[float] | None
+    steps: Mapping[int, Sequence[float]] | None
+    plain: Sequence[float] | None
 
     @cached_property
     def points(self) -> dict[int, Spread]:
@@ -42,8 +43,8 @@ class Curve:
 
     @cached_property
     def gains(self) -> dict[int, Paired]:
-        """The accuracy less `before`, seed by seed, by T; empty without it."""
-        return {} if self.before is None else {t: Paired.of(self.before, v) for t, v in self.accuracies.items()}
+        """The accuracy less that of the baseline, seed by seed, by T; empty without it."""
+        return {t: Paired(tuple(values)) for t, values in (self.steps or {}).items()}
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,16 @@ def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
     results = result_table(jobs)
     results["accuracy"] = [result.accuracy for result in results["result"]]
     results["majority"] = [result.majority for result in results["result"]]
-    by_arm = dict(list(results.groupby("arm", sort=False)))
+    by_arm: dict[Arm, list[JobResults]] = {}
+    for job in jobs:
+        by_arm.setdefault(job.arm, []).append(job)
     arms = in_order(by_arm, jobs)
-    plain = plain_rows(jobs)
     shown = []
     for name in names_of(jobs):
         if is_detail(name, groups) and not tasks:
             continue
         members = groups.get(name, [name])
-        curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members, plain))
+        curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members))
         is_task = name in groups and max((curve.tasks for curve in curves), default=1) == 1  # its task has a panel
         if curves and not (is_task and (tasks or len(members) <= LARGE)):
             majority = _majority(results[results["task"].isin(members)])
@@ -84,43 +86,49 @@ def with_gains(shown: Sequence[Panel]) -> list[Panel]:
     return [panel for panel in known if panel.curves]
 
 
-Plain = Mapping[tuple[Arm, str, Seed], Result]
-
-
-def _curves(arm: Arm, results: DataFrame, members: Sequence[str], plain: Plain) -> list[Curve]:
+def _curves(arm: Arm, jobs: Sequence[JobResults], members: Sequence[str]) -> list[Curve]:
     """The curves of an arm on the mean of its member tasks, of test rows and of dev rows.
 
     A job is complete if it has every T that its arm has in the same widest groups; a seed, if it has a complete
-    job on every task that any seed has completed.
+    job on every task that any seed has completed. Seeds with the same demonstrations in the same order are one.
     """
-    is_member = results["task"].isin(members)
-    peers = results[results["group"].isin(results["group"][is_member])]
+    groups = {job.widest_group for job in jobs if job.task in members}
     curves = []
     for part in PARTS:
-        iterations = sorted(set(peers["iteration"][peers["part"] == part].tolist()))
-        accuracy = results[is_member & (results["part"] == part)]
-        jobs = accuracy.pivot(index=["seed", "task"], columns="iteration", values="accuracy")
-        jobs = jobs.reindex(columns=iterations).dropna()
-        seeds = jobs.unstack("task").dropna()
-        if len(jobs) and len(seeds):
-            accuracies = {t: [statistics.fmean(row) for row in seeds[t].to_numpy().tolist()] for t in iterations}
-            names = [str(name) for name in seeds[iterations[0]].columns]
-            before = accuracies.get(1)
-            if arm.is_compared_with_plain:
-                before = _plain(arm, list(seeds.index), names, plain) if part == "test" else None
-            curves.append(Curve(arm, part, len(names), accuracies, before))
+        iterations = sorted({t for job in jobs if job.widest_group in groups for t in job.part(part)})
+        complete = [
+            job for job in jobs if job.task in members and job.part(part) and {*iterations} <= {*job.part(part)}
+        ]
+        tasks = list(dict.fromkeys(job.task for job in complete))
+        by_seed = [[job for job in complete if job.seed == seed] for seed in sorted({job.seed for job in complete})]
+        whole = [of_seed for of_seed in by_seed if len(of_seed) == len(tasks)]
+        seeds = different_seeds(whole, lambda of_seed: tuple(job.demonstrations for job in of_seed))
+        if seeds:
+            curves.append(_curve(arm, part, seeds, iterations))
     return curves
 
 
-def _plain(arm: Arm, seeds: Sequence[Seed], tasks: Sequence[str], plain: Plain) -> list[float] | None:
-    """The accuracy of plain in-context learning for each seed, the mean over tasks; None if a row is missing."""
-    rows = [[plain.get((arm.untreated, task, seed)) for task in tasks] for seed in seeds]
-    known = [[row.accuracy for row in of_seed if row is not None] for of_seed in rows]
-    return list(map(statistics.fmean, known)) if all(len(each) == len(tasks) for each in known) else None
+def _curve(arm: Arm, part: Part, seeds: Sequence[Sequence[JobResults]], iterations: Sequence[int]) -> Curve:
+    """The curve of seeds, each with its jobs on the same tasks."""
+    compared = {t: [[job.compared(t, part) for job in of_seed] for of_seed in seeds] for t in iterations}
+    pairs = {
+        t: [(mean_plain(of_seed), fmean(each.thinking for each in of_seed)) for of_seed in compared[t]]
+        for t in compared
+    }
+    known = {t: [(plain, after) for plain, after in pairs[t] if plain is not None] for t in pairs}
+    is_known = all(len(known[t]) == len(seeds) for t in known)
+    return Curve(
+        arm=arm,
+        part=part,
+        tasks=len(seeds[0]),
+        accuracies={t: [fmean(each.result.accuracy for each in of_seed) for of_seed in compared[t]] for t in compared},
+        steps={t: differences(*zip(*known[t], strict=True)) for t in known} if is_known else None,
+        plain=[plain for plain, _ in known[iterations[0]]] if is_known else None,
+    )
 
 
 def _majority(results: DataFrame) -> float | None:
     """The mean over tasks of the accuracy of always predicting the most frequent label."""
     known = results[results["part"] == "test"].dropna(subset="majority")
-    by_task = [statistics.fmean(values) for _, values in known.groupby("task")["majority"]]
-    return statistics.fmean(by_task) if len(by_task) == results["task"].nunique() else None
+    by_task = [fmean(values) for _, values in known.groupby("task")["majority"]]
+    return fmean(by_task) if len(by_task) == results["task"].nunique() else None

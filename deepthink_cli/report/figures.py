@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
@@ -152,9 +153,11 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]], 
 
 
 def _draw_levels(axes: Axes, panel: Panel, looks: Mapping[Arm, tuple[str, str]]) -> None:
-    """The accuracies at T = 1, and that of the most frequent label."""
+    """The accuracies of the baselines, and that of the most frequent label."""
     plain = {
-        curve.arm: 100 * curve.points[1].mean for curve in panel.curves if curve.part == "test" and 1 in curve.points
+        curve.arm: 100 * fmean(curve.plain)
+        for curve in panel.curves
+        if curve.part == "test" and curve.plain is not None
     }
     for arm, height in {round(height, 6): (arm, height) for arm, height in plain.items()}.values():
         colour = GREY if len({round(height, 6) for height in plain.values()}) == 1 else looks[arm][0]
@@ -213,7 +216,8 @@ def _handles(panels: Sequence[Panel], looks: Mapping[Arm, tuple[str, str]], view
     ]
     if any(curve.part == "dev" for panel in panels for curve in panel.curves):
         handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), label="on dev rows"))
-    handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=":", label="T = 1 (plain ICL)"))
+    level = "T = 1 (plain ICL)" if all(arm.baseline_is_plain for arm in looks) else "T = 1 of the same labels"
+    handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=":", label=level))
     if view is ACCURACY and any(panel.majority is not None for panel in panels):
         handles.append(Line2D([], [], color=GREY, linewidth=0.7, linestyle="-.", label="majority class"))
     return handles

@@ -14,7 +14,16 @@ KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as d
 
 def footnotes(jobs: Sequence[JobResults]) -> list[str]:
     """The footnotes, one line for each kind of omission."""
-    return [*_incomplete(jobs), *_inputs(jobs), *_counts(jobs), *_fewer_shots(jobs), *_unchecked(jobs)]
+    return [
+        *_incomplete(jobs),
+        *_without_baseline(jobs),
+        *_same_seeds(jobs),
+        *_inputs(jobs),
+        *_paired(jobs),
+        *_counts(jobs),
+        *_fewer_shots(jobs),
+        *_unchecked(jobs),
+    ]
 
 
 def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
@@ -30,6 +39,76 @@ def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
         for (arm, seeds, state), tasks in by_seeds.items()
     ]
     return ["Incomplete jobs, omitted if rows that the table needs are missing: " + "; ".join(items)] if items else []
+
+
+def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
+    """The jobs that have nothing to be compared with, and what to run."""
+    missing = [job for job in jobs if job.test and "test" not in job.baselines]
+    lines = []
+    for is_plain, what, how in (
+        (True, "plain in-context learning", "--method deep-thinking --at 1"),
+        (False, "T = 1", "--at 1"),
+    ):
+        found = [(job, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]
+        if found:
+            lines.append(
+                f"No baseline, because there are no rows of {what} with the same demonstrations; to add them, run the "
+                f"same command with {how}: {_by_arm_and_task(jobs, found)}"
+            )
+    return lines
+
+
+def _same_seeds(jobs: Sequence[JobResults]) -> list[str]:
+    """The seeds that are one, because their demonstrations and the order of them are the same."""
+    same: dict[tuple[Arm, str, str], list[JobResults]] = {}
+    for job in jobs:
+        same.setdefault((job.arm, job.task, job.demonstrations), []).append(job)
+    found = [(jobs_of_one[0], " = ".join(str(job.seed) for job in jobs_of_one)) for jobs_of_one in same.values()]
+    repeated = [(job, seeds) for job, seeds in found if " = " in seeds]
+    if not repeated:
+        return []
+    return [
+        "Seeds with the same demonstrations in the same order count as one, in a mean if they are the same on all of "
+        f"its tasks: {_by_arm_and_task(jobs, repeated)}"
+    ]
+
+
+def _paired(jobs: Sequence[JobResults]) -> list[str]:
+    """The jobs that have not scored the same inputs as their baselines, and on how many they are compared."""
+    found, unknown = [], []
+    for job in jobs:
+        if not job.test or "test" not in job.baselines:
+            continue
+        compared = job.compared(next(iter(job.test)))
+        baseline = job.baselines["test"]
+        if compared.answers is None:
+            unknown.append((job, f"{job.seed} {compared.result.n} and {baseline.n}"))
+        elif len(both := compared.answers[0]) < max(compared.result.n, baseline.n):
+            found.append((job, f"{job.seed} {len(both)} of {max(compared.result.n, baseline.n)}"))
+    lines = []
+    if found:
+        lines.append(f"Compared on the inputs that both have: {_by_arm_and_task(jobs, found)}")
+    if unknown:
+        lines.append(
+            "No comparison, because rows of an older version do not say which inputs were skipped; run both again into "
+            f"a new folder: {_by_arm_and_task(jobs, unknown)}"
+        )
+    return lines
+
+
+def _by_arm_and_task(jobs: Sequence[JobResults], found: Sequence[tuple[JobResults, str]]) -> str:
+    """Jobs with words about each; those of an arm and task together, and tasks with the same words."""
+    names = varying([job.arm for job in jobs])
+    by_task: dict[tuple[str, str], dict[str, None]] = {}
+    for job, words in found:
+        by_task.setdefault((job.arm.label(names, short=True), job.task), {})[words] = None
+    by_words: dict[tuple[str, str], list[str]] = {}
+    for (arm, task), of_task in by_task.items():
+        by_words.setdefault((arm, _listed(of_task)), []).append(task)
+    return "; ".join(
+        _listed([arm, *(tasks if len(tasks) <= LARGE else [f"{len(tasks)} tasks"]), words])
+        for (arm, words), tasks in by_words.items()
+    )
 
 
 def _listed(words: Iterable[object]) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import total_ordering
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.report.arms import SPLITTING, Arm
+from deepthink_cli.report.arms import SPLITTING, Arm, is_read_once
+from deepthink_cli.report.baselines import Baselines, Comparison
 from deepthink_cli.report.row_limits import RowLimits
 from deepthink_cli.report.where import conditions, select
-from deepthink_cli.runs.results import FILE, Result, Setting, read_results
+from deepthink_cli.runs.results import FILE, Part, Result, Setting, read_results
 from deepthink_cli.runs.same_data import check_agree
 from deepthink_cli.runs.shards import with_shards
+from deepthink_cli.tasks.catalogue import built_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,7 +46,7 @@ class Seed:
 
 @dataclass
 class JobResults:
-    """The rows of one job by iteration; `dev` is empty if the run has no dev rows."""
+    """The rows of one job by iteration, and what they are compared with; `dev` is empty if the run has no dev rows."""
 
     arm: Arm
     task: str
@@ -51,6 +54,20 @@ class JobResults:
     seed: Seed
     test: dict[int, Result] = field(default_factory=dict)
     dev: dict[int, Result] = field(default_factory=dict)
+    baselines: dict[Part, Result] = field(default_factory=dict)
+
+    def part(self, part: Part) -> dict[int, Result]:
+        """The test rows or the dev rows."""
+        return self.dev if part == "dev" else self.test
+
+    def compared(self, iteration: int, part: Part = "test") -> Comparison:
+        """The row of an iteration, which must exist, with its baseline."""
+        return Comparison(self.part(part)[iteration], self.baselines.get(part))
+
+    @property
+    def demonstrations(self) -> str:
+        """The digest of the demonstrations in their order."""
+        return next(iter((*self.test.values(), *self.dev.values()))).demonstrations_sha256
 
     @property
     def widest_group(self) -> str:
@@ -61,6 +78,7 @@ class JobResults:
 def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResults]:
     """The jobs of all runs; only rows that fulfil the conditions of `where` (see `report/where.py`).
 
+    Their baselines are found among all rows.
     Raises InputError with a line for each folder that is not a run or has no rows, and as `conditions`, `select` and
     `jobs_of` do.
     """
@@ -76,19 +94,32 @@ def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResult
                 raise InputError(f"RUN {run}: {FILE} has no rows yet; let the run finish a job first")
             results += rows
     problems.raise_any()
-    return jobs_of(select(results, chosen))
+    return jobs_of(select(results, chosen), results)
 
 
 def _rows(run: Path) -> list[Result]:
-    """The rows of a run; those of its shards by task and seed, since shards have no common order."""
-    folders = with_shards([run])
-    rows = [row for folder in folders for row in read_results(folder)]
-    return rows if folders == [run] else sorted(rows, key=lambda row: (row.setting.task, row.setting.seed))
+    """The rows of a run, or of its shards, by model, task, seed and method: workers write them in any order."""
+    places = {task: place for place, task in enumerate(built_in())}
+    rows = [row for folder in with_shards([run]) for row in read_results(folder)]
+    return sorted(rows, key=lambda row: _position(row.setting, places))
 
 
-def jobs_of(results: Iterable[Result]) -> list[JobResults]:
+def _position(setting: Setting, places: Mapping[str, int]) -> tuple[Any, ...]:
+    """The place of a row: tasks by their `places` in the catalogue, and by name if they have none."""
+    seed = Seed(setting.seed, setting.order_seed)
+    task = (places.get(setting.task, len(places)), _natural(setting.task))
+    return (_natural(setting.model), *task, seed, Arm.of(setting, SPLITTING).sort_key, setting.part, setting.iteration)
+
+
+def _natural(name: str) -> list[Any]:
+    """A name with its numbers as numbers, so that 1.3b comes before 13b."""
+    return [float(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+(?:\.\d+)?)", name))]
+
+
+def jobs_of(results: Iterable[Result], among: Iterable[Result] | None = None) -> list[JobResults]:
     """Jobs in the order of their first rows; test rows of different limits belong to different jobs.
 
+    Their baselines are found `among` rows, which are the results themselves by default.
     Raises InputError if results of the same name come from different data, if a setting has two
     different results, or if one arm's rows for a task differ in a value that must not be averaged over.
     """
@@ -108,7 +139,28 @@ def jobs_of(results: Iterable[Result]) -> list[JobResults]:
                 _refuse_to_average(rows_of_part[setting.iteration], row)
             rows_of_part[setting.iteration] = row
     _check_constant(jobs.values())
+    _find_baselines(jobs.values(), Baselines(every if among is None else among))
     return list(jobs.values())
+
+
+def _find_baselines(jobs: Iterable[JobResults], baselines: Baselines) -> None:
+    parts: tuple[Part, ...] = ("test", "dev")
+    for job in jobs:
+        for part in parts:
+            row = next(iter(job.part(part).values()), None)
+            if row is not None and (baseline := baselines.of(row)) is not None:
+                job.baselines[part] = baseline
+
+
+T = TypeVar("T")
+
+
+def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable]) -> list[T]:
+    """The seeds whose demonstrations, or the order of them, no earlier seed has."""
+    first: dict[Hashable, T] = {}
+    for seed in seeds:
+        first.setdefault(demonstrations(seed), seed)
+    return list(first.values())
 
 
 def job_table(jobs: Iterable[JobResults]) -> DataFrame:
@@ -138,14 +190,24 @@ def _unique(results: Iterable[Result]) -> list[Result]:
     """The results without duplicates; an older row without digests duplicates the same row with digests."""
     by_setting: dict[Setting, Result] = {}
     for row in results:
-        setting = row.setting.without_digests
+        setting = _meant(row.setting.without_digests)
         first = by_setting.setdefault(setting, row)
-        if replace(first, key="", setting=setting) != replace(row, key="", setting=setting):
+        if _measured(first) != _measured(row):
             where = f"{setting.model}, {setting.task}, seed {setting.seed}, T = {setting.iteration}"
             raise InputError(f"{where}: two different results for one setting; give one run that has it, not both")
-        if first.setting.rows_sha256 is None:
+        if first.setting.rows_sha256 is None or row.unscored or row.plain_sha256:
             by_setting[setting] = row
     return list(by_setting.values())
+
+
+def _meant(setting: Setting) -> Setting:
+    """The setting without an update rule where the technique has none."""
+    return replace(setting, momentum=0.0, eta=0.0, update=None) if is_read_once(setting.technique) else setting
+
+
+def _measured(row: Result) -> Result:
+    """The row without what identifies it, and without what older versions do not write."""
+    return replace(row, key="", setting=_meant(row.setting.without_digests), unscored=[], plain_sha256=None)
 
 
 def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.html_table import html_paragraphs, html_table
-from deepthink_cli.report.arms import shared, varying
+from deepthink_cli.report.arms import title, varying
 from deepthink_cli.report.cells import ReportLine, texts, values
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.formats import Page
@@ -65,9 +65,7 @@ def report_of(
     rows = [row for row in summarize(jobs, iteration) if tasks or not row.is_detail]
     notes = footnotes(jobs)
     if not rows:
-        raise InputError(
-            f"{source}: no seed has test rows at T = 1 and at the T to report; score both, see run --at", *notes
-        )
+        raise InputError(f"{source}: no seed has test rows at the T to report; score it, see run --at", *notes)
     lines = [ReportLine(row) for row in rows]
     ranking = ranking_of(jobs, iteration)
     if isinstance(ranking, str):
@@ -79,7 +77,7 @@ def report_of(
     columns, sections = _by_task(lines) if set(varying(arms)) & set(COMPARED) else _by_arm(lines)
     return Report(
         source=source,
-        title=arms[0].label(shared(arms)),
+        title=title(arms),
         columns=columns,
         sections=sections,
         legend=_legend(rows, columns, iteration),
@@ -175,7 +173,7 @@ def _about_paper(lines: Sequence[ReportLine]) -> list[str]:
 
 def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | None) -> list[str]:
     """The meaning of the columns."""
-    free = "T and eta" if any(row.arm.eta is None for row in rows) else "T"
+    free = "T and eta" if any(row.arm.chooses_eta for row in rows) else "T"
     legend = [
         f"ICL: plain in-context learning, T = 1. Deep-Thinking: {_reported(rows, free, iteration)}. Accuracy in "
         "percent, mean ± sample standard deviation over seeds; difference: Deep-Thinking less ICL, paired by seed."
@@ -187,7 +185,7 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "95 % interval: Student's, of the difference; p: exact Wilcoxon signed-rank test over seeds, two-sided"
             f"{bound}."
         )
-    if any(row.ci95 is None and len(row.scores) > 1 for row in rows):
+    if any(row.gain is not None and row.ci95 is None and len(row.scores) > 1 for row in rows):
         legend.append("No interval: all seeds have the same difference, which says nothing about how much it varies.")
     legend.append("McNemar: seeds that are better / worse at p < 0.05, exact, on the answers to the same inputs.")
     if any(row.arm.is_compared_with_plain for row in rows):
@@ -195,6 +193,8 @@ def _legend(rows: Sequence[TableRow], columns: Sequence[str], iteration: int | N
             "Rows of another technique (ct-kv, repeated demonstrations, an ensemble) have its accuracy in the column "
             "Deep-Thinking, and that of plain in-context learning with the same demonstrations in the column ICL."
         )
+    if not all(row.arm.baseline_is_plain for row in rows):
+        legend.append("Rows with other label words (flipped, fresh) have their own T = 1 in the column ICL.")
     if any(row.is_mean for row in rows):
         legend.append("Means are over tasks within each seed, then over seeds; their McNemar is over all their inputs.")
     legend.append(f"Oracle: each seed's best {free} on the test rows themselves, which is a bound and not a result.")

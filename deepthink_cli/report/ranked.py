@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from deepthink_cli.report.arms import READING, Arm, varying
+from deepthink_cli.report.arms import Arm, varying
+from deepthink_cli.report.baselines import on_common_inputs
 from deepthink_cli.report.groups import in_order
-from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 from deepthink_cli.report.ranking import Ranking, rank
-from deepthink_cli.report.tables import scores_of
+from deepthink_cli.report.tables import Score, scores_of
+from deepthink_cli.runs.results import Result
 
 COMPARED = (
     "sampling",
@@ -21,10 +23,14 @@ COMPARED = (
 )  # what makes a method to be ranked
 
 
-def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Ranking | str | None:
-    """Every arm at T = 1 and at the reported T as a method; None if arms differ in nothing but the reading.
+Block = tuple[str, Seed]
 
-    One line of text if there are too few tasks, seeds or methods.
+
+def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Ranking | str | None:
+    """Every arm at the reported T as a method, and every baseline; None if arms differ in nothing but the reading.
+
+    A pair of a task and a seed counts if all methods have it, on the inputs that all of them have; seeds with the same
+    demonstrations are one. One line of text if there are too few tasks, seeds or methods.
     """
     if not set(varying([job.arm for job in jobs])) & set(COMPARED):
         return None
@@ -33,21 +39,26 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
     scores = scores_of(jobs, iteration)
     arms = in_order(dict.fromkeys(scores["arm"]), jobs)
     names = varying(arms)
-    accuracies: dict[str, dict[tuple[object, ...], float]] = {}
+    results: dict[str, dict[Block, Result]] = {}
+    digests: dict[Block, list[str]] = {}
     for arm in arms:
         of_arm = scores[scores["arm"] == arm]
         for task, seed, score in zip(of_arm["task"], of_arm["seed"], of_arm["score"], strict=True):
-            block = (task, seed)
-            accuracies.setdefault(_label(arm, names, thinking=False), {})[block] = score.plain
-            accuracies.setdefault(_label(arm, names, thinking=True), {})[block] = score.thinking
-    common = set.intersection(*(set(blocks) for blocks in accuracies.values())) if accuracies else set()
-    ordered = [block for block in next(iter(accuracies.values()), {}) if block in common]
-    return rank({name: [blocks[block] for block in ordered] for name, blocks in accuracies.items()})
+            digests.setdefault((task, seed), []).extend(score.demonstrations)
+            for name, result in _methods(arm, names, score):
+                results.setdefault(name, {})[task, seed] = result
+    common = set.intersection(*(set(blocks) for blocks in results.values())) if results else set()
+    ordered = [block for block in next(iter(results.values()), {}) if block in common]
+    ordered = different_seeds(ordered, lambda block: (block[0], *digests[block]))
+    answers = [on_common_inputs([blocks[block] for blocks in results.values()]) for block in ordered]
+    known = [[sum(right) / len(right) for right in of_block] for of_block in answers if of_block is not None]
+    return rank({name: [accuracies[place] for accuracies in known] for place, name in enumerate(results)})
 
 
-def _label(arm: Arm, names: Sequence[str], thinking: bool) -> str:
-    if not thinking:
-        plain = [name for name in names if name not in (*READING, "technique" if arm.is_compared_with_plain else "")]
-        return ", ".join(filter(None, [arm.label(plain, short=True), "T = 1"]))
+def _methods(arm: Arm, names: Sequence[str], score: Score) -> Iterator[tuple[str, Result]]:
+    """The names of an arm's baseline, if it is there, and of the arm, with their results on one task."""
+    (comparison,) = score.comparisons
+    if comparison.baseline is not None:
+        yield ", ".join(filter(None, [arm.baseline_label(names, short=True), "T = 1"])), comparison.baseline
     last = [] if arm.is_read_once else ["T"]
-    return ", ".join(filter(None, [arm.label(names, short=True), *last]))
+    yield ", ".join(filter(None, [arm.label(names, short=True), *last])), comparison.result

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.arms import Arm
+from deepthink_cli.report.baselines import Comparison, mean_plain
 from deepthink_cli.report.groups import groups_of, in_order, is_detail, names_of
-from deepthink_cli.report.job_results import JobResults, Seed, job_table, result_table
-from deepthink_cli.report.significance import Discordant, Paired, Spread, discordant
-from deepthink_cli.runs.results import Result
+from deepthink_cli.report.job_results import JobResults, different_seeds, job_table, result_table
+from deepthink_cli.report.significance import Discordant, Paired, Spread
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,21 +23,35 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Score:
-    """One seed's accuracies on a task, or their means over the tasks of a group.
+    """One seed's results on a task, or on the tasks of a group, each with its baseline.
 
-    `plain` is at T = 1, `thinking` at the reported T; `oracle` is the best over T (and eta, if eta was
-    chosen) on the test rows themselves. `answers` counts the inputs that only one of the two gets right,
-    summed over tasks; `iterations` and `etas` are the reported ones, one for each task; `on_dev` says whether
-    they were chosen on dev rows.
+    `oracle` is the best accuracy over T (and eta, if eta was chosen) on the test rows themselves, the mean over tasks;
+    `iterations` and `etas` are the reported ones, one for each task; `on_dev` says whether they were chosen on dev
+    rows; `demonstrations` has their digest for each task.
     """
 
-    plain: float
-    thinking: float
+    comparisons: tuple[Comparison, ...]
     oracle: float
-    answers: Discordant
     iterations: tuple[int, ...]
     etas: tuple[float, ...]
     on_dev: bool
+    demonstrations: tuple[str, ...]
+
+    @cached_property
+    def plain(self) -> float | None:
+        """The accuracy of the baselines, the mean over tasks; None if one is missing."""
+        return mean_plain(self.comparisons)
+
+    @cached_property
+    def thinking(self) -> float:
+        """The accuracy at the reported T, the mean over tasks."""
+        return statistics.fmean(each.thinking for each in self.comparisons)
+
+    @cached_property
+    def answers(self) -> Discordant:
+        """The inputs that only the baseline or only the reported T gets right, summed over tasks."""
+        known = [each.discordant for each in self.comparisons if each.discordant is not None]
+        return Discordant(sum(each.gained for each in known), sum(each.lost for each in known))
 
 
 @dataclass(frozen=True)
@@ -56,9 +70,11 @@ class TableRow:
     scores: tuple[Score, ...]
 
     @cached_property
-    def plain(self) -> Spread:
-        """Accuracy at T = 1."""
-        return Spread.of([score.plain for score in self.scores])
+    def plain(self) -> Spread | None:
+        """Accuracy of the baseline; None if there is none."""
+        return (
+            None if self.gain is None else Spread.of([score.plain for score in self.scores if score.plain is not None])
+        )
 
     @cached_property
     def thinking(self) -> Spread:
@@ -71,24 +87,25 @@ class TableRow:
         return Spread.of([score.oracle for score in self.scores])
 
     @cached_property
-    def gain(self) -> Paired:
-        """Accuracy gain of each seed: thinking minus plain."""
-        return Paired.of([score.plain for score in self.scores], [score.thinking for score in self.scores])
+    def gain(self) -> Paired | None:
+        """Accuracy gain of each seed: thinking minus plain; None without a baseline."""
+        plain = [score.plain for score in self.scores if score.plain is not None]
+        return Paired.of(plain, [score.thinking for score in self.scores]) if len(plain) == len(self.scores) else None
 
     @property
-    def difference(self) -> Spread:
+    def difference(self) -> Spread | None:
         """The paired difference."""
-        return self.gain.spread
+        return None if self.gain is None else self.gain.spread
 
     @property
     def ci95(self) -> tuple[float, float] | None:
         """Student's interval of the paired difference; None for fewer than two seeds, and for equal differences."""
-        return self.gain.ci95
+        return None if self.gain is None else self.gain.ci95
 
     @property
     def wilcoxon_p(self) -> float | None:
         """Exact signed-rank p over seeds."""
-        return self.gain.wilcoxon_p
+        return None if self.gain is None else self.gain.wilcoxon_p
 
     @property
     def better(self) -> int:
@@ -120,8 +137,9 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     """A row for each arm and task, and for each arm and group of tasks.
 
     The reported T is `iteration`; by default, T and eta are chosen for each seed on its own dev rows;
-    without dev rows, the last T is reported. Only seeds that have both that T and T = 1 count; in a group
-    only those that have them on all its tasks. Raises InputError for an iteration beyond the run.
+    without dev rows, the last T is reported. Only seeds that have that T count, in a group only those that have it on
+    all its tasks; of these only those that have baselines, if any has. Seeds with the same demonstrations in the same
+    order are one. Raises InputError for an iteration beyond the run.
     """
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
@@ -136,7 +154,7 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
             tasks = [task for task in members if task in scores]
             whole = scores[tasks].dropna()
             if tasks and len(whole):
-                means = tuple(_mean(row) for row in whole.to_numpy().tolist())
+                means = _comparable([_mean(row) for row in whole.to_numpy().tolist()])
                 rows.append(
                     TableRow(arm, name, len(tasks), len(members), name in groups, is_detail(name, groups), means)
                 )
@@ -159,27 +177,17 @@ def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
     etas = table.groupby("family", sort=False)["arm"].transform("nunique")
     table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
     sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
-    plain, scores = plain_rows(jobs), []
+    scores = []
     for (arm, task, seed), shared in sharing.iterrows():
-        before = plain.get((arm.untreated, task, seed)) if arm.is_compared_with_plain else None
         if shared["on_dev"]:
             needed = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
-            score = _score_on_dev(shared["job"], needed, before)
+            score = _score_on_dev(shared["job"], needed)
         else:
             number = int(shared["last"]) if arm.is_read_once else iteration or int(shared["last"])
-            score = _score(shared["job"], shared["job"][0], number, False, before)
+            score = _score(shared["job"], shared["job"][0], number, False)
         if score is not None:
             scores.append((arm, task, seed, score))
     return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
-
-
-def plain_rows(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str, Seed], Result]:
-    """The result at T = 1 of every job without a technique."""
-    return {
-        (job.arm.untreated, job.task, job.seed): job.test[1]
-        for job in jobs
-        if job.arm.technique is None and 1 in job.test
-    }
 
 
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
@@ -191,7 +199,7 @@ def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 
-def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option], before: Result | None) -> Score | None:
+def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option]) -> Score | None:
     """The score at the best dev accuracy; ties go to the smaller T, then to the smaller eta.
 
     None if some dev rows are missing: a choice among the others would not be comparable.
@@ -202,40 +210,36 @@ def _score_on_dev(jobs: Sequence[JobResults], needed: set[Option], before: Resul
     if not measured or not needed <= measured.keys():
         return None
     _, t, _, job = min(measured.values(), key=lambda option: option[:3])
-    return _score(jobs, job, t, True, before)
+    return _score(jobs, job, t, True)
 
 
-def _score(
-    jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool, before: Result | None
-) -> Score | None:
-    """The score of one seed on one task, against `before` or its own T = 1; None if a row that it needs is missing."""
-    plain, thinking = before or chosen.test.get(1), chosen.test.get(iteration)
-    if plain is None or thinking is None:
+def _score(jobs: Sequence[JobResults], chosen: JobResults, iteration: int, on_dev: bool) -> Score | None:
+    """The score of one seed on one task; None if its row is missing."""
+    if iteration not in chosen.test:
         return None
-    if plain.n != thinking.n:
-        raise InputError(
-            f"{chosen.task}, {chosen.seed}: {plain.n} inputs at T = 1 and {thinking.n} at T = {iteration}; "
-            "they cannot be compared, run the job again"
-        )
     return Score(
-        plain=plain.accuracy,
-        thinking=thinking.accuracy,
+        comparisons=(chosen.compared(iteration),),
         oracle=max(row.accuracy for job in jobs for row in job.test.values()),
-        answers=discordant(plain.was_right(), thinking.was_right()),
         iterations=(iteration,),
-        etas=(chosen.arm.eta or 0.0,),
+        etas=() if chosen.arm.eta is None else (chosen.arm.eta,),
         on_dev=on_dev,
+        demonstrations=(chosen.demonstrations,),
     )
 
 
 def _mean(scores: Sequence[Score]) -> Score:
     """The mean over the tasks of one seed."""
     return Score(
-        plain=statistics.fmean(score.plain for score in scores),
-        thinking=statistics.fmean(score.thinking for score in scores),
+        comparisons=tuple(each for score in scores for each in score.comparisons),
         oracle=statistics.fmean(score.oracle for score in scores),
-        answers=Discordant(sum(score.answers.gained for score in scores), sum(score.answers.lost for score in scores)),
         iterations=tuple(t for score in scores for t in score.iterations),
         etas=tuple(eta for score in scores for eta in score.etas),
         on_dev=any(score.on_dev for score in scores),
+        demonstrations=tuple(digest for score in scores for digest in score.demonstrations),
     )
+
+
+def _comparable(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """The scores of different demonstrations: those with a baseline, or all if none has one."""
+    known = [score for score in scores if score.plain is not None] or scores
+    return tuple(different_seeds(known, lambda score: score.demonstrations))

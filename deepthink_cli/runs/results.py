@@ -130,10 +130,11 @@ class Result:
     `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations that were read,
     each as often as it was repeated; `length` is L; `skipped` counts rows that could not be scored, by reason;
     `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the accuracy of always
-    predicting the most frequent label (None if candidates differ); `correct` has one bit an input, in the order of the
-    split (see `bits`). `drift` is the relative change of keys and of values in the row's last reading, each the mean
-    over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the setting has a
-    calibration: labels and metrics are then those of the corrected scores. `plain_sha256` is the digest of the same
+    predicting the most frequent label (None if candidates differ); `correct` has one bit a scored input, in the order
+    of the split (see `bits`); `unscored` has the places, from 0, of the inputs that could not be scored (absent without
+    any, and in rows of older versions). `drift` is the relative change of keys and of values in the row's last reading,
+    each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the setting has
+    a calibration: labels and metrics are then those of the corrected scores. `plain_sha256` is the digest of the same
     demonstrations as Deep-Thinking reads them, if it is another one; rows of older versions lack it. `where` is the
     line that the row was read from (`run/results.jsonl:3`), and is not written.
     """
@@ -154,6 +155,7 @@ class Result:
     chance: float
     correct: str
     skipped: dict[str, int] = field(default_factory=dict)
+    unscored: list[int] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     drift: tuple[float, float] | None = None
     corrected: Corrected | None = None
@@ -169,8 +171,8 @@ class Result:
         """The row as one line of canonical JSON."""
         values = asdict(self)
         del values["where"]
-        for name in ("drift", "corrected", "plain_sha256"):
-            if values[name] is None:
+        for name in ("drift", "corrected", "plain_sha256", "unscored"):
+            if not values[name]:
                 del values[name]
         for name in OPTIONAL:
             if values["setting"][name] is None:

@@ -51,6 +51,7 @@ class JobScorer:
         self.plan, self.job, self.engine = plan, job, engine
         self.queries: dict[Part, list[ScoringChunk]] = {}
         self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
+        self.unscored: dict[Part, list[int]] = {"test": [], "dev": []}
         self.first: dict[tuple[Part, int], list[Prediction]] = {}
         self.members: dict[tuple[Part, int, UpdateRule], dict[int, _Member]] = {}
 
@@ -104,11 +105,15 @@ class JobScorer:
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
         skipped, count = Counter(self.job.evaluated.skipped if part == "test" else ()), 0
-        for each in answered(self.engine, [memory], free, self.job.queries(self.plan, part), skipped):
-            if not isinstance(each, Skipped):
+        unscored = []
+        queries = self.job.queries(self.plan, part)
+        for place, each in enumerate(answered(self.engine, [memory], free, queries, skipped)):
+            if isinstance(each, Skipped):
+                unscored.append(place)
+            else:
                 count += 1
                 yield [each]
-        self.skipped[part] = skipped  # the same for every iteration
+        self.skipped[part], self.unscored[part] = skipped, unscored  # the same for every iteration
         if not count:
             raise self._nothing_fits()
 
@@ -121,11 +126,14 @@ class JobScorer:
     def _queries(self, part: Part) -> list[ScoringChunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
-            demonstrations, queries = self.job.longest, self.job.queries(self.plan, part)
+            demonstrations, queries = self.job.longest, list(self.job.queries(self.plan, part))
             skipped, score = self.skipped[part], self.plan.score
-            self.queries[part] = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
-            if not self.queries[part]:
+            chunks = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
+            if not chunks:
                 raise self._nothing_fits()
+            kept = {id(query) for chunk in chunks for query in chunk.queries}
+            self.unscored[part] = [place for place, query in enumerate(queries) if id(query) not in kept]
+            self.queries[part] = chunks
         return self.queries[part]
 
     def _row(self, setting: Setting, memory: Memory, predictions: Sequence[Prediction]) -> Result:
@@ -156,6 +164,7 @@ class JobScorer:
             chance=evaluation.chance,
             correct=bits(right),
             skipped=dict(sorted(self.skipped[setting.part].items())),
+            unscored=self.unscored[setting.part],
             left_out=dict(sorted(self.job.drawn.left_out.items())),
             drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
             corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),

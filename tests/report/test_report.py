@@ -196,7 +196,7 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.Capt
             ["run", "-o", "a.xlsx"],
             "-o a.xlsx: unknown format '.xlsx'; end the name in one of .txt, .md, .csv, .tex, .json",
         ),
-        (["devonly"], "devonly: no seed has test rows at T = 1 and at the T to report"),
+        (["devonly"], "devonly: no seed has test rows at the T to report"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_written(

@@ -103,7 +103,7 @@ def test_ways_of_choosing_keep_the_order_of_the_rows_and_some_have_deep_thinking
 
 def test_lines_are_the_mean_over_seeds_for_each_number_of_demonstrations() -> None:
     rights = [[40, 50], [60, 90]]
-    rows = [row for count in (2, 8) for row in seeds(rights, shots=count, demonstrations_sha256=str(count))]
+    rows = [row for count in (2, 8) for row in seeds(rights, shots=count)]
     (axes,) = draw_lines(LinesForm(kind="lines"), jobs_of(rows)).axes
     plain, thinking = axes.lines
     assert list(plain.get_xdata()) == [2, 8]

@@ -25,7 +25,7 @@ def draw_bars(form: BarsForm, jobs: Sequence[JobResults]) -> Figure:
     """A panel for each model; over each pair of bars the gain, and the paper's where its text states it."""
     from matplotlib.patches import Patch
 
-    rows = summarize(jobs, form.iteration)
+    rows = [row for row in summarize(jobs, form.iteration) if row.plain is not None]
     names = [row.name for row in rows]
     columns = [name for name in form.columns or distinct(names) if name in names]
     if not columns:
@@ -50,8 +50,9 @@ def _draw(axes: Axes, columns: Sequence[str], rows: Mapping[str, TableRow], gain
     highest = 0.0
     for place, name in enumerate(columns):
         row, stated = rows[name], gains[name]
-        heights = (100 * row.plain.mean, 100 * row.thinking.mean)
-        for side, method, height, spread in zip((-1, 1), (ICL, OURS), heights, (row.plain, row.thinking), strict=True):
+        spreads = [spread for spread in (row.plain, row.thinking) if spread is not None]
+        heights = [100 * spread.mean for spread in spreads]
+        for side, method, height, spread in zip((-1, 1), (ICL, OURS), heights, spreads, strict=True):
             error = None if spread.sd is None else 100 * spread.sd
             axes.bar(place + side * BAR / 2, height, BAR, yerr=error, error_kw={"lw": 0.7}, **LOOKS[method])
             highest = max(highest, height + (error or 0))

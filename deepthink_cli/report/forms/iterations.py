@@ -53,15 +53,15 @@ def _is_dev(curve: Curve, form: IterationsForm) -> bool:
     return curve.part == "dev" and curve.arm.eta == form.dev_eta
 
 
-def _looks(arms: Sequence[Arm]) -> Mapping[float | None, tuple[str, str]]:
-    etas = list(dict.fromkeys(arm.eta for arm in arms))
+def _looks(arms: Sequence[Arm]) -> Mapping[float, tuple[str, str]]:
+    etas = list(dict.fromkeys(arm.eta for arm in arms if arm.eta is not None))
     return {eta: (COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]) for n, eta in enumerate(etas)}
 
 
-def _etas(axes: Axes, curves: Sequence[Curve], looks: Mapping[float | None, tuple[str, str]]) -> dict[str, Line2D]:
+def _etas(axes: Axes, curves: Sequence[Curve], looks: Mapping[float, tuple[str, str]]) -> dict[str, Line2D]:
     handles = {}
     for curve in curves:
-        if curve.part == "test":
+        if curve.part == "test" and curve.arm.eta is not None:
             colour, marker = looks[curve.arm.eta]
             label = f"eta {curve.arm.eta:g}"
             handles[label] = _line(axes, curve, label, color=colour, marker=marker)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.job_results import JobResults, Seed
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One job: its accuracy at T = 1 and at T = `iteration`, in percent."""
+    """One job: the accuracy of its baseline and at T = `iteration`, in percent."""
 
     model: str
     task: str
@@ -23,21 +23,25 @@ class Pair:
 
 
 def pairs(jobs: Sequence[JobResults], iteration: int | None) -> list[Pair]:
-    """The jobs that have test rows at T = 1 and at the T of the form, or their last one; raises InputError for none."""
+    """The jobs that have a baseline and test rows at the T of the form, or at the last one; raises InputError for none.
+
+    Of those with the same demonstrations in the same order only the first.
+    """
     last = max((t for job in jobs for t in job.test), default=1)
     wanted, found = min(iteration or last, last), list[Pair]()
-    for job in jobs:
-        if 1 in job.test and wanted in job.test:
-            first, then = job.test[1], job.test[wanted]
+    scored = [job for job in jobs if wanted in job.test]
+    for job in different_seeds(scored, lambda job: (job.arm, job.task, job.seed.order is None, job.demonstrations)):
+        compared = job.compared(wanted)
+        if compared.plain is not None:
             found.append(
                 Pair(
                     model=job.arm.model,
                     task=job.task,
                     seed=job.seed,
-                    shots=first.setting.shots,
+                    shots=compared.result.setting.shots,
                     iteration=wanted,
-                    plain=100 * first.accuracy,
-                    thinking=100 * then.accuracy,
+                    plain=100 * compared.plain,
+                    thinking=100 * compared.thinking,
                 )
             )
     if not found:

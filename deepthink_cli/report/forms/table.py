@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.arms import READING, Arm, varying
+from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.forms.canvas import short
 from deepthink_cli.report.forms.pairs import distinct
@@ -67,10 +67,16 @@ def draw_table(form: TableForm, jobs: Sequence[JobResults]) -> Figure:
 
 
 def lines_of(form: TableForm, block: Block, jobs: Sequence[JobResults], columns: Sequence[str]) -> list[Line]:
-    """The lines of a block: for each model every arm at T = 1, in the order of the jobs, then at the block's T."""
+    """The lines of a block: for each model every baseline, then every arm at the block's T.
+
+    They have the order of the block's methods, and without these that of the jobs.
+    """
     rows = [row for row in summarize(jobs, block.iteration) if row.name in columns]
     families = list(dict.fromkeys(job.arm.family for job in jobs))
-    arms = sorted(dict.fromkeys(row.arm for row in rows), key=lambda arm: families.index(arm.family))
+    arms = sorted(
+        dict.fromkeys(row.arm for row in rows),
+        key=lambda arm: (_place(arm.sampling, block.methods), families.index(arm.family)),
+    )
     names, lines = varying(arms), dict[tuple[str, str], Line]()
     arms = [arm for arm in arms if not block.methods or arm.sampling in block.methods]
     for model in distinct([arm.model for arm in arms]):
@@ -78,9 +84,15 @@ def lines_of(form: TableForm, block: Block, jobs: Sequence[JobResults], columns:
             for arm in arms:
                 if arm.model == model and not (is_thinking and form.thinking and arm.sampling not in form.thinking):
                     of_arm = {row.name: row for row in rows if row.arm == arm}
-                    label = _label(arm, names, _method(block, of_arm.values()) if is_thinking else "ICL")
+                    if not is_thinking and all(row.plain is None for row in of_arm.values()):
+                        continue
+                    label = _label(arm, names, _method(block, of_arm.values()) if is_thinking else None)
                     lines.setdefault((model, label), _line(label, arm, of_arm, columns, is_thinking))
     return list(lines.values())
+
+
+def _place(sampling: str | None, methods: Sequence[str]) -> int:
+    return methods.index(sampling) if sampling in methods else 0
 
 
 def _within(blocks: Sequence[Block], jobs: Sequence[JobResults]) -> list[Block]:
@@ -122,11 +134,12 @@ def _method(block: Block, rows: Iterable[TableRow]) -> str:
     return "Deep-Thinking, T by dev" if any(row.on_dev for row in rows) else "Deep-Thinking"
 
 
-def _label(arm: Arm, names: Sequence[str], method: str) -> str:
-    """The model, what else distinguishes the arm, and the method."""
-    kept = [name for name in names if name != "model" and not (method == "ICL" and name in READING)]
+def _label(arm: Arm, names: Sequence[str], method: str | None) -> str:
+    """The model, what else distinguishes the arm, and the method; without a method its baseline."""
+    kept = [name for name in names if name != "model"]
     model = short(arm.model) if "model" in names else ""
-    return ", ".join(filter(None, [model, arm.label(kept, short=True).replace(" sampling", ""), method]))
+    words = arm.baseline_label(kept, short=True) if method is None else arm.label(kept, short=True)
+    return ", ".join(filter(None, [model, words.replace(" sampling", ""), method or "ICL"]))
 
 
 def _about(jobs: Sequence[JobResults], has_paper: bool) -> str:

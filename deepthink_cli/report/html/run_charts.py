@@ -10,12 +10,13 @@ from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series
 from deepthink_cli.report.significance import Paired, Spread
 
 ACCURACY = (
-    "Percent, the mean over seeds; bands are ± 1 sample standard deviation. T = 1 is plain in-context learning. Dashed "
-    "lines are dev rows, which only choose T and eta."
+    "Percent, the mean over seeds; bands are ± 1 sample standard deviation. T = 1 is plain in-context learning, but of "
+    "techniques it is theirs. Dashed lines are dev rows, which only choose T and eta."
 )
 DIFFERENCE = (
-    "Points, the mean over seeds, each against its own T = 1; bands are Student's 95 % intervals, each for one T "
-    "alone: a band that leaves zero is a change beyond the noise between seeds."
+    "Points, the mean over seeds, each against T = 1 with the same demonstrations, of plain in-context learning for "
+    "techniques that are compared with it; bands are Student's 95 % intervals, each for one T alone: a band "
+    "that leaves zero is a change beyond the noise between seeds."
 )
 PointsOf = Callable[[Curve], dict[int, Point]]
 

@@ -1,0 +1,137 @@
+"""What a result is compared with: that at T = 1 of the same demonstrations, on the inputs that both have scored."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.report.arms import READING, REPEATED, is_rival
+from deepthink_cli.report.significance import Discordant, discordant
+from deepthink_cli.runs.results import Result, Setting
+
+
+class Baselines:
+    """The baselines among rows: those of a whole folder, also where only some of its rows are shown.
+
+    The baseline of Deep-Thinking, and of techniques that change the labels, is their own T = 1; that of the other
+    techniques is plain in-context learning with the demonstrations that they have. What changes only further
+    readings, such as eta, does not distinguish baselines.
+    """
+
+    def __init__(self, rows: Iterable[Result]) -> None:
+        self._rows: dict[Setting, list[Result]] = defaultdict(list)
+        for row in rows:
+            if row.setting.iteration == 1 and not is_rival(row.setting.technique):
+                self._rows[_compared_with(row.setting)].append(row)
+
+    def of(self, row: Result) -> Result | None:
+        """The baseline of a row; None if the rows have none with the same demonstrations and inputs."""
+        found = [each for each in self._rows.get(_compared_with(row.setting), ()) if _agree(row, each)]
+        return min(found, key=lambda each: _distance(row.setting, each.setting), default=None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A result and its baseline, which is None if there is none."""
+
+    result: Result
+    baseline: Result | None
+
+    @cached_property
+    def answers(self) -> tuple[list[bool], list[bool]] | None:
+        """Whether the baseline and the result are right, for every input that both have.
+
+        None without a baseline, and if it is not known which inputs both have. Raises InputError if it is not known
+        for two results of one job, which have the same inputs.
+        """
+        if self.baseline is None:
+            return None
+        answers = on_common_inputs([self.baseline, self.result])
+        if answers is not None:
+            return answers[0], answers[1]
+        setting = self.result.setting
+        if not is_rival(setting.technique):
+            raise InputError(
+                f"{setting.task}, seed {setting.seed}: {self.baseline.n} inputs at T = 1 and {self.result.n} at T = "
+                f"{setting.iteration}; they cannot be compared, run the job again"
+            )
+        return None
+
+    @property
+    def plain(self) -> float | None:
+        """The accuracy of the baseline."""
+        if self.answers is None or self.baseline is None:
+            return None
+        return _share(self.answers[0], self.baseline)
+
+    @property
+    def thinking(self) -> float:
+        """The accuracy of the result."""
+        return self.result.accuracy if self.answers is None else _share(self.answers[1], self.result)
+
+    @property
+    def discordant(self) -> Discordant | None:
+        """The inputs that only one of the two gets right."""
+        return None if self.answers is None else discordant(*self.answers)
+
+
+def mean_plain(comparisons: Sequence[Comparison]) -> float | None:
+    """The accuracy of the baselines, the mean over tasks; None if one is missing."""
+    known = [each.plain for each in comparisons if each.plain is not None]
+    return fmean(known) if len(known) == len(comparisons) else None
+
+
+def on_common_inputs(results: Sequence[Result]) -> list[list[bool]] | None:
+    """Whether each result is right, for every input that all of them have; None if it is not known which these are."""
+    if len({each.n for each in results}) == 1 and len({tuple(each.unscored) for each in results if each.unscored}) < 2:
+        return [each.was_right() for each in results]
+    if len({each.n + len(each.unscored) for each in results}) > 1:
+        return None
+    left_out = {place for each in results for place in each.unscored}
+    return [[right for place, right in _placed(each) if place not in left_out] for each in results]
+
+
+def _placed(row: Result) -> Iterable[tuple[int, bool]]:
+    unscored = set(row.unscored)
+    return zip((place for place in range(row.n + len(unscored)) if place not in unscored), row.was_right(), strict=True)
+
+
+def _share(answers: Sequence[bool], whole: Result) -> float:
+    return whole.accuracy if len(answers) == whole.n else sum(answers) / len(answers)
+
+
+def _compared_with(setting: Setting) -> Setting:
+    """The setting without what may differ between a row and its baseline."""
+    return replace(
+        setting.without_digests,
+        technique=None if is_rival(setting.technique) else setting.technique,
+        iteration=1,
+        eta=0.0,
+        momentum=0.0,
+        positions="",
+        update=None,
+    )
+
+
+def _agree(row: Result, baseline: Result) -> bool:
+    """Whether two rows have the same demonstrations, inputs and weights, as far as their digests are known."""
+    pairs = [(getattr(row.setting, name), getattr(baseline.setting, name)) for name in ("rows_sha256", "weights_sha256")]
+    return _read_same(row, baseline) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _read_same(row: Result, baseline: Result) -> bool:
+    technique = row.setting.technique
+    if not is_rival(technique):
+        return row.demonstrations_sha256 == baseline.demonstrations_sha256
+    if row.plain_sha256 is None and str(technique).startswith(REPEATED):  # of an older version
+        return min(row.shots_used, row.setting.shots) == baseline.shots_used
+    return (row.plain_sha256 or row.demonstrations_sha256) == baseline.demonstrations_sha256
+
+
+def _distance(ours: Setting, theirs: Setting) -> tuple[bool, ...]:
+    """Orders equal baselines: those of the row's own positions, momentum, eta and update rule first."""
+    return tuple(getattr(ours, name) != getattr(theirs, name) for name in READING)
