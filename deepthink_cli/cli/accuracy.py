@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.cli.changes import distribution, generated, probabilities
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.metrics.tables import confusion_table
-from deepthink_cli.techniques.registry import CT_KV
+from deepthink_cli.techniques.registry import CT_KV, first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation import Evaluation
@@ -104,11 +104,14 @@ def _made_by(provenance: Provenance) -> str:
 
 
 def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]:
-    lines = ["T = 1 is plain in-context learning: " + _change(evaluation), *corrected(evaluation)]
+    first = f"T = 1 is {first_reading(technique)}"
+    lines = [f"{first}: {_change(evaluation)}", *corrected(evaluation)]
     for name, each in evaluation.calibrated.items():
         lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
     if technique is not None and technique.name == CT_KV:
-        lines = ["T = 1 is one reading, then trained; for plain in-context learning, evaluate a memory of think -T 1"]
+        lines = [first]
+    if technique is not None:
+        lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --method")
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")

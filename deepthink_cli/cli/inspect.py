@@ -13,7 +13,7 @@ from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.description import method_text, origin_lines, prompt_lines, stored_text
 from deepthink_cli.io.text import size
-from deepthink_cli.techniques.registry import CT_KV
+from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
@@ -58,8 +58,7 @@ def _facts(header: Header) -> list[str]:
 def _drift(metadata: Metadata) -> list[Any]:
     """Relative change of keys and values by iteration (mean over the layers) and, for the last, by layer."""
     if not metadata.drift:
-        trained = metadata.technique is not None and metadata.technique.name == CT_KV
-        return [f"one reading: {'then trained by gradients' if trained else 'plain in-context learning, no drift'}"]
+        return [f"no drift: T = 1 is {first_reading(metadata.technique)}"]
     changes = metadata.drift
     most = max(drift.mean_keys + drift.mean_values for drift in changes.values())
     by_iteration = [

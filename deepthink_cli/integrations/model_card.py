@@ -15,6 +15,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import json_line, printable, size
 from deepthink_cli.provenance import ModelIdentity
+from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
@@ -149,7 +150,7 @@ class Card:
         table = "\n".join(["| T | accuracy | 95 % interval |", "|--:|--:|--:|", *rows])
         split = figures.split.rpartition("/")[2]  # a file of rows is named by its path
         named = f"{figures.task}, {split}" if figures.task else split
-        note = "T = 1 is plain in-context learning with the same demonstrations."
+        note = f"T = 1 is {first_reading(self.header.metadata.technique)}."
         return f"## Figures\n\nOn {figures.n:,} rows ({_inline(named)}), by `deepthink eval`. {note}\n\n{table}"
 
     def _usage(self) -> str:

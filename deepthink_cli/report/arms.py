@@ -144,7 +144,7 @@ class Arm:
 
     def baseline_label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields of what it is compared with, which the settings of its readings do not change."""
-        omitted = {*READING, "technique"} if self.is_compared_with_plain else READING
+        omitted = {*READING, "technique"} if self.baseline_is_plain else READING
         return self.label([name for name in names if name not in omitted], short)
 
 

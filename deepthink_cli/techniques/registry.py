@@ -54,6 +54,13 @@ def controlled(name: str, demonstrations: DemonstrationSet) -> tuple[Demonstrati
     return changed, Technique(name, words=dict(changed.words))
 
 
+def first_reading(technique: Technique | None) -> str:
+    """What T = 1 of a memory is, in words: plain in-context learning only without a technique."""
+    if technique is None:
+        return "plain in-context learning"
+    return "one reading, then trained" if technique.name == CT_KV else f"one reading with {technique}"
+
+
 def is_technique(name: str) -> bool:
     """Whether a technique has this name, including the number of a control that has one."""
     kind, dash, number = name.partition("-")

@@ -65,7 +65,7 @@ def page_of_evaluation(report: EvaluationReport, observed: Observed, command: st
         tables=[*tables_of(evaluation), *_rest(report)],
         legend=[LEGEND],
         footnotes=[*_overlap(report), *(f"Skipped {count}: {reason}" for reason, count in report.skipped.items())],
-        curves=curves_of(evaluation),
+        curves=curves_of(evaluation, made.technique),
         settings=_settings(report),
         versions=versions(),
         commands=[("This page", command)] if command else [],

@@ -201,10 +201,11 @@ def test_demonstrations_that_do_not_fit_are_dropped_and_counted(models: Models, 
 
 def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp_path: Path) -> None:
     path = tmp_path / "data" / "tiny" / "test.jsonl"
-    path.write_text(path.read_text() + json.dumps({"body": "word " * 600, "kind": 1}) + "\n")
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, json.dumps({"body": "word " * 600, "kind": 1}) + "\n", *rest]))
     assert run([*command, "--seeds", "1"]) == 0
     row = read_results(tmp_path / "out")[0]
-    assert (row.n, row.skipped) == (12, {"too long for the model": 1})
+    assert (row.n, row.skipped, row.unscored) == (12, {"too long for the model": 1}, [1])
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,20 @@ def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys:
     assert report["memory"]["technique"] == "flipped"
 
 
+@pytest.mark.parametrize("name", ["flipped", "repeat-2"])
+def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learning(
+    name: str, tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, page = tmp_path / "mem.safetensors", tmp_path / "page.html"
+    assert run(["think", str(demos), "--method", name, "-T", "2", "-q", "-o", str(output)]) == 0
+    capsys.readouterr()
+    assert run(["eval", str(output), str(demos), "-q", "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert f"T = 1 is one reading with {name}: " in out
+    assert "T = 1 is plain in-context learning" not in out + page.read_text()
+    assert "for plain in-context learning, evaluate a memory of think -T 1 without --method" in out
+
+
 def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
     engine = load_model(str(write_chat_model(tmp_path)))
     given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())

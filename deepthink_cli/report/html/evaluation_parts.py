@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from deepthink_cli.evaluation import Evaluation
 from deepthink_cli.metrics.tables import confusion_table
+from deepthink_cli.provenance import Technique
 from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series, Table
+from deepthink_cli.techniques.registry import first_reading
 
-ABOUT = "T = 1 is plain in-context learning. Bands are 95 % intervals: Wilson's of accuracies, Student's of means."
+BANDS = "Bands are 95 % intervals: Wilson's of accuracies, Student's of means."
 LEGEND = (
     "Log-prob: mean log of the true label's share among its candidates, in nats; the change, and the rows changed, "
     "fixed and broken, are since T = 1. ECE: expected calibration error. Mean/token: accuracy by mean log-probability "
@@ -28,7 +30,7 @@ def tables_of(evaluation: Evaluation) -> list[Table]:
     return tables
 
 
-def curves_of(evaluation: Evaluation) -> list[ChartGroup]:
+def curves_of(evaluation: Evaluation, technique: Technique | None = None) -> list[ChartGroup]:
     """Charts of accuracy, log-probability of the true label, and the rows fixed and broken; none for a single T."""
     iterations = list(evaluation.results)
     if len(iterations) < 2:
@@ -45,7 +47,8 @@ def curves_of(evaluation: Evaluation) -> list[ChartGroup]:
     ]
     if evaluation.changes:
         charts.append(Chart("Rows that thinking changed since T = 1", "rows", iterations, _lines(changes)))
-    return [ChartGroup("Over the iterations T", ABOUT, charts)]
+    about = f"T = 1 is {first_reading(technique)}. {BANDS}"
+    return [ChartGroup("Over the iterations T", about, charts)]
 
 
 def _ways(evaluation: Evaluation) -> dict[str, Evaluation]:

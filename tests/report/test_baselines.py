@@ -1,0 +1,227 @@
+"""What a row is compared with: T = 1 of the same demonstrations, or nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import N, curve, row, seeds, write
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.report.curves import panels, with_gains
+from deepthink_cli.report.figures import draw
+from deepthink_cli.report.job_results import jobs_of, read_jobs
+from deepthink_cli.report.page import report_of
+from deepthink_cli.report.ranked import ranking_of
+from deepthink_cli.report.ranking import Ranking
+from deepthink_cli.report.tables import summarize
+from deepthink_cli.runs.results import Result
+
+TUNED = "ct-kv steps=25"
+
+
+def whole(count: int = 2) -> list[Result]:
+    """Deep-Thinking, ct-kv and repeat-2 with the same demonstrations."""
+    return [
+        *seeds([[50, 60]] * count),
+        *[one for seed in range(count) for one in curve([68], seed=seed, technique=TUNED)],
+        *seeds([[55, 58]] * count, technique="repeat-2"),
+    ]
+
+
+def records(folder: Path, capsys: pytest.CaptureFixture[str], *where: str) -> dict[str, Any]:
+    """The rows of a report by technique."""
+    assert run(["report", str(folder), "--json", *(word for each in where for word in ("--where", each))]) == 0
+    return {line["technique"]: line for line in json.loads(capsys.readouterr().out)["rows"]}
+
+
+def test_a_filter_chooses_what_is_shown_and_not_what_it_is_compared_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "run", whole())
+    every = records(folder, capsys)
+    assert (every[TUNED]["icl_mean"], every[TUNED]["difference_mean"]) == (0.5, 0.18)
+    assert records(folder, capsys, f"technique={TUNED}") == {TUNED: every[TUNED]}
+    assert records(folder, capsys, "technique=repeat-2") == {"repeat-2": every["repeat-2"]}
+    assert records(folder, capsys, "technique=none", "iteration=2")[None]["difference_mean"] == 0.1
+
+
+def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = [row for row in whole() if row.setting.technique]
+    folder = write(tmp_path / "run", alone)
+    for line in records(folder, capsys).values():
+        missing = ("icl_mean", "icl_sd", "difference_mean", "difference_low", "wilcoxon_p", "mcnemar_better")
+        assert [line[name] for name in missing] == [None] * 6
+        assert line["thinking_mean"] in (0.68, 0.58)
+    assert run(["report", str(folder)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
+    assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
+    assert "run the same command with --method deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
+    for format in ("markdown", "latex", "csv", "html"):
+        assert run(["report", str(folder), "--format", format, "-q"]) == 0
+        assert "No interval" not in capsys.readouterr().out
+    assert run(["plot", str(folder), "--difference"]) == 2
+    assert run(["plot", str(folder), "-q", "-o", str(tmp_path / "accuracy.png")]) == 0
+
+
+def test_a_run_without_t_1_has_no_baseline_and_says_what_to_run() -> None:
+    report = report_of("run", jobs_of([row for row in seeds([[50, 60]] * 2) if row.setting.iteration == 2]))
+    assert [report.rows[0].row.plain, report.rows[0].row.difference] == [None, None]
+    assert any(
+        "no rows of T = 1 with the same demonstrations" in note and "--at 1:" in note for note in report.footnotes
+    )
+
+
+def test_seeds_without_a_baseline_are_not_in_a_row_that_has_some() -> None:
+    rows = [*seeds([[50, 60]] * 2), *seeds([[55, 58]] * 3, technique="repeat-2")]
+    jobs = jobs_of(rows)
+    assert [(line.arm.technique, len(line.scores)) for line in summarize(jobs)] == [(None, 2), ("repeat-2", 2)]
+    assert any("repeat-2, sst2, seed 2" in note for note in report_of("run", jobs).footnotes)
+
+
+def test_the_own_t_1_of_a_technique_is_not_ranked() -> None:
+    rows = [*whole(6), *[one for seed in range(6) for one in curve([66], seed=seed, technique="ensemble-4")]]
+    ranking = ranking_of(jobs_of([row for row in rows if row.setting.technique]))
+    assert isinstance(ranking, Ranking)
+    assert set(ranking.ranks) == {TUNED, "repeat-2, T", "ensemble-4, T"}
+    whole_ranking = ranking_of(jobs_of(rows))
+    assert isinstance(whole_ranking, Ranking)
+    assert whole_ranking.means["T = 1"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"shots": 4},
+        {"sampling": "random"},
+        {"pool_size": 9, "balanced": False},
+        {"calibration": "batch"},
+        {"limit": 30},
+    ],
+)
+def test_plain_rows_of_other_demonstrations_or_scores_are_no_baseline(other: dict[str, Any]) -> None:
+    jobs = jobs_of([*curve([50, 60], **other), *curve([55, 58], technique="repeat-2")])
+    assert {line.arm.technique: line.plain is None for line in summarize(jobs)} == {None: False, "repeat-2": True}
+
+
+def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
+    plain = curve([50, 60], {"shots_used": 6})
+    assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 14}, technique="repeat-2")]))[1].plain is None
+    assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 6}, technique="repeat-2")]))[1].plain is not None
+    tuned = curve([68], {"demonstrations_sha256": "x"}, demonstrations_sha256="x", technique=TUNED)
+    assert summarize(jobs_of([*curve([50, 60]), *tuned]))[1].plain is None
+
+
+def test_what_only_further_readings_depend_on_does_not_part_a_row_from_its_baseline() -> None:
+    rows = [*curve([50, 60], eta=0.1, positions="restarted"), *curve([55, 58], technique="repeat-2", momentum=0.9)]
+    (line,) = (line for line in summarize(jobs_of(rows)) if line.arm.technique)
+    assert line.gain is not None
+    assert line.gain.steps == (0.08,)
+
+
+def test_inputs_that_only_one_side_has_are_left_out_and_counted() -> None:
+    plain = [place % 2 == 0 for place in range(N)]
+    left = list(range(0, 20, 2))  # the plain row has all of these right
+    changed = [place % 2 == 0 or place < 30 for place in range(N) if place not in left]
+    longer = row(changed, {"unscored": left, "skipped": {"too long": 10}}, technique="repeat-2")
+    jobs = jobs_of([row(plain), longer])
+    line = summarize(jobs)[1]
+    assert line.plain is not None
+    assert line.plain.mean == 40 / 90
+    assert (line.thinking.mean, line.scores[0].answers.gained) == (55 / 90, 15)
+    notes = report_of("run", jobs).footnotes
+    assert "Compared on the inputs that both have: repeat-2, sst2, seed 0 90 of 100" in notes
+    (panel,) = with_gains(panels(jobs))
+    assert panel.curves[1].gains[1].steps == (round(55 / 90 - 40 / 90, 12),)
+
+
+def test_rows_that_do_not_say_which_inputs_they_lack_are_not_compared() -> None:
+    jobs = jobs_of([row(50), row([True] * 90, {"skipped": {"too long": 10}}, technique="repeat-2")])
+    report = report_of("run", jobs)
+    assert [line.row.plain is None for line in report.rows] == [False, True]
+    assert any("rows of an older version do not say" in note and "90 and 100" in note for note in report.footnotes)
+
+
+def test_seeds_with_equal_demonstrations_in_equal_order_are_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = seeds([[50, 60]] * 6, demonstrations_sha256="same", sampling="first")
+    folder = write(tmp_path / "run", rows)
+    (line,) = records(folder, capsys).values()
+    assert (line["seeds"], line["wilcoxon_p"]) == (1, None)
+    note = (
+        "in a mean if they are the same on all of its tasks: sst2, seed 0 = seed 1 = seed 2 = seed 3 = seed 4 = seed 5"
+    )
+    assert any(note in each for each in report_of("run", jobs_of(rows)).footnotes)
+    (panel,) = panels(jobs_of(rows))
+    assert panel.curves[0].points[1].n == 1
+    assert panel.curves[0].gains[2].wilcoxon_p is None
+
+
+def test_seeds_are_two_in_a_mean_if_they_differ_on_one_task() -> None:
+    same = seeds([[50, 60], [50, 60]], task="a", demonstrations_sha256="same")
+    lines = summarize(jobs_of([*same, *seeds([[50, 60], [50, 61]], task="b")]))
+    assert [len(line.scores) for line in lines] == [1, 2, 2]
+
+
+def test_equal_seeds_are_one_block_of_a_ranking() -> None:
+    rows = [
+        *seeds([[50, 60]] * 6, demonstrations_sha256="d"),
+        *seeds([[55, 58]] * 6, technique="repeat-2", demonstrations_sha256="dd"),
+    ]
+    reason = ranking_of(jobs_of(rows))
+    assert isinstance(reason, str)
+    assert "3 methods on 1 pairs" in reason
+
+
+def test_a_technique_that_reads_once_shows_no_eta(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        *seeds([[50, 60]] * 2, eta=0.1),
+        *seeds([[50, 61]] * 2, eta=0.01),
+        *[one for seed in (0, 1) for one in curve([68], seed=seed, technique=TUNED, update="keys-only")],
+    ]
+    folder = write(tmp_path / "run", rows)
+    (tuned,) = (line for line in summarize(read_jobs([folder])) if line.arm.technique)
+    assert tuned.arm.label(["technique", "eta", "update", "momentum"]) == TUNED
+    line = records(folder, capsys)[TUNED]
+    assert [line[name] for name in ("eta", "eta_median", "eta_min")] == [None] * 3
+    assert run(["report", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "eta chosen" not in out
+    assert "eta 0.1, Deep-Thinking" in " ".join(out.split())
+
+
+def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        row(one.right, model=model, task=task, **_own(one))
+        for model in ("my/lm-13b", "my/lm-1.3b")
+        for task in ("mine", "agnews", "sst2")
+        for one in whole()
+    ]
+    texts = set()
+    for number in range(3):
+        random.Random(number).shuffle(rows)
+        assert run(["report", str(write(tmp_path / "run", rows)), "--format", "markdown"]) == 0
+        texts.add(capsys.readouterr().out)
+    assert len(texts) == 1
+    headings = [line.split()[0] for line in texts.pop().splitlines() if line.startswith("*") and line[1] != "*"]
+    assert [heading.strip("*") for heading in headings] == ["sst2", "agnews", "mine", "classic"]
+
+
+def _own(one: Result) -> dict[str, Any]:
+    return {"seed": one.setting.seed, "technique": one.setting.technique, "iteration": one.setting.iteration}
+
+
+def test_the_level_of_a_figure_is_the_baseline_and_not_the_first_reading_of_a_technique(tmp_path: Path) -> None:
+    drawn = {tmp_path / "figure.png": ".png"}
+    shown = panels(jobs_of([row for row in whole() if row.setting.technique]))
+    assert all(curve.plain is None for panel in shown for curve in panel.curves)
+    draw(shown, drawn)
