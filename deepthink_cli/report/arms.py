@@ -35,6 +35,11 @@ def is_read_once(technique: str | None) -> bool:
     return technique is not None and technique.startswith(READ_ONCE)
 
 
+def without_step(setting: Setting) -> Setting:
+    """The setting with the same values for all update rules."""
+    return replace(setting, momentum=0.0, eta=0.0, update=None)
+
+
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison: the settings that jobs have in common.

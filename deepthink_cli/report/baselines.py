@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import fmean
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.report.arms import READING, REPEATED, is_rival
+from deepthink_cli.report.arms import READING, REPEATED, is_rival, without_step
 from deepthink_cli.report.significance import Discordant, discordant
 from deepthink_cli.runs.results import Result, Setting
 
@@ -107,19 +107,18 @@ def _share(answers: Sequence[bool], whole: Result) -> float:
 def _compared_with(setting: Setting) -> Setting:
     """The setting without what may differ between a row and its baseline."""
     return replace(
-        setting.without_digests,
+        without_step(setting.without_digests),
         technique=None if is_rival(setting.technique) else setting.technique,
         iteration=1,
-        eta=0.0,
-        momentum=0.0,
         positions="",
-        update=None,
     )
 
 
 def _agree(row: Result, baseline: Result) -> bool:
     """Whether two rows have the same demonstrations, inputs and weights, as far as their digests are known."""
-    pairs = [(getattr(row.setting, name), getattr(baseline.setting, name)) for name in ("rows_sha256", "weights_sha256")]
+    pairs = [
+        (getattr(row.setting, name), getattr(baseline.setting, name)) for name in ("rows_sha256", "weights_sha256")
+    ]
     return _read_same(row, baseline) and all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
@@ -133,5 +132,5 @@ def _read_same(row: Result, baseline: Result) -> bool:
 
 
 def _distance(ours: Setting, theirs: Setting) -> tuple[bool, ...]:
-    """Orders equal baselines: those of the row's own positions, momentum, eta and update rule first."""
+    """Orders equal baselines: those of the row's own positions and update rule first."""
     return tuple(getattr(ours, name) != getattr(theirs, name) for name in READING)

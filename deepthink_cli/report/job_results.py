@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.report.arms import SPLITTING, Arm, is_read_once
+from deepthink_cli.report.arms import SPLITTING, Arm, is_read_once, without_step
 from deepthink_cli.report.baselines import Baselines, Comparison
 from deepthink_cli.report.row_limits import RowLimits
 from deepthink_cli.report.where import conditions, select
@@ -202,7 +202,7 @@ def _unique(results: Iterable[Result]) -> list[Result]:
 
 def _meant(setting: Setting) -> Setting:
     """The setting without an update rule where the technique has none."""
-    return replace(setting, momentum=0.0, eta=0.0, update=None) if is_read_once(setting.technique) else setting
+    return without_step(setting) if is_read_once(setting.technique) else setting
 
 
 def _measured(row: Result) -> Result:

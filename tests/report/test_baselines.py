@@ -114,6 +114,8 @@ def test_demonstrations_that_did_not_fit_are_other_demonstrations() -> None:
     plain = curve([50, 60], {"shots_used": 6})
     assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 14}, technique="repeat-2")]))[1].plain is None
     assert summarize(jobs_of([*plain, *curve([55, 58], {"shots_used": 6}, technique="repeat-2")]))[1].plain is not None
+    named = {"shots_used": 12, "plain_sha256": "other"}
+    assert summarize(jobs_of([*plain, *curve([55, 58], named, technique="repeat-2")]))[1].plain is None
     tuned = curve([68], {"demonstrations_sha256": "x"}, demonstrations_sha256="x", technique=TUNED)
     assert summarize(jobs_of([*curve([50, 60]), *tuned]))[1].plain is None
 
