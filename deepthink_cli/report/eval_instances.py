@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deepthink_cli.io.text import json_line
-from deepthink_cli.report.html.run_samples import folder_of, read_columns
+from deepthink_cli.report.html.run_samples import folder_of
 from deepthink_cli.runs.results import Result
-from deepthink_cli.runs.samples import find_samples
+from deepthink_cli.runs.samples import find_samples, read_samples
 from deepthink_cli.runs.texts import read_texts
 
 
@@ -23,7 +23,7 @@ def instances(results: Sequence[Result], evaluation_id: str, model_id: str, vers
         path = find_samples(folder_of(result), result)
         if path is None:
             continue
-        columns = read_columns(path, result)
+        columns = read_samples(path, result)
         if texts is None:
             texts = read_texts(folder_of(result), result.setting.rows_sha256)
         shared = {

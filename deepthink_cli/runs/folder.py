@@ -12,19 +12,25 @@ from filelock import FileLock, Timeout
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.runs.results import FILE, Result, Setting, read_results
+from deepthink_cli.runs.texts import without_samples
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class RunFolder:
-    """The rows of a run, open for appending; created by `open_run_folder`."""
+    """The rows of a run, open for appending; created by `open_run_folder`.
 
-    def __init__(self, folder: Path) -> None:
+    `done` are the keys of rows that need not be made. With `samples`, a row whose samples are not whole is in
+    `unsampled` instead.
+    """
+
+    def __init__(self, folder: Path, samples: bool = False) -> None:
         self.folder = folder
         self.found = read_results(folder)
         self.rows = len(self.found)
-        self.done = {key for row in self.found for key in (row.key, row.setting.applied.key)}
+        self.unsampled = without_samples(folder, self.found) if samples else {}
+        self.done = {key for row in self.found for key in (row.key, row.setting.applied.key)} - self.unsampled.keys()
 
     def has(self, setting: Setting) -> bool:
         """Whether a setting's row exists, including one from an older version, without digests of its data.
@@ -42,9 +48,14 @@ class RunFolder:
         self.rows += 1
         self.done.add(row.key)
 
+    def sampled(self, row: Result) -> None:
+        """Note that the samples of a row in the folder have been made again."""
+        del self.unsampled[row.key]
+        self.done.add(row.key)
+
 
 @contextmanager
-def open_run_folder(folder: Path) -> Iterator[RunFolder]:
+def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
     """Open a run's folder with an exclusive lock; the folder is created if it does not exist.
 
     An incomplete last row of a killed run is removed. Raises InputError if another process writes the
@@ -55,7 +66,7 @@ def open_run_folder(folder: Path) -> Iterator[RunFolder]:
     with _refusals(folder):
         lock = _acquired(folder)
     with lock:
-        run_folder = RunFolder(folder)  # raises for a file that is not a run's, before truncating it
+        run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
         with _refusals(folder):
             _cut_torn_row(folder / FILE)
         yield run_folder

@@ -199,7 +199,8 @@ def bits(right: Sequence[bool]) -> str:
 def read_results(folder: str | Path) -> list[Result]:
     """The rows of a run's folder, in order; an incomplete last line of a killed run is ignored.
 
-    Raises InputError if there is no run, and for a row that this program did not write.
+    Raises InputError if there is no run, and for a row that this program did not write, or whose values contradict each
+    other.
     """
     path = Path(folder) / FILE
     if not path.is_file():
@@ -226,4 +227,36 @@ def _row(line: bytes, where: str) -> Result:
         raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
     if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):
         raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
+    if wrong := _contradiction(row):
+        raise InputError(f"{where}: its {wrong}; the row has been changed: remove the line and run again")
     return replace(row, where=where)  # type: ignore[no-any-return]
+
+
+def _contradiction(row: Result) -> str | None:
+    """What a row's values say that its other values deny; None if they agree.
+
+    Values that are not counted by others are checked for their range: shares of n are multiples of 1 / n.
+    """
+    if not 0 <= row.right <= row.n or row.n < 1:
+        return f"right is {row.right} of n {row.n}"
+    try:
+        packed = base64.b64decode(row.correct, validate=True)
+    except ValueError:
+        return "correct is not base64"
+    bits_set = int.from_bytes(packed, "little")
+    if len(packed) != (row.n + 7) // 8 or bits_set.bit_length() > row.n:
+        return f"correct does not have one bit for each of n {row.n} inputs"
+    if bits_set.bit_count() != row.right:
+        return f"correct has {bits_set.bit_count()} right answers, and right is {row.right}"
+    if row.accuracy != row.right / row.n:
+        return f"accuracy is {row.accuracy}, and right / n is {row.right / row.n}"
+    for name in ("accuracy_mean_per_token", "majority"):
+        share = getattr(row, name)
+        if share is not None and not (0 <= share <= 1 and share == round(share * row.n) / row.n):
+            return f"{name} is {share}, which is no share of n {row.n} inputs"
+    for name in ("chance", "macro_f1"):
+        share = getattr(row, name)
+        if share is not None and not 0 <= share <= 1:
+            return f"{name} is {share}, not from 0 to 1"
+    counts = {"ties": row.ties, "shots_used": row.shots_used, "length": row.length, **row.skipped, **row.left_out}
+    return next((f"{name} is {count}" for name, count in counts.items() if count < 0), None)

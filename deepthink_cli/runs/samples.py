@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.runs.results import Result
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
+_AGAIN = "the command of the run, with --samples, makes it again"
 _WORDS = ["gold", "label", "candidates.list.element", "score"]
 
 
@@ -64,11 +65,39 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
         with replacing(path, "--samples") as temporary:
             # A third smaller than with the defaults.
             pyarrow.parquet.write_table(
-                table, temporary, compression="zstd", use_dictionary=_WORDS, use_byte_stream_split=numbers
+                table,
+                temporary,
+                compression="zstd",
+                use_dictionary=_WORDS,
+                use_byte_stream_split=numbers,
+                write_page_checksum=True,  # which `read_samples` verifies
             )
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
     return path
+
+
+def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
+    """The columns `where`, `gold`, `label`, `candidates` and `scores` of a row's file, as its labels were chosen.
+
+    Raises InputError if the file is damaged, or its answers are not those of the row.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    scores = "scores" if row.setting.calibration is None else "calibrated"
+    names = ["where", "gold", "label", "candidates", scores]
+    try:
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)  # all columns, to find damage
+        columns = {"scores" if name == scores else name: table[name].to_pylist() for name in names}
+    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a file of samples; {_AGAIN}") from error
+    if len(columns["label"]) != row.n:
+        raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {row.n}; {_AGAIN}")
+    right = [label == gold for label, gold in zip(columns["label"], columns["gold"], strict=True)]
+    if right != row.was_right():
+        raise InputError(f"{path}: its labels are not those that its result counts; {_AGAIN}")
+    return columns
 
 
 def _further(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Text
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.prediction import Prediction
-from deepthink_cli.runs.samples import FOLDER
+from deepthink_cli.runs.results import Result
+from deepthink_cli.runs.samples import FOLDER, find_samples, read_samples
+
+if TYPE_CHECKING:
+    from deepthink_cli.prediction import Prediction
 
 
 def texts_path(folder: Path, rows_sha256: str) -> Path:
@@ -26,7 +32,9 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
     import pyarrow
     import pyarrow.parquet
 
-    path, known = texts_path(folder, rows_sha256), read_texts(folder, rows_sha256)
+    path, known = texts_path(folder, rows_sha256), dict[str, str]()
+    with suppress(InputError):  # a damaged file is made again
+        known = read_texts(folder, rows_sha256)
     texts = known | {prediction.query.where: as_lines(prediction.query.text) for prediction in predictions}
     if len(texts) == len(known):
         return
@@ -34,7 +42,7 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "--samples") as temporary:
-            pyarrow.parquet.write_table(table, temporary, compression="zstd")
+            pyarrow.parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
 
@@ -51,10 +59,32 @@ def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
     if rows_sha256 is None or not (path := texts_path(folder, rows_sha256)).is_file():
         return {}
     try:
-        table = pyarrow.parquet.read_table(path, columns=["where", "text"])
-    except (pyarrow.ArrowException, OSError) as error:
+        table = pyarrow.parquet.read_table(path, columns=["where", "text"], page_checksum_verification=True)
+        return dict(zip(table["where"].to_pylist(), table["text"].to_pylist(), strict=True))
+    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a file of inputs; remove it") from error
-    return dict(zip(table["where"].to_pylist(), table["text"].to_pylist(), strict=True))
+
+
+def without_samples(folder: Path, rows: Iterable[Result]) -> dict[str, Result]:
+    """The rows by key whose samples, or the texts of their inputs, are missing, damaged or those of other answers.
+
+    Rows of older versions that would be made again with another key are left out.
+    """
+
+    @cache
+    def known(rows_sha256: str) -> Collection[str]:
+        with suppress(InputError):
+            return read_texts(folder, rows_sha256).keys()
+        return ()
+
+    def has_samples(row: Result, rows_sha256: str) -> bool:
+        path = find_samples(folder, row)
+        with suppress(InputError):
+            return path is not None and set(read_samples(path, row)["where"]) <= set(known(rows_sha256))
+        return False
+
+    digests = ((row, row.setting.rows_sha256) for row in rows if row.setting.applied == row.setting)
+    return {row.key: row for row, digest in digests if digest is not None and not has_samples(row, digest)}
 
 
 def as_lines(text: Text) -> str:

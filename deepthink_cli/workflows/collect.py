@@ -55,6 +55,9 @@ class Collector:
 
     def _write(self, job: JobInfo, made: Made) -> None:
         row, folder = made.row, self.folder
+        if row.key in folder.unsampled:
+            self._sample_again(job, made)
+            return
         line = _digest(row)
         if (known := self.lines.get(row.key)) is not None:
             if known != line:
@@ -64,8 +67,7 @@ class Collector:
                 )
             return
         if self.samples:
-            write_samples(folder.folder, row, made.predictions)
-            write_texts(folder.folder, str(row.setting.rows_sha256), made.predictions)
+            self._write_samples(made)
         folder.append(row)
         self.lines[row.key] = line
         self.written += 1
@@ -79,6 +81,22 @@ class Collector:
         if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.warned:
             self.warned.add(text)
             self.tell(Warn(text))
+
+    def _sample_again(self, job: JobInfo, made: Made) -> None:
+        """Write the samples of a row that is in the folder without them; the row itself stays as it is."""
+        row, folder = made.row, self.folder
+        if folder.unsampled[row.key].correct != row.correct:
+            raise DeepThinkError(
+                f"{folder.folder}: {job.label} (key {row.key}) gets other labels now than when its row was written, so "
+                "its samples are not written; use the versions and the device of that run, or a new folder"
+            )
+        self._write_samples(made)
+        folder.sampled(row)
+        self.observer.row(job, row)
+
+    def _write_samples(self, made: Made) -> None:
+        write_samples(self.folder.folder, made.row, made.predictions)
+        write_texts(self.folder.folder, str(made.row.setting.rows_sha256), made.predictions)
 
 
 def _digest(row: Result) -> bytes:

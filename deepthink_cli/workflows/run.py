@@ -112,8 +112,11 @@ def execute(
     """
     runs = [prepared] if isinstance(prepared, PreparedRun) else list(prepared)
     out, share = runs[0].out, Share(shard)
-    with open_run_folder(out) as folder:
+    with open_run_folder(out, samples) as folder:
         share.begin(out)
+        if folder.unsampled:
+            text = f"{out}: the samples of {len(folder.unsampled)} rows are missing or damaged"
+            tell(Warn(f"{text}; those of this command are made again"))
         collector = Collector(folder, samples, observer or RunObserver(), tell)
         try:
             if executor is None:

@@ -13,7 +13,7 @@ from deepthink_cli.report.arms import varying
 from deepthink_cli.report.html.samples import Group, Samples
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.runs.results import Result
-from deepthink_cli.runs.samples import find_samples
+from deepthink_cli.runs.samples import find_samples, read_samples
 from deepthink_cli.runs.texts import read_texts
 
 Columns = dict[str, list[Any]]
@@ -42,7 +42,7 @@ def samples_of(jobs: Sequence[JobResults]) -> tuple[Samples, int]:
     texts = cache(read_texts)
     for part in _parts(jobs):
         results += len(part.results)
-        columns = [read_columns(path, result) for path, result in zip(part.files, part.results, strict=True)]
+        columns = [read_samples(path, result) for path, result in zip(part.files, part.results, strict=True)]
         _check_same_inputs(columns, part.files)
         known = texts(part.folder, part.results[0].setting.rows_sha256)
         samples.start(part.group)
@@ -70,23 +70,6 @@ def _parts(jobs: Sequence[JobResults]) -> Iterator[_SampledPart]:
                 seed, method = str(job.seed).removeprefix("seed "), job.arm.label(names, short=True)
                 group = Group(job.task, seed, method, part, iterations)
                 yield _SampledPart(group, results, [path for _, path in located if path is not None])
-
-
-def read_columns(path: Path, result: Result) -> Columns:
-    """The columns of a file of samples; raises InputError if it is damaged or does not belong to its result."""
-    import pyarrow
-    import pyarrow.parquet
-
-    scores = "scores" if result.setting.calibration is None else "calibrated"
-    try:
-        table = pyarrow.parquet.read_table(path, columns=["where", "gold", "label", "candidates", scores])
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a file of samples; remove it, or run again into a new folder") from error
-    columns: Columns = {name: table[name].to_pylist() for name in table.column_names}
-    columns["scores"] = columns.pop(scores)
-    if len(columns["label"]) != result.n:
-        raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {result.n}; run into a new folder")
-    return columns
 
 
 def _check_same_inputs(columns: Sequence[Columns], files: Sequence[Path]) -> None:
