@@ -10,7 +10,7 @@ from typing import Any
 from deepthink_cli.artifact.format import Artifact
 from deepthink_cli.data.examples import Example
 from deepthink_cli.description import provenance_lines
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import Provenance
@@ -97,6 +97,9 @@ def token_texts(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) 
         spec = open_model(model_options(memory, options).model_copy(update={"offline": True}))
     except InputError as error:
         tell(Note(f"tokens are shown by their ids: {error.messages[0]}"))
+        return None
+    except DeepThinkError:  # of the hub, which was not asked
+        tell(Note(f"tokens are shown by their ids: {made_by.id}, the model of {memory.name}, is not on this machine"))
         return None
     if spec.tokenizer_sha256 != made_by.tokenizer_sha256:
         tell(Note(f"tokens are shown by their ids: the tokenizer of {spec.id} is not that of {memory.name}"))

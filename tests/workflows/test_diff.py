@@ -17,6 +17,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.workflows.diff import diff
 from deepthink_cli.workflows.evaluated_rows import is_labelled, rows_of_file
 from deepthink_cli.workflows.memories import open_memory
+from deepthink_cli.workflows.quantize import quantize
 from deepthink_cli.workflows.tensor_changes import tensor_changes
 
 
@@ -87,18 +88,32 @@ def test_tokens_are_shown_with_the_texts_of_the_models_tokenizer(path: Path) -> 
     assert "a warm and funny film" in "".join(tokens)
 
 
-def test_without_the_tokenizer_tokens_have_no_texts_and_a_note_says_why(
-    llama: Engine, path: Path, tmp_path: Path
-) -> None:
+def of_model(path: Path, model: str) -> Path:
+    """A copy of a memory that names another model."""
     (first,) = open_memory(path).memories()
     assert first.provenance is not None
-    elsewhere = replace(first.provenance, model=replace(first.provenance.model, id=str(tmp_path / "gone")))
-    save_memory(replace(first, provenance=elsewhere), tmp_path / "moved.safetensors")
+    elsewhere = replace(first.provenance, model=replace(first.provenance.model, id=model))
+    save_memory(replace(first, provenance=elsewhere), path.with_name("moved.safetensors"))
+    return path.with_name("moved.safetensors")
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_without_the_tokenizer_tokens_have_no_texts_and_a_note_says_why(
+    path: Path, tmp_path: Path, is_local: bool
+) -> None:
+    model = str(tmp_path / "gone") if is_local else "no-such-owner/no-such-model"
+    moved = of_model(path, model)
     notes: list[str] = []
-    result = diff(tmp_path / "moved.safetensors", path, tell=lambda event: notes.append(event.text))  # type: ignore[union-attr]
+    result = diff(moved, path, tell=lambda event: notes.append(event.text))  # type: ignore[union-attr]
     assert result.tokens is None
-    assert notes[0].startswith("tokens are shown by their ids: -m ")
+    assert notes[0].startswith(f"tokens are shown by their ids: {'-m ' if is_local else ''}{model}")
+    assert "--offline" not in notes[0]
     assert result.tensors is not None
+
+
+def test_a_memory_whose_model_is_not_cached_is_quantized(path: Path, tmp_path: Path) -> None:
+    made = quantize(of_model(path, "no-such-owner/no-such-model"), "int8", tmp_path / "small.safetensors")
+    assert made.change.tensors is not None
 
 
 def test_the_same_rows_are_labelled_with_both(path: Path, demos: Path) -> None:
