@@ -16,6 +16,7 @@ from filelock import Timeout, lock_descriptor
 from deepthink_cli.errors import DeepThinkError, InputError
 
 _MARK = ".deepthink-"  # temporary folders are named .NAME.deepthink-RANDOM
+_REPLACED = "replaced"  # in a temporary folder, the old folder
 _LONGEST = 200  # bytes of a file name: 255 on common file systems, less the rest of the temporary folder's name
 
 
@@ -63,7 +64,8 @@ def replacing_folder(path: str | Path, names: Collection[str], option: str = "-o
     """Yield a temporary folder, which becomes the target if the block succeeds and is removed if it fails.
 
     An existing target is replaced if it is a folder with no other files than `names`. No reader sees old and new files
-    together. Raises InputError for any other target, and DeepThinkError if the write fails.
+    together. If a process was killed while it replaced the target, the old folder is first put back. Raises InputError
+    for any other target, and DeepThinkError if the write fails.
     """
     target = check_folder(path, names, option)
     try:
@@ -75,9 +77,7 @@ def replacing_folder(path: str | Path, names: Collection[str], option: str = "-o
             yield temporary
             for file in (*temporary.iterdir(), temporary):
                 _sync(file)
-            if target.exists():
-                os.replace(target, folder / "replaced")  # a folder cannot be moved over one that holds files
-            os.replace(temporary, target)
+            _exchange(temporary, target, folder / _REPLACED)
             with suppress(OSError):
                 _sync(target.parent)
     except OSError as error:
@@ -142,12 +142,30 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _exchange(new: Path, target: Path, replaced: Path) -> None:
+    """Move a folder to the target, and what was there to `replaced`; an error leaves the target as it was."""
+    try:
+        if target.exists():  # a folder cannot be moved over one that holds files
+            os.replace(target, replaced)
+        os.replace(new, target)
+    except BaseException:
+        _restore(target, replaced)
+        raise
+
+
+def _restore(target: Path, replaced: Path) -> None:
+    """Put back the old folder if it was moved away and no other has come in its place."""
+    if replaced.is_dir() and not os.path.lexists(target):
+        os.replace(replaced, target)
+
+
 def _sweep(target: Path) -> None:
-    """Remove the temporary folders next to this target that no process has locked."""
+    """Remove the temporary folders next to this target that no process has locked; old contents are put back first."""
     for name in os.listdir(target.parent):
         if name.startswith(f".{target.name}{_MARK}"):
             folder = target.parent / name
             with suppress(OSError), _locked(folder):
+                _restore(target, folder / _REPLACED)
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow
@@ -23,8 +26,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Ray on Windows 
 
 
 @pytest.fixture
-def two_gpus() -> Iterator[None]:
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cluster with two logical GPUs, which the program finds and leaves by itself."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # Ray counts the GPUs in it, and the suite names none
     ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
     yield
     ray.shutdown()
@@ -91,3 +95,45 @@ def test_no_usage_statistics_are_sent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+STARTS_A_CLUSTER = """
+import time
+from deepthink_cli.runs.executors.ray_cluster import connected
+
+ray = connected("local")
+
+@ray.remote
+def there():
+    return "there"
+
+print(ray.get(there.remote()), flush=True)
+time.sleep(600)
+"""
+
+
+def listening(variable: str) -> list[str]:
+    """The addresses, in hexadecimal, at which processes with this variable in their environment listen."""
+    inodes = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if variable.encode() in (process / "environ").read_bytes():
+                inodes |= {os.readlink(link) for link in (process / "fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return [words[1] for words in lines if words[3] == "0A" and f"socket:[{words[9]}]" in inodes]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes and ports in /proc")
+def test_a_cluster_that_is_started_here_listens_on_loopback_and_ends_quietly_with_sigterm() -> None:
+    mark = f"DEEPTHINK_TEST_CLUSTER={os.getpid()}"
+    variables = {**os.environ, **dict([mark.split("=")])}
+    command = [sys.executable, "-c", STARTS_A_CLUSTER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "there\n"
+        addresses = {address.partition(":")[0] for address in listening(mark)}
+        driver.terminate()
+        errors = driver.communicate()[1]
+    assert addresses
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert (driver.returncode, errors) == (-signal.SIGTERM, "")

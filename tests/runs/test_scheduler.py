@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from inline_workers import InlineExecutor
+from inline_workers import InlineExecutor, InlineWorker
 from tiny import tiny_task
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.runs.executors import scheduler
+from deepthink_cli.runs.executors.base import Deliver
 from deepthink_cli.runs.executors.messages import Died, Do, Event, Failed, Made, Message, Open, Opened
 from deepthink_cli.runs.request import RunRequest
 from deepthink_cli.runs.results import FILE
@@ -46,6 +48,33 @@ def _made(folder: Path) -> Path:
 
 def rows(run: PreparedRun) -> list[bytes]:
     return sorted((run.out / FILE).read_bytes().splitlines())
+
+
+class SlowWorker(InlineWorker):
+    """Does its first unit only when it has been asked whether it is stopped: yes, three times, then often no."""
+
+    asked = 0
+    waiting: Message | None = None
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, Do) and not self.asked:
+            self.waiting = message
+        else:
+            super().send(message)
+
+    def suspended(self) -> int | None:
+        self.asked += 1
+        if self.asked == 20 and self.waiting is not None:
+            super().send(self.waiting)
+        return 4711 if self.asked <= 3 else None
+
+
+class SlowExecutor(InlineExecutor):
+    """Starts such workers."""
+
+    def start(self, number: int, deliver: Deliver) -> InlineWorker:
+        self.lives += 1
+        return SlowWorker(self, self.lives, deliver)
 
 
 def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
@@ -97,6 +126,35 @@ def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepare: Prepar
     assert rows(divided) == rows(serial)
     warnings = [event.text for event in told if isinstance(event, Warn)]
     assert any("worker 1 was killed; it was doing first" in text and "tried again" in text for text in warnings)
+
+
+def test_a_worker_that_a_signal_has_stopped_is_named_and_then_replaced(
+    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TICK", 0.01)
+    monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
+    monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
+    serial, divided = prepare("serial"), prepare("divided")
+    execute(serial)
+    told: list[Told] = []
+    execute(divided, tell=told.append, executor=InlineExecutor(2, suspended=2))
+    assert rows(divided) == rows(serial)
+    first, second = [event.text for event in told if isinstance(event, Warn)]
+    assert first.startswith("worker 2 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
+    assert second.startswith("worker 2 was stopped (SIGSTOP) for ")
+    assert second.endswith("which is tried again")
+
+
+def test_a_worker_that_is_slow_or_continued_is_not_replaced(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "TICK", 0.01)
+    monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
+    monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
+    run, executor = prepare("out"), SlowExecutor(1)
+    told: list[Told] = []
+    execute(run, tell=told.append, executor=executor)
+    assert executor.lives == 1
+    (warning,) = [event.text for event in told if isinstance(event, Warn)]
+    assert warning.startswith("worker 1 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
 
 
 def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepare: Prepare) -> None:

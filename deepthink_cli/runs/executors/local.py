@@ -77,17 +77,28 @@ class LocalWorker:
         Thread(target=self._deliver, args=(deliver,), daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Write a message; that the process has ended is an event, not an error here."""
-        pipe: Any = self.process.stdin
+        """Write a message, in a thread: the pipe may be full as long as the process is stopped."""
         pickled = pickle.dumps(message)
-        with suppress(OSError):
-            pipe.write(len(pickled).to_bytes(LENGTH, "big") + pickled)
-            pipe.flush()
+        Thread(target=self._write, args=(len(pickled).to_bytes(LENGTH, "big") + pickled,), daemon=True).start()
 
     def stop(self) -> None:
         """Kill the process, and wait until it is gone."""
         self.process.kill()
         self.process.wait()
+
+    def suspended(self) -> int | None:
+        """The process id if Linux shows the process as stopped; None on other systems."""
+        number = self.process.pid
+        with suppress(OSError):
+            if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return number
+        return None
+
+    def _write(self, content: bytes) -> None:
+        pipe: Any = self.process.stdin
+        with suppress(OSError):  # that the process has ended is an event
+            pipe.write(content)
+            pipe.flush()
 
     def _deliver(self, deliver: Deliver) -> None:
         pipe: Any = self.process.stdout

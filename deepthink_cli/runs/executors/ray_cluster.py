@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -104,6 +105,9 @@ class RayWorker:
         with suppress(Exception):  # it may be dead already
             ray.kill(self.actor, no_restart=True)
 
+    def suspended(self) -> None:
+        """None: Ray does not tell whether a process is stopped."""
+
     def _deliver(self, deliver: Deliver) -> None:
         import ray
 
@@ -119,6 +123,9 @@ class RayWorker:
 def connected(address: str) -> Any:
     """Ray, connected to the cluster at an address; raises as `RayExecutor` does."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before ray is imported
+    if address == LOCAL:
+        # Its ports are then on loopback, as they are by default on macOS and Windows.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
         import ray
     except ImportError as error:
@@ -127,6 +134,7 @@ def connected(address: str) -> Any:
         return ray
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     common["runtime_env"] = {"env_vars": worker_settings()}
+    at_end = signal.getsignal(signal.SIGTERM)
     try:
         if address == LOCAL:
             ray.init(
@@ -145,6 +153,8 @@ def connected(address: str) -> Any:
             f"--ray {address}: no Ray cluster answers ({reason}); start one with `ray start --head`, or give --ray "
             "without an address to start one on this machine"
         ) from error
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts
     return ray
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Protocol
@@ -29,6 +31,8 @@ from deepthink_cli.runs.executors.messages import (
 from deepthink_cli.runs.units import Unit
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
+TICK = 1.0  # seconds from one look at the workers to the next
+SUSPENDED_WARNING, SUSPENDED_LIMIT = 30.0, 600.0  # seconds that a worker is stopped until it is named, and replaced
 
 
 class Client(Protocol):
@@ -52,7 +56,10 @@ class Client(Protocol):
 
 @dataclass(eq=False)
 class _Slot:
-    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit."""
+    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit.
+
+    `suspended` are the seconds that its worker has been stopped by a signal while it had something to do.
+    """
 
     number: int
     worker: Worker | None = None
@@ -60,6 +67,7 @@ class _Slot:
     model: ModelOptions | None = None
     message: Message | None = None
     failures: int = 0
+    suspended: float = 0.0
     is_closed: bool = False
 
 
@@ -96,6 +104,7 @@ class Scheduler:
         self.tries: Counter[str] = Counter()  # by the digest of the unit
         self.last_reason = ""  # why the last worker that was closed is not used
         self.slots = [_Slot(number) for number in range(self.executor.workers)]
+        self.looked = time.monotonic()
 
     def run(self) -> None:
         """Do all units; raises what the client raises, with every worker stopped."""
@@ -103,21 +112,42 @@ class Scheduler:
             self._assign()
             self.executor.settle()
             while any(slot.message is not None for slot in self.slots):
-                slot, life, event = self._next_event()
-                if life == slot.life and slot.worker is not None:
-                    self._handle(slot, event)
-                    self._assign()
+                if (arrived := self._next_event()) is not None:
+                    self._handle(*arrived)
+                self._look_for_suspended()
+                self._assign()
             self._name_what_is_left()
         finally:
             for slot in self.slots:
                 self._stop(slot)
 
-    def _next_event(self) -> tuple[_Slot, int, Event]:
-        while True:
-            try:
-                return self.events.get(timeout=1)  # an endless wait would not see Ctrl-C on Windows
-            except Empty:
+    def _look_for_suspended(self) -> None:
+        """Name workers that a signal has stopped while they had something to do, and replace them in the end.
+
+        Looks are counted instead of the time, in which this process may have been stopped as well.
+        """
+        if time.monotonic() < self.looked + TICK:
+            return
+        self.looked = time.monotonic()
+        for slot in self.slots:
+            number = None if slot.worker is None or slot.message is None else slot.worker.suspended()
+            if number is None:
+                slot.suspended = 0.0
                 continue
+            before, slot.suspended = slot.suspended, slot.suspended + TICK
+            if slot.suspended >= SUSPENDED_LIMIT:
+                self._replace(slot, f"was stopped (SIGSTOP) for {SUSPENDED_LIMIT / 60:.0f} minutes")
+            elif before < SUSPENDED_WARNING <= slot.suspended:
+                self.client.warn(
+                    f"worker {slot.number + 1} is stopped (SIGSTOP) and does nothing: kill -CONT {number} continues "
+                    f"it, and after {SUSPENDED_LIMIT / 60:.0f} minutes it is replaced"
+                )
+
+    def _next_event(self) -> tuple[_Slot, int, Event] | None:
+        """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""
+        with suppress(Empty):
+            return self.events.get(timeout=TICK)
+        return None
 
     def _assign(self) -> None:
         """Give something to every worker that waits; workers are started when there is something for them."""
@@ -163,7 +193,9 @@ class Scheduler:
             slot.worker.stop()
         slot.worker = slot.model = slot.message = None
 
-    def _handle(self, slot: _Slot, event: Event) -> None:
+    def _handle(self, slot: _Slot, life: int, event: Event) -> None:
+        if life != slot.life or slot.worker is None:
+            return  # of a worker that has been replaced
         message = slot.message
         match event:
             case Opened():
