@@ -15,6 +15,7 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.chat import chat
+from deepthink_cli.cli.closed_streams import open_closed_streams
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.diff import diff
@@ -135,6 +136,7 @@ app.command(epilog="Example: deepthink demo")(demo)
 
 def main() -> None:
     """Run the program on the arguments of this process and exit with its exit code."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

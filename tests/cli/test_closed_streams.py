@@ -1,0 +1,51 @@
+"""Standard streams that are closed before the program starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="uses a shell's redirections")
+
+
+def shell(command: str, closed: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = f"{sys.executable} -m deepthink_cli {command} {closed}"
+    return subprocess.run(words, shell=True, cwd=folder, input="", capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_data_that_nobody_can_read_is_an_error(tmp_path: Path, closed: str) -> None:
+    done = shell("tasks --json", closed, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_data_are_written_although_nobody_can_read_messages(tmp_path: Path, closed: str) -> None:
+    whole, done = shell("tasks --json", "", tmp_path), shell("tasks --json", closed, tmp_path)
+    assert (done.returncode, done.stdout) == (0, whole.stdout)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_mistake_has_its_exit_code_although_nobody_can_read_why(tmp_path: Path, closed: str) -> None:
+    done = shell("inspect nothing", closed, tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("deepthink: nothing: no such file") == ("2" not in closed)
+
+
+def test_a_file_that_is_written_does_not_take_the_place_of_a_stream(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,kind\na warm film,good\na dull film,bad\n" * 4)
+    words = "tasks new mine --from rows.csv -o mine.yaml"
+    assert shell(words, "", tmp_path).returncode == 0
+    written = (tmp_path / "mine.yaml").read_bytes()
+    (tmp_path / "mine.yaml").unlink()
+    shell(words, ">&- 2>&-", tmp_path)
+    assert (tmp_path / "mine.yaml").read_bytes() == written
+
+
+def test_closed_standard_input_is_empty(tmp_path: Path) -> None:
+    done = shell("think - -o mem.safetensors", "<&-", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "deepthink: standard input: no rows; give at least one\n"
