@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import typer
+
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.errors import DeepThinkError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -31,11 +35,16 @@ class Show:
         self._stop()
 
     def __call__(self, event: Event) -> None:
-        from deepthink_cli.workflows.events import Detail, Note, Warn
+        from deepthink_cli.workflows.events import Detail, Download, Note, Warn
 
         match event:
             case Detail(text):
                 note(text, not self.verbose)
+            case Download(text) if sys.stdin.isatty() and sys.stderr.isatty():
+                self._stop()
+                note(text)
+                if not typer.confirm("Download it?", err=True):
+                    raise DeepThinkError("nothing was downloaded; name a model that you have with -m")
             case Note(text):
                 note(text, self.quiet and not self.verbose)
             case Warn(text):

@@ -11,6 +11,7 @@ from typing import Any
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.extras import check_installed
 from deepthink_cli.model.failures import hub_errors, library_errors
@@ -59,6 +60,16 @@ def find_adapter(options: ModelOptions) -> Adapter | None:
     return Adapter(AdapterIdentity(identifier, revision, digest), files[0].parent, base if base else None)
 
 
+def adapter_to_download(options: ModelOptions) -> bool:
+    """Whether finding the adapter of the options may download it: a hub id whose weights are not on this machine."""
+    name = options.adapter
+    if name is None or not _is_hub_id(name) or forbidden_by(options.offline):
+        return False
+    source, _, revision = name.partition("@")
+    named = {"revision": revision or "main", "local_files_only": True, "_raise_exceptions_for_missing_entries": False}
+    return cached_file(source, WEIGHTS, **named, _raise_exceptions_for_connection_errors=False) is None
+
+
 def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
     """Raise InputError if a model's directory or repository is an adapter, or holds one that was not asked for."""
     if location.gguf is not None or location.id == POCKET:
@@ -97,9 +108,9 @@ def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | No
                 raise InputError(f"{named}: no {name} in this directory; name one that peft wrote with save_pretrained")
         resolved = folder.resolve()
         return [resolved / CONFIG, resolved / WEIGHTS], str(resolved), None
-    source, _, revision = options.adapter.partition("@")
-    if source.startswith((".", "/", "~")) or source.count("/") != 1 or folder.exists():
+    if not _is_hub_id(options.adapter):
         raise InputError(f"{named}: no such directory; check the path, or give a hub id, with @REVISION if needed")
+    source, _, revision = options.adapter.partition("@")
     way_out = "give a local directory"
     with (
         library_errors(named, f"check the name and its revision, or {way_out}"),
@@ -108,6 +119,11 @@ def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | No
         arguments = {"revision": revision or "main", "local_files_only": options.offline}
         paths = [Path(str(cached_file(source, name, **arguments))) for name in (CONFIG, WEIGHTS)]
     return paths, source, hub_commit(source, revision or None, CONFIG) or revision or None
+
+
+def _is_hub_id(name: str) -> bool:
+    source = name.partition("@")[0]
+    return not (source.startswith((".", "/", "~")) or source.count("/") != 1 or Path(name).expanduser().exists())
 
 
 def _fields(config: Path, named: str) -> dict[str, Any]:

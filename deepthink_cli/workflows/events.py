@@ -26,6 +26,11 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Download(Note):
+    """A note of a download that a memory asks for, and not the user: who shows it may ask, and raise at a no."""
+
+
+@dataclass(frozen=True)
 class Warn:
     """A warning, which is always shown."""
 

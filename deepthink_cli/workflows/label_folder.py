@@ -26,7 +26,8 @@ from deepthink_cli.workflows.inputs import check_rows
 from deepthink_cli.workflows.label_files import write_labels
 from deepthink_cli.workflows.label_options import LabelOptions
 from deepthink_cli.workflows.labelling import output_rows
-from deepthink_cli.workflows.memories import find_its_model, load_both, open_memory
+from deepthink_cli.workflows.memories import find_its_model, load_both, model_options, named_by, open_memory
+from deepthink_cli.workflows.models import tell_of_download
 from deepthink_cli.workflows.predict import predict_file
 
 IDENTITY = "labels.json"  # what the labels of a folder were made with
@@ -126,10 +127,13 @@ def label_folder(job: FolderLabels, address: str, workers: int | None, tell: Tel
         )
     files = job.files
     _claim(Path(job.output), job.identity())
-    several = len(open_memory(job.memory, job.iteration).iterations)
+    memory = open_memory(job.memory, job.iteration)
+    several = len(memory.iterations)
     missing = [path.name for path in files if not _is_done(path, Path(job.output) / path.name, several)]
     if len(missing) < len(files):
         tell(Note(f"{job.output}: {len(files) - len(missing)} of {len(files)} files are there already"))
+    if missing:
+        tell_of_download(model_options(memory, job.options), tell, named_by(memory, job.options))
     rows, errors, messages = 0, 0, list[str]()
     for number, row in enumerate(_labelled(job, missing, address, workers) if missing else ()):
         rows, errors = rows + row["rows"], errors + row["errors"]

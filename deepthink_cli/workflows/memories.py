@@ -95,9 +95,14 @@ def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> 
     )
 
 
+def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
+    """The memory's name if it names the model that is used; None if the options name one."""
+    return None if options is not None and "model" in options.model_fields_set else memory.name
+
+
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
     """Find the memory's model, without its weights; raises InputError if it is another model."""
-    spec = find_model(model_options(memory, options), tell)
+    spec = find_model(model_options(memory, options), tell, named_by(memory, options))
     check_fit(memory.provenance, spec.identify(), memory.name)
     if chat := memory.provenance.demonstrations.chat:
         check_template(spec.tokenizer, chat, memory.name)

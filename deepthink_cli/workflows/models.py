@@ -9,25 +9,37 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
+from deepthink_cli.model.adapter import adapter_to_download
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.workflows.events import Detail, Note, Tell, Warn
+from deepthink_cli.workflows.events import Detail, Download, Note, Tell, Warn
 
 _HINT = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
 
 
-def find_model(options: ModelOptions, tell: Tell) -> ModelSpec:
-    """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file."""
+def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
+    """Find a model, without its weights; reports a download before it starts, and what is ignored of a GGUF file.
+
+    `named_by` is the memory that names the model, if the user does not.
+    """
     check_engine(options.engine)
-    if needs_download(options):
-        tell(Note(f"{options.model} is not in the cache; asking the hub, to download it"))
+    tell_of_download(options, tell, named_by)
     spec = open_model(options)
     if spec.warning is not None:
         tell(Warn(spec.warning))
     if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
         tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
     return spec
+
+
+def tell_of_download(options: ModelOptions, tell: Tell, named_by: str | None = None) -> None:
+    """Report what finding and loading a model may download, before it does; `named_by` is as in `find_model`."""
+    wanted = [options.model] if needs_download(options) else []
+    wanted += [str(options.adapter)] if adapter_to_download(options) else []
+    for name in wanted:
+        text = f"{name} is not in the cache; asking the hub, to download it"
+        tell(Note(text) if named_by is None else Download(f"{named_by} names its model: {text}"))
 
 
 def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
