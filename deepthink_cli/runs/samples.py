@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 FOLDER = "samples"
 _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
-_AGAIN = "the command of the run, with --samples, makes it again"
 _WORDS = ["gold", "label", "candidates.list.element", "score"]
+# A third smaller than with the defaults, with checksums that `read_samples` verifies.
+_WRITTEN: dict[str, Any] = {"compression": "zstd", "use_dictionary": _WORDS, "write_page_checksum": True}
+_AGAIN = "the command of the run, with --samples, makes it again"
 
 
 def samples_path(folder: Path, row: Result) -> Path:
@@ -63,15 +65,7 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path, "--samples") as temporary:
-            # A third smaller than with the defaults.
-            pyarrow.parquet.write_table(
-                table,
-                temporary,
-                compression="zstd",
-                use_dictionary=_WORDS,
-                use_byte_stream_split=numbers,
-                write_page_checksum=True,  # which `read_samples` verifies
-            )
+            pyarrow.parquet.write_table(table, temporary, use_byte_stream_split=numbers, **_WRITTEN)
     except OSError as error:
         raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
     return path
