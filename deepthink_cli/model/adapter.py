@@ -16,7 +16,7 @@ from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.extras import check_installed
 from deepthink_cli.model.failures import hub_errors, library_errors
 from deepthink_cli.model.fingerprint import hub_commit
-from deepthink_cli.model.location import Location
+from deepthink_cli.model.location import Location, local_path
 from deepthink_cli.options import POCKET, ModelOptions
 from deepthink_cli.provenance import AdapterIdentity, canonical_json
 
@@ -101,7 +101,7 @@ def _check_options(options: ModelOptions, named: str) -> None:
 def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | None]:
     """The configuration and the weights of an adapter, its id and the commit of a hub repository."""
     assert options.adapter is not None
-    folder = Path(options.adapter).expanduser()
+    folder = local_path(options.adapter, named)
     if folder.is_dir():
         for name in (CONFIG, WEIGHTS):
             if not (folder / name).is_file():

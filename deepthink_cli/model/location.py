@@ -39,6 +39,17 @@ class Location:
         return Path(self.source).is_dir()
 
 
+def local_path(text: str, named: str) -> Path:
+    """The path that a text may be; raises InputError, beginning with `named`, for one that the system refuses."""
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "the home directory of this user is not known"
+        raise InputError(f"{named}: cannot be read: {why}; give a model's directory, or a hub id") from error
+    return path
+
+
 def locate(options: ModelOptions) -> Location:
     """The location of a model; raises InputError for a path that is neither a model's directory nor a GGUF file."""
     found = _located(options)
@@ -50,7 +61,7 @@ def locate(options: ModelOptions) -> Location:
 
 
 def _located(options: ModelOptions) -> Location:
-    model, path = options.model, Path(options.model).expanduser()
+    model, path = options.model, local_path(options.model, f"-m {options.model}")
     if model == POCKET:
         if options.gguf is not None:
             raise InputError(f"--gguf {options.gguf}: {POCKET} has no GGUF file; name a model with -m")

@@ -168,6 +168,19 @@ def test_every_command_refuses_a_crafted_memory_with_code_2_and_one_line(
         assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) == 1
 
 
+@pytest.mark.parametrize("name", [LONG, "~nobody-of-this-name/model", "a\x00b", "", "\n"])
+@pytest.mark.parametrize("words", [COMMANDS["predict"], COMMANDS["diff"]])
+def test_a_model_whose_name_is_no_path_is_told_in_one_line(
+    words: str, name: str, ends: Callable[[str, Path], tuple[int, str]], parts: Parts, tmp_path: Path
+) -> None:
+    metadata, *rest = parts
+    for place, value in {("id",): name, ("adapter",): {"id": name, "revision": None, "sha256": ""}}.items():
+        mutation = changed(metadata, ("model", *place), value)
+        code, error = ends(words, write(tmp_path / "mem.safetensors", mutation, *rest))
+        assert code in ((2,) if words.startswith("predict") else (0, 2))  # diff then shows tokens by their ids
+        assert len([line for line in error.splitlines() if line.startswith("deepthink: ")]) <= 1
+
+
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_values_that_are_not_finite_are_told_wherever_their_iteration_is_read(
     words: str, ends: Callable[[str, Path], tuple[int, str]], parts: Parts, tmp_path: Path
