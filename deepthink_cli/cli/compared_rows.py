@@ -43,7 +43,7 @@ class RowChoice:
         limit: str | None,
         source: Source | None,
     ) -> RowChoice | None:
-        """The choice, None without rows; raises InputError for a wrong limit, and for rows on standard input.
+        """The choice, None without rows; raises InputError for a wrong limit, and for rows that can be read only once.
 
         A limit that nobody typed, of the environment or a config file, is for other commands if there are no rows.
         """
@@ -52,8 +52,8 @@ class RowChoice:
             if limit is not None and typed is not None and typed.name == "COMMANDLINE":
                 raise InputError(f"--limit {limit}: no rows are labelled; give ROWS or --task, or omit it")
             return None
-        if file is not None and file.is_stdin:
-            raise InputError("ROWS -: both memories read the rows; give a file")
+        if file is not None and file.read_once:
+            raise InputError(f"ROWS {file.path}: both memories read the rows; give a file")
         return cls(file, task, protocol, rows, source)
 
     def reader(self, tell: Tell) -> RowsFor:

@@ -122,7 +122,7 @@ def predict(
     _check_model(opened, options, output, resume)
     form = output_rows(opened, checked, output, names, score, chosen, skip)
     label = _labeller(opened, others, source, options, checked, form)
-    identity = identity_of(opened, others, source, options, form) if resume else None
+    identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell)
     if output is not None:

@@ -60,9 +60,10 @@ def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator
 
 
 def check_rereadable(source: str | RowSource) -> None:
-    """Raise InputError for standard input, whose rows can be read only once."""
-    if RowSource.of(source).is_stdin:
-        raise InputError("LABELLED -: evaluation reads its rows twice; give a file")
+    """Raise InputError for standard input, a pipe or a device, whose rows can be read only once."""
+    source = RowSource.of(source)
+    if source.read_once:
+        raise InputError(f"LABELLED {source.path}: evaluation reads its rows twice; give a file")
 
 
 def name_of(source: str | RowSource) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,8 +57,19 @@ class RowSource:
 
     @property
     def is_stdin(self) -> bool:
-        """Whether the rows come from standard input, which can be read only once."""
+        """Whether the rows come from standard input."""
         return self.path == STDIN
+
+    @property
+    def read_once(self) -> bool:
+        """Whether the rows can be read only once: those of standard input, of a pipe and of a device."""
+        if self.is_stdin:
+            return True
+        try:
+            mode = os.stat(self.path).st_mode
+        except (OSError, ValueError):  # reading says what is wrong with the path
+            return False
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
     @property
     def name(self) -> str:

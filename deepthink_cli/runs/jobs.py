@@ -13,7 +13,6 @@ from deepthink_cli.context_tuning.rows import check_trainable
 from deepthink_cli.context_tuning.training import ContextTuning
 from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.method import Method
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.pools.choosing import Request, check_request, choose_demonstrations
@@ -35,6 +34,7 @@ from deepthink_cli.tasks.splits import (
     draw_demonstrations,
     row_digest,
     rows_digest,
+    same_rows,
 )
 from deepthink_cli.techniques.ensemble import ensemble_size
 from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING
@@ -107,17 +107,10 @@ class RunJob:
 
         Raises DeepThinkError after the last one if they no longer match `rows_sha256`.
         """
-        is_test = part == "test"
-        rows = self.evaluated if is_test else dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
-        digests = []
-        for query in rows:
-            digests.append(row_digest(query))
-            yield query
-        if rows_digest(digests) != self.rows_sha256[part]:
-            raise DeepThinkError(
-                f"task {self.task.name}, seed {self.seed}: its {part} rows were changed after this run had read them; "
-                "restore them, or run into a new folder"
-            )
+        if part == "test":
+            return iter(self.evaluated)
+        rows = dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        return same_rows(rows, self.rows_sha256[part], f"task {self.task.name}, seed {self.seed}: its {part} rows")
 
 
 @dataclass(frozen=True, eq=False)

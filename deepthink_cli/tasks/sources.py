@@ -60,6 +60,8 @@ def files_of(task: Task) -> list[str]:
 def _rows_of_file(path: str, definition: Split) -> Iterator[Row]:
     source = RowSource(path, definition.format)
     refuse_texts(source)
+    if source.read_once:
+        raise InputError(f"{path}: the rows of a task are read several times; give a file")
     rows = read_rows(source)
     return rows if definition.half is None else _half(rows, definition.half)
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.same_input import input_keys
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import canonical_json
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import selection_method
@@ -27,6 +27,7 @@ FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
 class EvaluationSet:
     """The evaluated rows of a split, read again by every iterator; `skipped` counts rows that do not fit.
 
+    An iterator raises DeepThinkError after the last row if they are no longer those that were read first.
     `keys` identify all inputs of the split (see `task_keys`), including those not evaluated; `rows_sha256`
     identifies the evaluated rows (see `rows_digest`); `pools` caches training rows for several seeds.
     """
@@ -49,9 +50,9 @@ class EvaluationSet:
         return not self.keys.isdisjoint(task_keys(self.task, [row]))
 
     def __iter__(self) -> Iterator[Query]:
-        for place, query in enumerate(_queries(self.task, self.split, self.source)):
-            if place in self.places and isinstance(query, Query):
-                yield query
+        queries = enumerate(_queries(self.task, self.split, self.source))
+        evaluated = (query for place, query in queries if place in self.places and isinstance(query, Query))
+        return same_rows(evaluated, self.rows_sha256, f"task {self.task.name}: its {self.split} rows")
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,16 @@ def row_digest(query: Query) -> bytes:
 def rows_digest(rows: Iterable[bytes]) -> str:
     """SHA-256 of rows in their order, given the `row_digest` of each."""
     return sha256(b"".join(rows)).hexdigest()
+
+
+def same_rows(queries: Iterable[Query], rows_sha256: str, named: str) -> Iterator[Query]:
+    """The queries, as they come; raises DeepThinkError after the last one if this is not the digest of all of them."""
+    digest = sha256()
+    for query in queries:
+        digest.update(row_digest(query))
+        yield query
+    if digest.hexdigest() != rows_sha256:
+        raise DeepThinkError(f"{named} have changed since they were checked; restore them, or begin again")
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
+from deepthink_cli.data.examples import Query, queries_or_skipped
 from deepthink_cli.data.rows import RowSource, check_rereadable, rows_or_errors
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.errors import InputError, Problems
@@ -48,19 +48,19 @@ class EvaluatedRows:
 
 @dataclass(frozen=True)
 class _FileQueries:
-    """The queries at some places of a file, read again by every iterator; bad rows among them are skipped or raise."""
+    """The queries at some places of a file whose rows were `checked`, read again by every iterator."""
 
     source: RowSource
     demonstrations: TokenizedDemonstrations
     places: frozenset[int]
-    skip: bool
+    checked: CheckedRows
     labelled: bool
 
     def __iter__(self) -> Iterator[Query | Skipped]:
         template, labels = self.demonstrations.template, self.demonstrations.labels
-        read = queries_or_skipped if self.skip else read_queries
-        queries: Iterator[Query | Skipped] = read(self.source, template, labels, self.labelled)
-        return (query for place, query in enumerate(queries) if place in self.places)
+        queries = queries_or_skipped(self.source, template, labels, self.labelled)
+        same = self.checked.digest.same(queries, self.source.name)
+        return (query for place, query in enumerate(same) if place in self.places)
 
 
 def rows_of_file(
@@ -82,7 +82,7 @@ def rows_of_file(
     problems.raise_any()
     assert checked is not None
     places = frozenset(sampled(range(checked.count), limit))
-    queries = _FileQueries(source, demonstrations, places, skip, labelled)
+    queries = _FileQueries(source, demonstrations, places, checked, labelled)
     return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
 
 

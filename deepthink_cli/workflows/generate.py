@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deepthink_cli.data.examples import queries_or_skipped, read_queries
+from deepthink_cli.data.examples import Query, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.decoding import Decoding
@@ -53,7 +53,13 @@ def generate_file(
     engine, memories = load_both(memory, spec, tell)
     demonstrations = memory.provenance.demonstrations
     prompt, done, total = (demonstrations.template, ()), 0, None if checked is None else checked.count
-    rows = queries_or_skipped(source, *prompt, free=True) if skip else read_queries(source, *prompt, free=True)
+    rows: Iterator[Query | Skipped]
+    if checked is None and not skip:
+        rows = read_queries(source, *prompt, free=True)
+    else:
+        rows = queries_or_skipped(source, *prompt, free=True)
+    if checked is not None:
+        rows = checked.digest.same(rows, source.name)
     for part in generate_or_skip(engine, memories, rows, decoding, chunk, skip, show):
         yield part
         done += sum(isinstance(each, Skipped) or each.iteration == memories[-1].iteration for each in part)

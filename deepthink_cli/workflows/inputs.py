@@ -17,6 +17,7 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction import Correction, Prediction
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring import check_length
+from deepthink_cli.workflows.same_rows import RowsDigest
 
 MOST_FIELDS = 1000  # different fields of rows that are remembered
 
@@ -25,18 +26,24 @@ MOST_FIELDS = 1000  # different fields of rows that are remembered
 class CheckedRows:
     """The result of checking a file's rows.
 
-    `count` is the number of rows, `longest` the bytes of the longest row with its longest candidate; `own_candidates`
-    says whether a row has candidates of its own; `other_labels` is the place of the first row whose candidates are not
-    the memory's labels. `fields` are the names of the rows' fields, at most `MOST_FIELDS`, with the kind of column that
-    holds their values, None if all are null. `bad` rows cannot be used; they are part of the count.
+    `digest` is that of the rows, with which later reads are compared; `longest` is the bytes of the longest row with
+    its longest candidate; `own_candidates` says whether a row has candidates of its own; `other_labels` is the place of
+    the first row whose candidates are not the memory's labels. `fields` are the names of the rows' fields, at most
+    `MOST_FIELDS`, with the kind of column that holds their values, None if all are null. `bad` rows cannot be used;
+    they are part of the count.
     """
 
-    count: int = 0
+    digest: RowsDigest = field(default_factory=RowsDigest)
     bad: int = 0
     longest: int = 0
     own_candidates: bool = False
     other_labels: str | None = None
     fields: dict[str, Kind | None] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self.digest.count
 
     def add(self, query: Query, size: int, labels: Sequence[str]) -> None:
         """Add a row whose text has `size` bytes with its longest candidate."""
@@ -61,15 +68,15 @@ def check_rows(
     """Check every row of a file, in constant memory, before any model is loaded; mistakes are added to `problems`.
 
     With `skip`, bad rows are counted; their mistakes are added only if there is no other row. With `free`, rows have no
-    candidates. Standard input can be read only once: its rows are checked as they are used, and None is returned.
+    candidates. The rows of a source that is read once are checked as they are used, and None is returned.
     """
-    if RowSource.of(source).is_stdin:
+    if RowSource.of(source).read_once:
         return None
     checked, messages, at_end = CheckedRows(), list[str](), Problems()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
         for row in queries_or_skipped(source, template, labels, labelled, free):
-            checked.count += 1
+            checked.digest.add(row)
             if isinstance(row, Query):
                 checked.add(row, _bytes(demonstrations, row), labels)
                 continue

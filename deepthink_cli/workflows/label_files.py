@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from deepthink_cli.io.tables import writing_rows
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.prediction import Prediction
 from deepthink_cli.workflows.events import Note, Tell
+from deepthink_cli.workflows.inputs import CheckedRows
 from deepthink_cli.workflows.labelling import ABOUT, Numbered, OutputRows, RowCounts
 from deepthink_cli.workflows.memories import OpenedMemory, model_options
 from deepthink_cli.workflows.resume import open_partial, partial_of
@@ -76,12 +76,11 @@ def identity_of(
     memory: OpenedMemory,
     ensemble: Sequence[OpenedMemory],
     inputs: RowSource,
+    checked: CheckedRows,
     options: ModelOptions | None,
     form: OutputRows,
 ) -> dict[str, Any]:
-    """What the bytes of the labels depend on, by the name that users know; the inputs are read."""
-    with open(inputs.path, "rb") as file:
-        content = hashlib.file_digest(file, "sha256").hexdigest()
+    """What the bytes of the labels depend on, by the name that users know."""
     model = model_options(memory, options).model_dump(mode="json", exclude={"offline", "trust_remote_code"})
     return {
         "memory": memory.sha256,
@@ -89,7 +88,7 @@ def identity_of(
         "--iteration": list(form.iterations),
         "name of the inputs": inputs.path,
         "--format": inputs.row_format,
-        "content of the inputs": content,
+        "content of the inputs": checked.digest.sha256,
         **{f"--{name.replace('_', '-')}": value for name, value in model.items()},
         "--calibrate": list(form.calibrate),
         "--score": form.score,
@@ -103,7 +102,8 @@ def check_resume(output: Path | None, inputs: str) -> None:
     """Raise InputError unless a labelling can be continued: from a file of inputs, into a file."""
     if output is None:
         raise InputError("--resume: only with -o FILE; name the output")
-    if inputs == "-":
-        raise InputError("--resume: standard input cannot be read again; give a file of inputs")
+    source = RowSource(inputs)
+    if source.read_once:
+        raise InputError(f"--resume: {source.name} cannot be read again; give a file of inputs")
     if partial_of(output).is_dir():
         raise InputError(f"{partial_of(output)}: is a directory; move it, or name another output")

@@ -48,8 +48,8 @@ def new_task(
     check_output(path)
     if path.exists() and not replace:
         raise InputError(f"-o {path}: exists; give --force to replace it, or another name with -o")
-    if source.is_stdin:
-        raise InputError("--from -: the task file names the file of its rows; give a file")
+    if source.read_once:
+        raise InputError(f"--from {source.path}: the task file names the file of its rows; give a file")
     refuse_texts(source)
     guess = guessed(read_rows(source), source.name, label)
     text = starter(name, guess, os.path.relpath(source.path, path.parent), source.format)

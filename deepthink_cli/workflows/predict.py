@@ -72,7 +72,9 @@ def predict_file(
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
     engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
     members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
-    rows = _rows(source, demonstrations, skip, check, extended if checked is None else None)
+    rows = _rows(source, demonstrations, skip, check, checked)
+    if extended is not None and checked is None:
+        rows = extended.watched(rows, demonstrations.labels)
     predict = partial(predict_mean, engine, [memories, *members], score=score)
     calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score, warning_of(tell))
     for earlier in before:
@@ -119,18 +121,16 @@ def _rows(
     demonstrations: TokenizedDemonstrations,
     skip: bool,
     check: CheckRow,
-    extended: ExtendedLabels | None,
+    checked: CheckedRows | None,
 ) -> Iterator[Query | Skipped]:
-    """The rows of the inputs, watched by `extended`; those that cannot be used are skipped or raise InputError."""
+    """The rows of the inputs, as they were checked; those that cannot be used are skipped or raise InputError."""
     prompt = (demonstrations.template, demonstrations.labels)
-    rows: Iterator[Query | Skipped]
-    if skip:
-        rows = skipping_bad_rows(queries_or_skipped(source, *prompt), check)
-    elif source.is_stdin:
-        rows = _passing(read_queries(source, *prompt), check)
-    else:  # the rows of a file have been checked
-        rows = read_queries(source, *prompt)
-    return rows if extended is None else extended.watched(rows, demonstrations.labels)
+    if checked is None and not skip:
+        return _passing(read_queries(source, *prompt), check)
+    rows = queries_or_skipped(source, *prompt)
+    if checked is not None:
+        rows = checked.digest.same(rows, source.name)
+    return skipping_bad_rows(rows, check) if skip else rows
 
 
 def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:

@@ -219,7 +219,7 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
     monkeypatch.setattr("deepthink_cli.engine.choice.load_language_model", slow)
     code, said = folder.again("--out", str(folder.path / "fresh"))
     assert code == 1
-    assert "task tiny, seed 0: its test rows were changed after this run had read them" in said
+    assert "task tiny: its test rows have changed since they were checked" in said
     assert read_results(folder.path / "fresh") == []
 
 

@@ -1,0 +1,94 @@
+"""Rows from a pipe under a path, as of `<(...)` and /dev/stdin, are read once; commands that read them twice say so."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import write_reviews
+from tiny import tiny_task
+
+from deepthink_cli.cli.main import run
+
+Captured = pytest.CaptureFixture[str]
+Piped = Callable[[Path], str]
+
+pytestmark = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system gives pipes no path")
+
+
+@pytest.fixture(scope="module")
+def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four reviews, and a memory of them."""
+    folder = tmp_path_factory.mktemp("memory")
+    words = ["think", str(write_reviews(folder / "demos.jsonl")), "-m", str(models("llama")), "-T", "1", "-q"]
+    assert run([*words, "-o", str(folder / "mem.safetensors")]) == 0
+    return folder
+
+
+@pytest.fixture
+def piped() -> Iterator[Piped]:
+    """The path of a pipe with the contents of a file."""
+    ends: list[int] = []
+
+    def pipe(file: Path) -> str:
+        reading, writing = os.pipe()
+        os.write(writing, file.read_bytes())  # less than a pipe holds
+        os.close(writing)
+        ends.append(reading)
+        return f"/dev/fd/{reading}"
+
+    yield pipe
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "mem.safetensors", "ROWS"],
+        ["predict", "mem.safetensors", "ROWS", "--on-error", "skip"],
+        ["generate", "mem.safetensors", "ROWS", "--max-new-tokens", "2"],
+        ["select", "ROWS", "--method", "random", "--shots", "2", "-o", "-"],
+    ],
+)
+def test_rows_of_a_pipe_give_what_those_of_a_file_give(
+    words: list[str], folder: Path, piped: Piped, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(folder)
+    rows, outputs = folder / "demos.jsonl", []
+    for path in (str(rows), piped(rows)):
+        assert run([path if word == "ROWS" else word for word in [*words, "-q"]]) == 0
+        outputs.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert outputs[0] == outputs[1]
+    assert outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("eval mem.safetensors ROWS", "LABELLED ROWS: evaluation reads its rows twice; give a file"),
+        ("diff mem.safetensors mem.safetensors ROWS", "ROWS ROWS: both memories read the rows; give a file"),
+        ("predict mem.safetensors ROWS --resume -o out.jsonl", "--resume: ROWS cannot be read again; give a file"),
+        ("tasks new mine --from ROWS", "--from ROWS: the task file names the file of its rows; give a file"),
+    ],
+)
+def test_a_command_that_needs_them_twice_refuses_them(
+    words: str, reason: str, folder: Path, piped: Piped, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(folder)
+    path = piped(folder / "demos.jsonl")
+    assert run([path if word == "ROWS" else word for word in words.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    named, _, rest = reason.rpartition("ROWS")
+    assert line.startswith(f"deepthink: {named}{path}{rest}")
+
+
+def test_a_task_file_that_names_one_is_refused(tmp_path: Path, folder: Path, piped: Piped, capsys: Captured) -> None:
+    path = piped(folder / "demos.jsonl")
+    task, _ = tiny_task(tmp_path, splits={split: {"file": path, "format": "jsonl"} for split in ("train", "test")})
+    assert run(["think", "--task", str(task), "-o", str(tmp_path / "mem.safetensors"), "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"deepthink: {path}: the rows of a task are read several times; give a file"
