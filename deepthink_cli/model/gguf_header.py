@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.model.gguf_once import read_once
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ def read_header(file: Path, named: str) -> GgufHeader:
         with open(file, "rb") as stream:
             if stream.read(4) != b"GGUF":
                 raise InputError(f"{named}: not a GGUF file; download it again, or name another file")
-        reader = gguf.GGUFReader(str(file))
+        with read_once():
+            reader = gguf.GGUFReader(str(file))
         metadata = {key: _value(field) for key, field in reader.fields.items()}
     except OSError as error:
         raise InputError(f"{named}: cannot be read: {error.strerror or error}; give a readable file") from error

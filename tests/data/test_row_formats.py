@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,10 +188,36 @@ def test_a_document_that_is_no_array_of_objects_is_named_with_its_line(
     assert refusal(tmp_path / "rows.json", content).startswith(reason)
 
 
-def test_a_row_of_an_array_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_array, "MOST_ROW", 100_000)
-    message = refusal(tmp_path / "rows.json", b'[{"a": "' + b"x" * 200_000 + b'"}]')
-    assert message == ":1: a row is longer than 100,000 characters"
+@pytest.mark.parametrize(
+    ("name", "before", "repeated"),
+    [
+        ("rows.json", b'[{"a": "', b"x"),
+        ("rows.jsonl", b'{"a": "', b"x"),
+        ("rows.jsonl", b"", b" "),
+        ("rows.txt", b"a line\n", b"x"),
+        ("rows.csv", b"a,b\n1,2\n", b"x"),
+        ("rows.csv", b"a,b\n1,2\n", b"x,"),
+        ("rows.csv", b'a,b\n1,"', b"x\n"),
+        ("rows.tsv", b"", b"\n"),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_row_has_a_limit_before_it_is_in_memory(
+    name: str, before: bytes, repeated: bytes, compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.data.formats.lines.MOST_ROW", 100_000, raising=False)
+    content, path = before + repeated * (2**24 // len(repeated)), tmp_path / name
+    if compressed:
+        content, path = gzip.compress(content, 1), path.with_suffix(f"{path.suffix}.gz")
+    path.write_bytes(content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r":\d+: a row is longer than 100,000 characters; check its line breaks"):
+            list(read_rows(str(path)))
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

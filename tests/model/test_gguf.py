@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import struct
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from transformers import AutoModelForCausalLM
 from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model.gguf_header import read_header
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
 from deepthink_cli.runs.results import read_results
@@ -31,6 +34,7 @@ pytest.importorskip("accelerate", reason="accelerate is not installed")
 gguf_tensors = pytest.importorskip("gguf_tensors", reason="gguf is not installed")
 
 Models = Callable[[str], Path]
+ARRAY = struct.pack("<Q", 1) + b"a" + struct.pack("<I", 9)  # the name and the type of a field of a GGUF file
 # Fields that transformers does not read from a GGUF file have its defaults: layers in turn, softcapping as in Gemma.
 READABLE: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -251,6 +255,32 @@ def test_a_damaged_header_is_no_other_error(tiny: Path, tmp_path: Path) -> None:
         (tmp_path / "x.gguf").write_bytes(content[:place] + b"\xff" * 8 + content[place + 8 :])
         with suppress(InputError):  # a value may also be one that does not matter
             opened(model=str(tmp_path / "x.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "fields", "content"),
+    [
+        (0, 1, ARRAY + struct.pack("<IQ", 0, 100_000)),
+        (0, 1, ARRAY + struct.pack("<IQ", 8, 100_000)),
+        (0, 1, ARRAY + struct.pack("<IQ", 9, 100_000)),
+        (0, 100_000, b""),
+        (100_000, 0, b""),
+        (0, 1, ARRAY + struct.pack("<IQ", 0, 100_000) + bytes(100_000)),
+    ],
+)
+def test_a_header_of_more_values_than_its_file_can_have_is_not_read(
+    tensors: int, fields: int, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.model.gguf_once._PARTS", 10_000, raising=False)
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, fields) + content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="truncated or damaged"):
+            read_header(path, "-m x.gguf")
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 WRONG_KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator
 
 from deepthink_cli.data.formats.json_objects import not_json, parsed_object
-from deepthink_cli.data.formats.lines import check_decoded, shortened
+from deepthink_cli.data.formats.lines import check_decoded, check_length, shortened
 from deepthink_cli.data.row import Row
 from deepthink_cli.errors import InputError
 
-MOST_ROW = 2**26  # characters of one row
 _PART = 2**16  # characters that are read at a time
 _ADVICE = "write an array of objects, or one object a line"
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -93,8 +92,7 @@ class _Document:
                 if end < len(self.part) or not self.more():
                     break
             except (json.JSONDecodeError, RecursionError) as error:
-                if len(self.part) - self.place > MOST_ROW:
-                    raise InputError(f"{self.where}: a row is longer than {MOST_ROW:,} characters") from error
+                check_length(len(self.part) - self.place, self.where)
                 if isinstance(error, RecursionError) or not self.more():
                     rest = self.part[self.place : self.place + 100]
                     check_decoded(rest, self.where)

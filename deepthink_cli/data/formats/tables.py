@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from threading import Lock
 
-from deepthink_cli.data.formats.lines import check_decoded
+from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
 from deepthink_cli.data.opening import opened
 from deepthink_cli.data.row import Row
 from deepthink_cli.data.source import RowSource
@@ -37,7 +37,8 @@ def tsv_rows(source: RowSource) -> Iterator[Row | InputError]:
 def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
     kind = "TSV" if expected == TAB else "CSV"
     with opened(source) as stream:
-        lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        lines = _Lines(text, source.name)
         start = _start(lines)
         delimiter = _delimiter(start[-1] if start else "", expected, f"{source.name}:{len(start)}")
         table = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
@@ -46,6 +47,7 @@ def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
         try:
             for cells in _records(table):
                 where, first_line = f"{source.name}:{first_line}", table.line_num + 1
+                lines.size = 0
                 try:
                     _check_cells(cells, where)
                 except InputError as error:
@@ -65,6 +67,22 @@ def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
                 yield Row(dict(zip(header, cells, strict=True)), where)
         except csv.Error as error:
             raise InputError(f"{source.name}:{first_line}: not {kind} ({error})") from error
+
+
+class _Lines(Iterator[str]):
+    """The lines of a table; raises InputError where those since `size` was set to 0 are longer than a row may be."""
+
+    def __init__(self, text: io.TextIOWrapper, name: str) -> None:
+        self.text, self.name = text, name
+        self.number = self.size = 0
+
+    def __next__(self) -> str:
+        line = bounded_line(self.text)
+        if not line:
+            raise StopIteration
+        self.number, self.size = self.number + 1, self.size + len(line)
+        check_length(self.size, f"{self.name}:{self.number}")
+        return line
 
 
 def _start(lines: Iterator[str]) -> list[str]:
