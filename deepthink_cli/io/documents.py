@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,17 @@ from deepthink_cli.errors import InputError
 # A limit far above any real file: nested aliases can expand to more values than fit into memory.
 _MOST_VALUES = 100_000
 _DEEPEST = 50
+# Above them, Python refuses to write a number, which hexadecimal digits and those of base 60 can state.
+_LONGEST_NUMBER, _MOST_BITS = 100, 400
+_NUMBER = f"a number has more than {_LONGEST_NUMBER} digits; shorten it, or write a string in quotation marks"
 
 _YAML = "tag:yaml.org,2002:"
 _SCALARS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "timestamp")}
+
+# Strings and comments, in which brackets and line breaks mean nothing, and everything else up to one of these.
+_TOML_TOKEN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'|#[^\n]*|[\[\]{}\n]|[^\[\]{}\n#"']+''', re.DOTALL
+)
 
 Keys = tuple[str, ...]
 
@@ -141,14 +150,16 @@ class _Builder:
     def scalar(self, node: Any) -> Any:
         if node.id != "scalar" or node.tag not in _SCALARS:
             raise self.mistake(node, f"the tag {node.tag} is not supported; write a string in quotation marks")
+        kind = node.tag.removeprefix(_YAML)
+        if kind in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
+            raise self.mistake(node, _NUMBER)
         try:
             value = self.loader.construct_object(node)
         except (ValueError, OverflowError, LookupError, AttributeError) as error:  # each type raises different errors
-            kind = node.tag.removeprefix(_YAML)
             raise self.mistake(
                 node, f"not a valid {kind}: {node.value[:40]!r}; write a string in quotation marks"
             ) from error
-        if isinstance(value, str) and (reason := _unfit(value)):
+        if reason := _unfit(value):
             raise self.mistake(node, reason)
         return value
 
@@ -164,8 +175,13 @@ def _line(text: str, place: int) -> int:
     return text.count("\n", 0, place) + 1
 
 
-def _unfit(text: str) -> str | None:
-    """Why a string (possibly from an escape sequence) is invalid; None if it is valid."""
+def _unfit(value: Any) -> str | None:
+    """Why a string (possibly from an escape sequence) or a number is invalid; None if it is valid."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return _NUMBER
+    if not isinstance(value, str):
+        return None
+    text = value
     if "\0" in text:
         return "holds a NUL character; remove it"
     try:
@@ -190,10 +206,21 @@ def _toml(path: str, text: str) -> Document:
         raise InputError(f"{path}:{line}: not TOML: {reason}") from error
     document = Document(path, values, _toml_lines(text))
     for key, value in values.items():
-        for item in (key, *(value if isinstance(value, list) else [value])):
-            if isinstance(item, str) and (flaw := _unfit(item)):
+        for item in (key, *_scalars(value)):
+            if flaw := _unfit(item):
                 raise InputError(f"{document.where(key)}: {flaw}")
     return document
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    """The keys and values in a value, at any depth."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _scalars(item)
+    if not isinstance(value, list):
+        yield value
 
 
 def _line_of(kind: type[Exception], text: str) -> int:
@@ -213,14 +240,20 @@ def _line_of(kind: type[Exception], text: str) -> int:
 def _toml_lines(text: str) -> dict[Keys, int]:
     """The lines of top-level keys and of tables, which the standard library does not report."""
     lines: dict[Keys, int] = {(): 1}
-    first, statement = 1, ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        statement += line + "\n"
-        try:
-            fields = tomllib.loads(statement)
-        except ValueError:  # a value that continues on the next line
-            continue
-        for key in fields:
+    for first, statement in _toml_statements(text):
+        for key in tomllib.loads(statement):
             lines.setdefault((key,), first)
-        first, statement = number + 1, ""
     return lines
+
+
+def _toml_statements(text: str) -> Iterator[tuple[int, str]]:
+    """The statements of a valid document, each with its first line; brackets and strings may continue one."""
+    begin = depth = 0
+    first = number = 1
+    for token in _TOML_TOKEN.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        number += token[0].count("\n")
+        if token[0] == "\n" and depth == 0:
+            yield first, text[begin : token.end()]
+            begin, first = token.end(), number
+    yield first, text[begin:]

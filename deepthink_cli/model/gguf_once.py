@@ -17,8 +17,8 @@ def read_once() -> Iterator[None]:
     """Until the block ends, the `gguf` package parses each file once and builds each table of names once.
 
     transformers parses the file for the configuration, the tokenizer and the weights, and builds the table for every
-    module of the network; each takes seconds. A header of more values than the file holds, or than any model has, raises ValueError.
-    Changes the package for the whole process: hold the lock of `quiet_libraries`.
+    module of the network; each takes seconds. A header of more values than the file holds, or than any model has,
+    raises ValueError. Changes the package for the whole process: hold the lock of `quiet_libraries`.
     """
     import gguf
 

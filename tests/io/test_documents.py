@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,29 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.yaml: cannot be read: No such file"):
         read_document(tmp_path / "a.yaml")
+
+
+def test_the_lines_of_a_long_array_are_found_in_a_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, loads = [], tomllib.loads
+
+    def counting(text: str) -> object:
+        parsed.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr(tomllib, "loads", counting)
+    text = "a = [  # ]\n" + '  "]",\n' * 4000 + "]\nb = '''\n[\n'''\nc = 1\n"
+    assert lines(read(tmp_path / "a.toml", text), "a", "b", "c") == [1, 4003, 4006]
+    assert sum(parsed) < 3 * len(text)
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "7" * 5000, "1" + "_0" * 5000])
+@pytest.mark.parametrize("kind", ["yaml", "toml"])
+def test_a_number_of_thousands_of_digits_is_refused(number: str, kind: str, tmp_path: Path) -> None:
+    text = f"a: 1\nb: [1, {number}]\n" if kind == "yaml" else f"a = 1\nb = [1, {number}]\n"
+    with pytest.raises(InputError, match=rf"a\.{kind}:2: .*a number (has more than 100 digits|is too long)"):
+        read(tmp_path / f"a.{kind}", text)
+
+
+def test_a_number_of_base_60_is_limited_as_well(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.yaml:1: a number has more than 100 digits"):
+        read(tmp_path / "a.yaml", "a: " + ":".join(["59"] * 5000))

@@ -267,6 +267,7 @@ def test_a_damaged_header_is_no_other_error(tiny: Path, tmp_path: Path) -> None:
         (100_000, 0, b""),
         (0, 1, ARRAY + struct.pack("<IQ", 0, 100_000) + bytes(100_000)),
     ],
+    ids=["numbers", "texts", "arrays", "fields", "tensors", "numbers that are there"],
 )
 def test_a_header_of_more_values_than_its_file_can_have_is_not_read(
     tensors: int, fields: int, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
