@@ -8,7 +8,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -26,6 +26,8 @@ class HubState:
     objects: Files = field(default_factory=dict)  # large files by their SHA-256
     requests: list[str] = field(default_factory=list)
     served: Files = field(default_factory=dict)  # replaces the content of a path when it is downloaded
+    endless: set[str] = field(default_factory=set)  # paths whose content never ends when it is downloaded
+    sent: int = 0  # bytes of endless contents
     licence: str | None = "apache-2.0"
 
     def files(self, repo: str, revision: str) -> Files | None:
@@ -116,6 +118,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
         return True
 
+    def _send_endlessly(self) -> bool:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        with suppress(OSError):  # the client has enough
+            while self.hub.sent < 2**30:
+                self.hub.sent += self.wfile.write(bytes(2**20))
+        return True
+
     def _create(self, path: str, body: bytes) -> bool:
         if path != "/api/repos/create":
             return False
@@ -197,6 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
         if match is None or (files := self.hub.files(match[1], match[2])) is None or match[3] not in files:
             return False
         content = self.hub.served.get(match[3], files[match[3]])
+        if match[3] in self.hub.endless and self.command == "GET":
+            return self._send_endlessly()
         etag = hashlib.sha256(content).hexdigest()
         return self._send(200, content, **{"ETag": f'"{etag}"', "X-Repo-Commit": commit_of(files)})
 

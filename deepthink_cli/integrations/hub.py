@@ -135,12 +135,12 @@ def _licence_of(header: Header) -> str | None:
 def _check_file(repository: Repository, listed: RemoteFile, path: Path) -> None:
     """Raise DeepThinkError unless a downloaded file has the size and the SHA-256 that the hub records."""
     if path.is_symlink() or path.stat().st_size != listed.size:
-        raise _damaged(repository, f"{listed.path} is not of the {listed.size:,} bytes that the hub records")
+        raise repository.damaged(f"{listed.path} is not of the {listed.size:,} bytes that the hub records")
     if listed.sha256 is not None:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != listed.sha256:
-            raise _damaged(repository, f"the SHA-256 of {listed.path} is not the one that the hub records")
+            raise repository.damaged(f"the SHA-256 of {listed.path} is not the one that the hub records")
 
 
 def _check_contents(repository: Repository, folder: Path) -> None:
@@ -151,10 +151,10 @@ def _check_contents(repository: Repository, folder: Path) -> None:
         memory = read_memories(read_header(folder / MEMORY))[-1]
     except InputError as error:
         reason = str(error).removeprefix(f"{folder / MEMORY}: ").partition(";")[0]
-        raise _damaged(repository, f"{MEMORY}: {reason}") from error
+        raise repository.damaged(f"{MEMORY}: {reason}") from error
     present = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
     if present and (len(present) < 2 or not _agrees(memory, folder)):
-        raise _damaged(repository, f"its {' and '.join(present)} are not the PEFT form of its memory")
+        raise repository.damaged(f"its {' and '.join(present)} are not the PEFT form of its memory")
 
 
 def _agrees(memory: Memory, folder: Path) -> bool:
@@ -179,7 +179,3 @@ def _agrees(memory: Memory, folder: Path) -> bool:
         and tensors.keys() == expected.keys()
         and all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
     )
-
-
-def _damaged(repository: Repository, reason: str) -> DeepThinkError:
-    return DeepThinkError(f"{repository}: damaged or changed: {reason}; nothing was written")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,10 +84,19 @@ class Repository:
         return str(info.commit_url)
 
     def download(self, snapshot: Snapshot, paths: Collection[str], folder: Path) -> None:
-        """Download these files of a snapshot into a folder, past the cache; raises DeepThinkError if that fails."""
+        """Download these files of a snapshot into a folder, past the cache.
+
+        Raises DeepThinkError if that fails, and as soon as a file is larger than it is listed.
+        """
         for path in paths:
             with self._errors():
-                self._api.hf_hub_download(self.name, path, revision=snapshot.commit, local_dir=folder)
+                progress = _limited(snapshot.files[path], self.damaged)
+                where = {"revision": snapshot.commit, "local_dir": folder}
+                self._api.hf_hub_download(self.name, path, **where, tqdm_class=progress)
+
+    def damaged(self, reason: str) -> DeepThinkError:
+        """The error for files that are not what the hub records."""
+        return DeepThinkError(f"{self}: damaged or changed: {reason}; nothing was written")
 
     def licence(self) -> str | None:
         """The licence that the repository's card names; None if it names none or cannot be read."""
@@ -112,12 +121,34 @@ class Repository:
         try:
             with quiet_libraries():
                 yield
-        except MemoryError:
+        except (MemoryError, DeepThinkError):
             raise
         except Exception as error:  # the library raises many types
             if isinstance(error, OSError) and error.errno is not None and not is_unreachable(error):
                 raise
             raise DeepThinkError(f"{self}: {_reason(error)}") from error
+
+
+def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
+    """A progress bar for the download of a file: the library tells it of every part before the part is written."""
+    from huggingface_hub.utils import tqdm
+
+    class Limited(tqdm):  # type: ignore[type-arg]
+        received = 0
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self.received += int(n or 0)
+            if self.received > file.size:
+                raise damaged(f"{file.path} is larger than the {file.size:,} bytes that the hub records")
+            return super().update(n)
+
+        def update_transfer(self, n: float) -> None:
+            """Bytes of the network, which may be more than those of the file."""
+
+        def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None:
+            """Nothing is shown."""
+
+    return Limited
 
 
 def _reason(error: Exception) -> str:

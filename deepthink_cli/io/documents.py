@@ -27,7 +27,8 @@ _SCALARS = {_YAML + kind for kind in ("str", "int", "float", "bool", "null", "ti
 
 # Strings and comments, in which brackets and line breaks mean nothing, and everything else up to one of these.
 _TOML_TOKEN = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'|#[^\n]*|[\[\]{}\n]|[^\[\]{}\n#"']+''', re.DOTALL
+    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'|#[^\n]*|[\[\]{}\n]|[^\[\]{}\n#"']+''',
+    re.DOTALL,
 )
 
 Keys = tuple[str, ...]

@@ -13,6 +13,7 @@ from deepthink_cli.data.source import FormatName
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.registry import Sampling
+from deepthink_cli.tasks.patterns import checked_pattern
 
 
 class _Part(BaseModel):
@@ -21,21 +22,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a regular expression: {error}") from error
-    return text
-
-
 def _column(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
 Word = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
-Pattern = Annotated[str, AfterValidator(_pattern)]
+Pattern = Annotated[str, AfterValidator(checked_pattern)]
 
 
 def _check_fields(field: str, pattern: str, known: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.sandbox import Program, check_confined
 from deepthink_cli.tasks.format import Free, Task
+from deepthink_cli.tasks.patterns import all_matches
 
 _COLUMN = r"\{(\w+)\}"
 _PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
@@ -16,7 +17,7 @@ _PUNCTUATION = r"[.,;:!?\"'`*$]+(?=\s|$)|(?<!\S)[\"'`*$]+"
 
 def found(pattern: str, text: str) -> str | None:
     """The first group of a pattern's last match in a text, without spaces around it; None without a match."""
-    matches = list(re.finditer(pattern, text))
+    matches = all_matches(pattern, text)
     return (matches[-1][1] or "").strip() if matches else None
 
 

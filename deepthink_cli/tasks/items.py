@@ -11,6 +11,7 @@ from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.data.rows import Row
 from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
 from deepthink_cli.tasks.free import found
+from deepthink_cli.tasks.patterns import first_match, whole_match
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -126,7 +127,7 @@ def _text(piece: Piece, fields: Mapping[str, Any]) -> str:
         raise DoesNotFit(f"column {piece.column!r} must be a string")
     text = value.strip()
     if piece.pattern is not None:
-        match = re.search(piece.pattern, text)
+        match = first_match(piece.pattern, text)
         if match is None:
             raise DoesNotFit(f"column {piece.column!r} does not match the task's pattern")
         text = (match[1] or "").strip()
@@ -151,7 +152,7 @@ def _choices(candidates: Candidates, fields: Mapping[str, Any]) -> list[_Choice]
     if candidates.options is not None:
         assert isinstance(candidates.column, str)
         lines = str(_value(fields, candidates.column)).splitlines()
-        matches = [re.fullmatch(candidates.options, line.strip()) for line in lines]
+        matches = [whole_match(candidates.options, line.strip()) for line in lines]
         return [_Choice((match["name"] or "").strip(), (match["text"] or "").strip()) for match in matches if match]
     assert candidates.column is not None
     if isinstance(candidates.column, str):

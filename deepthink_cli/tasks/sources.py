@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.tasks.format import Split, Task
+from deepthink_cli.tasks.patterns import all_matches
 
 SUFFIXES = (".jsonl", ".parquet", ".csv", ".tsv")
 
@@ -124,7 +124,7 @@ def matches(pattern: str, text: str) -> list[dict[str, str]]:
     """The matches of a pattern in a text as rows, with its named groups as columns."""
     return [
         {name: (value or "").strip() for name, value in match.groupdict().items()}
-        for match in re.finditer(pattern, text)
+        for match in all_matches(pattern, text)
     ]
 
 

@@ -258,6 +258,19 @@ def test_a_damaged_repository_is_refused_with_nothing_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("path", [MEMORY, "adapter_config.json"])
+def test_a_file_that_is_larger_than_listed_is_not_downloaded_to_its_end(
+    path: str, pushed: dict[str, bytes], state: HubState, tmp_path: Path, capsys: Capture
+) -> None:
+    state.endless.add(path)
+    assert run(["pull", REPO, "-o", str(tmp_path / "m.safetensors"), "-q"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    larger = f"{path} is larger than the {len(pushed[path]):,} bytes that the hub records"
+    assert line == f"deepthink: {REPO}: damaged or changed: {larger}; nothing was written"
+    assert state.sent < 2**27
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_refused_memory_leaves_the_file_before_as_it_was(pushed: dict[str, bytes], tmp_path: Path) -> None:
     pushed[MEMORY] = flipped(pushed[MEMORY], -1)
     (tmp_path / "m.safetensors").write_bytes(b"before")

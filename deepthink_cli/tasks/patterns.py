@@ -1,0 +1,60 @@
+"""The regular expressions of task files, applied to texts within a limit of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deepthink_cli.errors import InputError
+
+SECONDS = 10.0  # for one text; a pattern of nested repetitions may need years
+_Match = Any  # re.Match, of the package `regex`
+
+
+def checked_pattern(text: str) -> str:
+    """The pattern; raises ValueError unless it is a regular expression of Python."""
+    import regex
+
+    try:
+        re.compile(text)
+        regex.compile(text)
+    except (re.error, regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return text
+
+
+def all_matches(pattern: str, text: str) -> list[_Match]:
+    """The matches of a pattern in a text; raises InputError if they take too long."""
+    import regex
+
+    with _limited(pattern, text):
+        return list(regex.finditer(pattern, text, timeout=SECONDS))
+
+
+def first_match(pattern: str, text: str) -> _Match | None:
+    """The first match of a pattern in a text, None without one; raises InputError if it takes too long."""
+    import regex
+
+    with _limited(pattern, text):
+        return regex.search(pattern, text, timeout=SECONDS)
+
+
+def whole_match(pattern: str, text: str) -> _Match | None:
+    """The match of a pattern with a whole text, None without one; raises InputError if it takes too long."""
+    import regex
+
+    with _limited(pattern, text):
+        return regex.fullmatch(pattern, text, timeout=SECONDS)
+
+
+@contextmanager
+def _limited(pattern: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise InputError(
+            f"pattern {pattern!r}: takes more than {SECONDS:g} s on a text of {len(text):,} characters; write it "
+            "without repetitions of repetitions"
+        ) from error
