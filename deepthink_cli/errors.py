@@ -45,6 +45,11 @@ class BelowThreshold(DeepThinkError):
     exit_code = ExitCode.BELOW_THRESHOLD
 
 
+def panicked(error: BaseException) -> bool:
+    """Whether a library in Rust, such as tokenizers, came upon a case that it does not handle."""
+    return type(error).__name__ == "PanicException"  # its module cannot be imported; it is no Exception
+
+
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether a library's error says that memory could not be allocated, on a device or in main memory."""
     kinds = {kind.__name__ for kind in type(error).__mro__}

@@ -43,7 +43,7 @@ from deepthink_cli.cli.study_run import run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
-from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.prefetch import still_working
 from deepthink_cli.io.text import printable
 
@@ -181,6 +181,11 @@ def run(arguments: list[str]) -> int:
         if ran_out_of_memory(error):
             return _fail(ExitCode.ERROR, out_of_memory(error))
         return _bug(error, debug="--debug" in arguments or bool(os.environ.get("DEEPTHINK_DEBUG")))
+    except BaseException as error:
+        if not panicked(error):
+            raise
+        reason = f"a library failed ({' '.join(str(error).split())})"
+        return _fail(ExitCode.ERROR, f"{reason}; the model's tokenizer.json may be damaged: get it from another source")
 
 
 def _interrupted() -> int:

@@ -90,9 +90,13 @@ class Repository:
         """
         for path in paths:
             with self._errors():
-                progress = _limited(snapshot.files[path], self.damaged)
-                where = {"revision": snapshot.commit, "local_dir": folder}
-                self._api.hf_hub_download(self.name, path, **where, tqdm_class=progress)
+                self._api.hf_hub_download(
+                    self.name,
+                    path,
+                    revision=snapshot.commit,
+                    local_dir=folder,
+                    tqdm_class=_limited(snapshot.files[path], self.damaged),
+                )
 
     def damaged(self, reason: str) -> DeepThinkError:
         """The error for files that are not what the hub records."""
@@ -131,12 +135,14 @@ class Repository:
 
 def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
     """A progress bar for the download of a file: the library tells it of every part before the part is written."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub import utils
 
-    class Limited(tqdm):  # type: ignore[type-arg]
+    bar: Any = utils.tqdm  # type: ignore[attr-defined]
+
+    class Limited(bar):  # type: ignore[misc]
         received = 0
 
-        def update(self, n: float | None = 1) -> bool | None:
+        def update(self, n: float | None = 1) -> Any:
             self.received += int(n or 0)
             if self.received > file.size:
                 raise damaged(f"{file.path} is larger than the {file.size:,} bytes that the hub records")

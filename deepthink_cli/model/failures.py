@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pickle import UnpicklingError
 
-from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.hub import is_unreachable, unreachable
 
 
@@ -17,7 +17,9 @@ def library_errors(failure: str, way_out: str) -> Iterator[None]:
         yield
     except DeepThinkError:
         raise
-    except Exception as error:  # transformers and its dependencies raise many types
+    except BaseException as error:  # transformers and its dependencies raise many types
+        if not isinstance(error, Exception) and not panicked(error):
+            raise
         if "trust_remote_code" in str(error):
             way_out = "read that code, and allow it with --trust-remote-code"
         raise InputError(f"{failure}: {_reason(error)}; {way_out}") from error
@@ -36,7 +38,7 @@ def hub_errors(what: str, offline: bool, way_out: str) -> Iterator[None]:
         raise DeepThinkError(unreachable(what, offline, way_out)) from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """The first line of an error's message, which some libraries continue on the second."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(" .")

@@ -22,11 +22,11 @@ def read_once() -> Iterator[None]:
     """
     import gguf
 
-    if not isinstance(gguf.GGUFReader, type):  # within another such block
+    kept: dict[str, Any] = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    if not isinstance(kept["GGUFReader"], type):  # within another such block
         yield
         return
-    kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    changed = {**kept, "GGUFReader": _bounded(gguf.GGUFReader)}
+    changed = {**kept, "GGUFReader": _bounded(kept["GGUFReader"])}
     try:
         for name, function in changed.items():
             setattr(gguf, name, cache(function))

@@ -108,6 +108,7 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
         folder = found.source if found.gguf is None else empty
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)
         size = len(tokenizer)
+        tokenizer.decode(tokenizer("a b").input_ids)  # some faults of its file show only when it is used
     if not size:
         raise InputError(f"{failure}: it has no vocabulary; {way_out}")
     return tokenizer

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import read
+from conftest import read, write_rows
 from families import write_model
 from transformers import AutoConfig
 
 from deepthink_cli import DemonstrationSet, Example, load_model
+from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
@@ -193,3 +196,36 @@ def test_a_reading_cannot_restart_where_there_are_no_positions(models: Callable[
     history = read(engine, [5, 6, 7])
     with pytest.raises(InputError, match=r"restarted positions: .* has no positions to restart"):
         read(engine, [5, 6, 7], history, start=0)
+
+
+def precompiled(charsmap: bytes) -> dict[str, str]:
+    """A normalizer of a tokenizer.json with a table of characters."""
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "reason"),
+    [
+        ({"normalizer": precompiled(b"\xff" * 8)}, 2, "its tokenizer cannot be loaded: Precompiled: "),
+        ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, 2, "its tokenizer cannot be loaded: chunk size must"),
+        # A table of the ASCII characters alone: other texts are beyond its end.
+        ({"normalizer": precompiled(struct.pack("<I", 512) + bytes(512) + b"x")}, 1, "a library failed (index out of"),
+    ],
+)
+def test_a_tokenizer_whose_library_panics_is_an_error_of_one_line(
+    changes: dict[str, object],
+    code: int,
+    reason: str,
+    models: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = Path(shutil.copytree(models("llama"), tmp_path / "model"))
+    content = json.loads((model / "tokenizer.json").read_text())
+    (model / "tokenizer.json").write_text(json.dumps({**content, **changes}))
+    demos = write_rows(tmp_path / "demos.jsonl", [{"a": "café", "b": "one"}, {"a": "thé", "b": "two"}])
+    words = ["think", str(demos), "-m", str(model), "-T", "1", "-q", "-o", str(tmp_path / "mem.safetensors")]
+    assert run(words) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("deepthink: ")
+    assert reason in line
