@@ -72,9 +72,7 @@ def predict_file(
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
     engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
     members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
-    rows = _rows(source, demonstrations, skip, check, checked)
-    if extended is not None and checked is None:
-        rows = extended.watched(rows, demonstrations.labels)
+    rows = _rows(source, demonstrations, skip, check, checked, extended)
     predict = partial(predict_mean, engine, [memories, *members], score=score)
     calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score, warning_of(tell))
     for earlier in before:
@@ -122,15 +120,22 @@ def _rows(
     skip: bool,
     check: CheckRow,
     checked: CheckedRows | None,
+    extended: ExtendedLabels | None,
 ) -> Iterator[Query | Skipped]:
-    """The rows of the inputs, as they were checked; those that cannot be used are skipped or raise InputError."""
+    """The rows of the inputs; those that cannot be used are skipped or raise InputError.
+
+    Rows that were `checked` must be the same again; others are watched by `extended`.
+    """
     prompt = (demonstrations.template, demonstrations.labels)
-    if checked is None and not skip:
-        return _passing(read_queries(source, *prompt), check)
-    rows = queries_or_skipped(source, *prompt)
     if checked is not None:
-        rows = checked.digest.same(rows, source.name)
-    return skipping_bad_rows(rows, check) if skip else rows
+        same = checked.digest.same(queries_or_skipped(source, *prompt), source.name)
+        return skipping_bad_rows(same, check) if skip else same
+    rows: Iterator[Query | Skipped]
+    if skip:
+        rows = skipping_bad_rows(queries_or_skipped(source, *prompt), check)
+    else:
+        rows = _passing(read_queries(source, *prompt), check)
+    return rows if extended is None else extended.watched(rows, demonstrations.labels)
 
 
 def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:
