@@ -17,10 +17,9 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from deepthink_cli.report.html.page import WebPage
+from deepthink_cli.report.html.page import WebPage, versions
 from deepthink_cli.report.html.render import render
 from deepthink_cli.report.html.samples import Group, Samples
-from deepthink_cli.report.html.versions import versions
 
 LABELS = ("world", "sports", "business", "technology")
 WORDS = [f"word{number}" for number in range(5000)]

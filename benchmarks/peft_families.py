@@ -42,7 +42,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.errors import InputError
-from deepthink_cli.exporting.peft import write_peft
+from deepthink_cli.export.peft import write_peft
 from deepthink_cli.model.tokens import TokenizedQuery
 from small_models import FORMS, build_tokenizer, random_network, small_config
 

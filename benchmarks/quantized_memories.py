@@ -22,14 +22,14 @@ from transformers.utils import logging
 from deepthink_cli import Engine, Method, load_memory, load_model, save_memory, score, think
 from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.format import read_header
+from deepthink_cli.artifact.opening import open_memory
+from deepthink_cli.comparison.tensors import tensor_changes
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_demonstrations, tokenize_queries
 from deepthink_cli.report.significance import Discordant
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.workflows.memories import open_memory
-from deepthink_cli.workflows.tensor_changes import tensor_changes
 from real_model import REAL
 from shapes import weights_of
 

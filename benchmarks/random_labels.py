@@ -22,13 +22,13 @@ from transformers.utils import logging
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
+from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.events import silent
 from deepthink_cli.options import POCKET, ModelOptions
-from deepthink_cli.pools.rows import PoolRows
+from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.options import TuneOptions
-from deepthink_cli.workflows.events import silent
-from deepthink_cli.workflows.models import find_model, load
-from deepthink_cli.workflows.tune import TuneReport, tune
-from deepthink_cli.workflows.tune_plan import FEWEST_OF_LABEL, LabelledRows, plan_tuning
+from deepthink_cli.tuning.plan import FEWEST_OF_LABEL, LabelledRows, plan_tuning
+from deepthink_cli.tuning.tune import TuneReport, tune
 
 LABELS = ("negative", "positive")
 SENTENCES = Path(__file__).resolve().parent.parent / "examples" / "reviews"

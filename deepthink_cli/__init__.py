@@ -10,71 +10,71 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.files import load_memory, save_memory
+    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.comparison.diff import diff
+    from deepthink_cli.comparison.quantize import quantize
     from deepthink_cli.data.chat import Chat
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
-    from deepthink_cli.decoding import Decoding
-    from deepthink_cli.dialogue import Dialogue
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.choice import load_model
-    from deepthink_cli.generation import Generation, generate
+    from deepthink_cli.engine.decoding import Decoding
+    from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
+    from deepthink_cli.evaluation.rows import rows_of_file, rows_of_task
+    from deepthink_cli.generation.dialogue import Dialogue
+    from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.options import ModelOptions
-    from deepthink_cli.pools.options import SelectOptions
-    from deepthink_cli.pools.rows import pool_of_file, pool_of_task
-    from deepthink_cli.pools.store import Store
-    from deepthink_cli.prediction import Prediction, predict
-    from deepthink_cli.scoring import score
+    from deepthink_cli.scoring.prediction import Prediction, predict
+    from deepthink_cli.scoring.score import score
+    from deepthink_cli.selection.options import SelectOptions
+    from deepthink_cli.selection.pool import pool_of_file, pool_of_task
+    from deepthink_cli.selection.select import SelectResult, select, write_selection
+    from deepthink_cli.selection.store import Store
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
-    from deepthink_cli.workflows.diff import diff
-    from deepthink_cli.workflows.evaluate import EvaluationReport, evaluate
-    from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
-    from deepthink_cli.workflows.memories import open_memory
-    from deepthink_cli.workflows.quantize import quantize
-    from deepthink_cli.workflows.select import SelectResult, select, write_selection
 
 _HOME = {
     "Chat": "data.chat",
-    "Decoding": "decoding",
+    "Decoding": "engine.decoding",
     "DemonstrationSet": "data.examples",
-    "Dialogue": "dialogue",
+    "Dialogue": "generation.dialogue",
     "Engine": "engine.base",
-    "EvaluationReport": "workflows.evaluate",
+    "EvaluationReport": "evaluation.evaluate",
     "Example": "data.examples",
     "Gate": "updates.gate",
-    "Generation": "generation",
+    "Generation": "generation.generation",
     "Memory": "memory",
     "Method": "method",
     "ModelOptions": "options",
-    "Prediction": "prediction",
+    "Prediction": "scoring.prediction",
     "Query": "data.examples",
-    "SelectOptions": "pools.options",
-    "SelectResult": "workflows.select",
-    "Store": "pools.store",
+    "SelectOptions": "selection.options",
+    "SelectResult": "selection.select",
+    "Store": "selection.store",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
-    "diff": "workflows.diff",
-    "evaluate": "workflows.evaluate",
-    "generate": "generation",
+    "diff": "comparison.diff",
+    "evaluate": "evaluation.evaluate",
+    "generate": "generation.generation",
     "load_memory": "artifact.files",
     "load_model": "engine.choice",
-    "open_memory": "workflows.memories",
-    "pool_of_file": "pools.rows",
-    "pool_of_task": "pools.rows",
-    "predict": "prediction",
-    "quantize": "workflows.quantize",
+    "open_memory": "artifact.opening",
+    "pool_of_file": "selection.pool",
+    "pool_of_task": "selection.pool",
+    "predict": "scoring.prediction",
+    "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
-    "rows_of_file": "workflows.evaluated_rows",
-    "rows_of_task": "workflows.evaluated_rows",
+    "rows_of_file": "evaluation.rows",
+    "rows_of_task": "evaluation.rows",
     "save_memory": "artifact.files",
-    "score": "scoring",
-    "select": "workflows.select",
+    "score": "scoring.score",
+    "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
-    "write_selection": "workflows.select",
+    "write_selection": "selection.select",
 }
 
 __all__ = [

@@ -16,8 +16,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import RULES
-from deepthink_cli.updates.texts import split_rules
+from deepthink_cli.updates.registry import RULES, split_rules
 
 Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from deepthink_cli.description import provenance_lines, stored_text
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.html_table import facts_table
-from deepthink_cli.io.text import size
-from deepthink_cli.provenance import Drift, Provenance
+from deepthink_cli.io.text import facts_table, size
+from deepthink_cli.provenance import Drift, Provenance, provenance_lines, stored_text
 from deepthink_cli.updates.base import Place, UpdateRule
 from deepthink_cli.updates.gate import Gate
 

@@ -13,12 +13,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import reason
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.selection.registry import Sampling, selection_method
-from deepthink_cli.techniques.ensemble import check_run_technique
-from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, NAMES, is_technique
+from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, NAMES, check_run_technique, is_technique
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import GATE
-from deepthink_cli.updates.texts import checked_rule, parse_rule, split_rules
+from deepthink_cli.updates.registry import GATE, checked_rule, parse_rule, split_rules
 
 POCKET = "pocket"
 

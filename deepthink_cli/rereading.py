@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
-from deepthink_cli.model.own_tokens import own_tokens
+from deepthink_cli.model.tokens import own_tokens
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.updates.texts import rule_text
+from deepthink_cli.updates.registry import rule_text
 
 
 @dataclass(frozen=True)

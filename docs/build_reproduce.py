@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from deepthink_cli.experiments.study.crossing import cross
+from deepthink_cli.experiments.study.files import OpenedStudy, open_study, packaged
+from deepthink_cli.experiments.study.planning import SPEED, ModelPlan, compute_plan, known_size
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.study.catalogue import packaged
-from deepthink_cli.study.crossing import cross
-from deepthink_cli.study.files import OpenedStudy, open_study
-from deepthink_cli.study.planning import SPEED, ModelPlan, compute_plan
-from deepthink_cli.study.sizes import known_size
 
 PAGE = Path(__file__).resolve().parent / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

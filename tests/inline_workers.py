@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from deepthink_cli.runs.executors.base import Deliver
-from deepthink_cli.runs.executors.messages import Do, Event, Message
-from deepthink_cli.runs.executors.workbench import Workbench
+from deepthink_cli.experiments.executors.base import Deliver
+from deepthink_cli.experiments.executors.messages import Do, Event, Message
+from deepthink_cli.experiments.executors.workbench import Workbench
 
 Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of worker `life`, counted from 1
 

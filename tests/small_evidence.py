@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.prediction import Prediction
-from deepthink_cli.runs.results import FILE, Part, Result, Setting, bits
-from deepthink_cli.runs.samples import write_samples
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, bits
+from deepthink_cli.experiments.samples import write_samples
+from deepthink_cli.scoring.prediction import Prediction
 
 LABELS = ("negative", "positive")
 ITERATIONS = (1, 2, 5)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.runs.results import FILE, Result, Setting, bits
+from deepthink_cli.experiments.results import FILE, Result, Setting, bits
 
 MODEL = "openai-community/gpt2-large"
 N = 100

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from tiny import run_words
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.runs.results import FILE
+from deepthink_cli.experiments.results import FILE
 
 OLD = Path(__file__).parent / "made_before"
 THINK = "-T 2 --eta 0.1 --momentum 0.9 --positions restarted"

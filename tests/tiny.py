@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from conftest import write_rows
 
-from deepthink_cli.runs.folder import LOCK
+from deepthink_cli.experiments.folder import LOCK
 
 GOOD = ["warm", "funny", "tender", "wise", "bright", "moving", "lively", "kind"]
 BAD = ["dull", "lifeless", "long", "cold", "loud", "flat", "stale", "mean"]

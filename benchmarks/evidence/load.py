@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 
-from deepthink_cli.runs.results import FILE, Result, read_results
-from deepthink_cli.runs.samples import find_samples
+from deepthink_cli.experiments.results import FILE, Result, read_results
+from deepthink_cli.experiments.samples import find_samples
 
 from .measures import (
     Floats,

@@ -1,8 +1,4 @@
-"""The interface of a calibration: an estimate of a memory's bias toward each label, which is taken off the scores.
-
-All are one correction of the same raw scores, log p(y | x) - log b(y), computed in float64 from the probabilities that
-the labels have among themselves. They differ in b, and in the inputs that it is estimated from.
-"""
+"""The interface of calibrations, and what each of them presupposes."""
 
 from __future__ import annotations
 
@@ -11,13 +7,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
+
 from deepthink_cli.errors import InputError
 
-if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
+if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
     Floats = NDArray[float64]
+
 
 Basis = Literal["content-free", "domain", "premise", "batch"]
 Estimate = Callable[["Floats"], "Floats"]
@@ -79,3 +78,9 @@ def normalised(scores: Any) -> Floats:
 
     logs: Floats = np.asarray(scores, dtype=np.float64)
     return logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)
+
+
+def log_premise(logs: Floats) -> Floats:
+    """log b(y) = log p(y | domain premise), the only row of `logs` (Holtzman et al. 2021, section 3)."""
+    (premise,) = logs
+    return np.asarray(premise, dtype=np.float64)

@@ -20,8 +20,8 @@ from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.dialogue import Dialogue
-    from deepthink_cli.workflows.memories import OpenedMemory
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.generation.dialogue import Dialogue
 
 PROMPT = "> "
 HELP = "Ctrl-C stops an answer, Ctrl-D leaves"
@@ -42,8 +42,8 @@ def chat(
     Answers are shown as they are generated; Ctrl-C stops one, Ctrl-D leaves. Where standard input is not a terminal,
     each of its lines is a question. A memory made with --chat uses the model's chat template, others their template.
     """
-    from deepthink_cli.workflows.generate import open_dialogue
-    from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.generation.generate import open_dialogue
 
     model_arguments, problems = for_memory(context, model), Problems()
     options, chosen = problems.result(model_arguments.checked), problems.result(decoding.checked)

@@ -13,12 +13,12 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.metrics.label_changes import ChangedRow, LabelChanges
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.comparison.labels import ComparedLabels, RowsFor
+    from deepthink_cli.evaluation.label_changes import ChangedRow, LabelChanges
+    from deepthink_cli.evaluation.rows import EvaluatedRows
+    from deepthink_cli.events import Tell
     from deepthink_cli.tasks.sources import Source
-    from deepthink_cli.workflows.compared_labels import ComparedLabels, RowsFor
-    from deepthink_cli.workflows.evaluated_rows import EvaluatedRows
-    from deepthink_cli.workflows.events import Tell
-    from deepthink_cli.workflows.memories import OpenedMemory
 
 SHOWN = 10  # rows, layers and tokens in a report; --json has all
 
@@ -58,8 +58,8 @@ class RowChoice:
 
     def reader(self, tell: Tell) -> RowsFor:
         """The function that reads the rows in the template of a memory."""
-        from deepthink_cli.workflows.evaluated_rows import is_labelled, rows_of_file, rows_of_task
-        from deepthink_cli.workflows.task_rows import in_columns
+        from deepthink_cli.evaluation.rows import is_labelled, rows_of_file, rows_of_task
+        from deepthink_cli.tasks.rows import in_columns
 
         def rows(memory: OpenedMemory) -> EvaluatedRows:
             if self.file is None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import Cache, PoolArguments
+from deepthink_cli.cli.method_options import LearningRate, Steps, Updates
 from deepthink_cli.cli.options import DATA, METHOD, option
-from deepthink_cli.cli.technique_options import LearningRate, Steps, Updates
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from deepthink_cli.cli.options import option
 from deepthink_cli.cli.values import unescaped
-from deepthink_cli.decoding import Decoding
+from deepthink_cli.engine.decoding import Decoding
 
 GENERATION = "Generation"
 

@@ -17,9 +17,9 @@ from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
-    from deepthink_cli.workflows.diff import MemoryDiff, SharedDemonstrations
-    from deepthink_cli.workflows.memories import OpenedMemory
-    from deepthink_cli.workflows.tensor_changes import Change
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.comparison.diff import MemoryDiff, SharedDemonstrations
+    from deepthink_cli.comparison.tensors import Change
 
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]
 After = Annotated[
@@ -64,8 +64,8 @@ def diff(
 
     Weights are only loaded for rows. The exit code is 0 whether or not the memories differ.
     """
+    from deepthink_cli.comparison.diff import diff as diff_of
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.diff import diff as diff_of
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)
@@ -89,7 +89,7 @@ def diff(
 def _opened(before: Path, after: Path | None, iteration: str | None) -> tuple[OpenedMemory, OpenedMemory]:
     """Both memories with the iteration that is compared."""
     from deepthink_cli.artifact.format import read_header
-    from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.artifact.opening import open_memory
 
     first, second = _iterations(read_header(before), after, iteration)
     return open_memory(before, first), open_memory(before if after is None else after, second)

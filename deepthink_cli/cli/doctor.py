@@ -108,7 +108,7 @@ def _dtypes(device: str) -> list[str]:
 
 
 def _loaded(options: ModelOptions) -> Engine:
-    from deepthink_cli.workflows.models import find_model, load
+    from deepthink_cli.engine.opening import find_model, load
 
     with Show(CommonArguments()) as tell:
         return load(find_model(options, tell), tell)
@@ -154,7 +154,7 @@ def _cache() -> dict[str, Any]:
 
 def _selection_cache() -> dict[str, Any]:
     """The folder where `deepthink select` keeps what models say of rows, and its size."""
-    from deepthink_cli.pools.store import default_folder
+    from deepthink_cli.selection.store import default_folder
 
     folder = Path(os.environ.get("DEEPTHINK_CACHE") or default_folder())
     return {"path": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*.safetensors"))}

@@ -23,10 +23,10 @@ from deepthink_cli.cli.data_options import (
     row_source,
 )
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.label_options import ErrorArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
 from deepthink_cli.cli.predict import MemoryFile, rows_in_columns
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -36,14 +36,14 @@ from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.options import TaskOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.skipped import Skipped
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.evaluation.evaluate import EvaluationReport
+    from deepthink_cli.evaluation.rows import EvaluatedRows
     from deepthink_cli.options import ModelOptions, ScoreName
-    from deepthink_cli.prediction import Prediction
+    from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.sources import Source
-    from deepthink_cli.workflows.evaluate import EvaluationReport
-    from deepthink_cli.workflows.evaluated_rows import EvaluatedRows
-    from deepthink_cli.workflows.labelling import RowCounts
-    from deepthink_cli.workflows.memories import OpenedMemory
 
 T = TypeVar("T")
 Labelled = Annotated[
@@ -99,9 +99,9 @@ def evaluate(
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
+    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.prediction.ensemble import open_ensemble
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.ensemble import open_ensemble
-    from deepthink_cli.workflows.memories import open_memory
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
     options = problems.result(model.checked)
@@ -145,7 +145,7 @@ class _Outputs:
 
         The files that are read are named as in `read_by`.
         """
-        from deepthink_cli.workflows.outputs import check_apart
+        from deepthink_cli.outputs import check_apart
 
         read = read_by(*rows, **paths)
         if self.samples is not None:
@@ -177,11 +177,11 @@ def _evaluate(
     common: CommonArguments,
 ) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
-    from deepthink_cli.workflows.evaluate import evaluate as evaluation_of
-    from deepthink_cli.workflows.evaluated_rows import rows_of_file, rows_of_task
-    from deepthink_cli.workflows.evaluation_page import Observed, page_of_evaluation
-    from deepthink_cli.workflows.labelling import RowCounts
-    from deepthink_cli.workflows.memories import model_options
+    from deepthink_cli.artifact.opening import model_options
+    from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
+    from deepthink_cli.evaluation.rows import rows_of_file, rows_of_task
+    from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
 
     used = model_options(memory, options)
     outputs.check(model=used.model, adapter=used.adapter)
@@ -224,7 +224,7 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
 
 
 def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:
-    from deepthink_cli.calibrating.basis import check_calibrations
+    from deepthink_cli.calibration.basis import check_calibrations
 
     if names and memory is not None:
         check_calibrations(names, memory.provenance.demonstrations, memory.name)
@@ -246,7 +246,7 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory |
 
 def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None, skip: bool) -> None:
     """Raise all problems, including those of the rows if the memory can be read."""
-    from deepthink_cli.workflows.inputs import check_rows
+    from deepthink_cli.scoring.inputs import check_rows
 
     if memory is not None and rows is not None:
         check_rows(memory.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
@@ -271,7 +271,7 @@ def _samples_file(
 ) -> Iterator[Callable[[Prediction | Skipped], None] | None]:
     """A function that writes a row for each prediction; None if no samples are wanted."""
     from deepthink_cli.io.tables import writing_rows
-    from deepthink_cli.workflows.labelling import ABOUT, Numbered, samples_rows
+    from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
     if outputs.samples is None:
         yield None

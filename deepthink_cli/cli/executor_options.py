@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.html_option import ARGUMENTS
+from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.executors.base import Executor
-    from deepthink_cli.runs.shards import Shard
+    from deepthink_cli.experiments.executors.base import Executor
+    from deepthink_cli.experiments.shards import Shard
 
 MACHINES = "Machines"
 Ray = Annotated[
@@ -87,7 +87,7 @@ class ExecutorArguments:
 
         `demonstrations` names a file of them, which every worker must be able to read.
         """
-        from deepthink_cli.runs.shards import Shard
+        from deepthink_cli.experiments.shards import Shard
 
         problems = Problems()
         problems.result(lambda: self._number("workers"))
@@ -109,7 +109,7 @@ class ExecutorArguments:
 
         Raises InputError if `out` holds a run, or shards of another number.
         """
-        from deepthink_cli.runs.shards import Shard
+        from deepthink_cli.experiments.shards import Shard
 
         if self.shard is not None:
             return Shard.parsed(self.shard).folder(out)
@@ -133,12 +133,12 @@ class ExecutorArguments:
     def _executor(self, device: str, cache: Path) -> Executor | None:
         workers = self._number("workers")
         if self.ray is not None:
-            from deepthink_cli.runs.executors.ray_cluster import RayExecutor
+            from deepthink_cli.experiments.executors.ray_cluster import RayExecutor
 
             return RayExecutor(self.ray, workers, device, cache)
         if workers is None:
             return None
-        from deepthink_cli.runs.executors.local import LocalExecutor, visible_gpus
+        from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
 
         return LocalExecutor(workers, visible_gpus(device, workers), cache)
 
@@ -147,7 +147,7 @@ class ExecutorArguments:
         shards = self._number("slurm")
         if shards is None:
             return False
-        from deepthink_cli.runs.slurm import submit, write_script
+        from deepthink_cli.experiments.executors.slurm import submit, write_script
 
         script = write_script(out, ARGUMENTS.get(), shards, self.sbatch or ())
         note(f"wrote {script.path}: {shards} shards", quiet)

@@ -71,8 +71,8 @@ def export(
 
     A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
     """
-    from deepthink_cli.workflows.export import check_adapter_apart, export_llama_cpp, export_peft
-    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.export.export import check_adapter_apart, export_llama_cpp, export_peft
+    from deepthink_cli.outputs import check_apart
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)

@@ -25,15 +25,15 @@ from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.skipped import Skipped
-    from deepthink_cli.decoding import Decoding
-    from deepthink_cli.generation import Generation
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.engine.decoding import Decoding
+    from deepthink_cli.generation.generate import GeneratedRows
+    from deepthink_cli.generation.generation import Generation
     from deepthink_cli.options import ModelOptions
-    from deepthink_cli.workflows.generate import GeneratedRows
-    from deepthink_cli.workflows.inputs import CheckedRows
-    from deepthink_cli.workflows.label_options import LabelOptions
-    from deepthink_cli.workflows.labelling import RowCounts
-    from deepthink_cli.workflows.memories import OpenedMemory
+    from deepthink_cli.prediction.options import LabelOptions
+    from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.scoring.inputs import CheckedRows
 
 Parts = Iterator[list["Generation | Skipped"]]
 
@@ -59,8 +59,8 @@ def generate(
     The model and the template come from the memory. An answer is what the model writes after the input, token by token,
     where `predict` compares labels.
     """
-    from deepthink_cli.workflows.generate import check_free_rows
-    from deepthink_cli.workflows.memories import model_options, open_memory
+    from deepthink_cli.artifact.opening import model_options, open_memory
+    from deepthink_cli.generation.generate import check_free_rows
 
     output = None if str(output) == "-" else output
     model, problems = for_memory(context, model), Problems()
@@ -100,8 +100,8 @@ def _generate(
     common: CommonArguments,
 ) -> RowCounts:
     """Write or show the answers; at a terminal, one after another as they are generated."""
-    from deepthink_cli.generation import CHUNK
-    from deepthink_cli.workflows.generate import generate_file
+    from deepthink_cli.generation.generate import generate_file
+    from deepthink_cli.generation.generation import CHUNK
 
     plain = output is None and sys.stdout.isatty()
     chunk = 1 if plain or (source.is_stdin and sys.stdin.isatty()) else CHUNK
@@ -127,9 +127,9 @@ def _form(
     opened: OpenedMemory, checked: CheckedRows | None, output: Path | None, options: LabelOptions, skip: bool
 ) -> GeneratedRows:
     """The rows to write; raises InputError for a field of the input that no row has."""
+    from deepthink_cli.generation.generate import GeneratedRows
     from deepthink_cli.io.tables import is_table
-    from deepthink_cli.workflows.generate import GeneratedRows
-    from deepthink_cli.workflows.labelling import check_columns
+    from deepthink_cli.prediction.rows import check_columns
 
     table = output is not None and is_table(output)
     check_columns(options, checked, table)
@@ -141,7 +141,7 @@ def _form(
 def _write(parts: Parts, form: GeneratedRows, output: Path | None) -> RowCounts:
     """Write a row for each answer to a file, which appears when it is complete, or to stdout as they come."""
     from deepthink_cli.io.tables import writing_rows
-    from deepthink_cli.workflows.labelling import Numbered, RowCounts
+    from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)
     if output is None:
@@ -160,7 +160,7 @@ def _write(parts: Parts, form: GeneratedRows, output: Path | None) -> RowCounts:
 
 def _stream(parts: Parts, form: GeneratedRows) -> RowCounts:
     """Show answers as plain text while they are generated, each ending with a line break; count them."""
-    from deepthink_cli.workflows.labelling import Numbered, RowCounts
+    from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)
     for part in parts:

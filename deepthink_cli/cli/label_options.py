@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deepthink_cli.cli.options import DATA, OUTPUT, option
-from deepthink_cli.workflows.label_options import ErrorOptions, LabelOptions, OnError
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions, OnError
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
 from deepthink_cli.cli.harness import harness
-from deepthink_cli.cli.html_option import ARGUMENTS
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
+from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.pull import pull

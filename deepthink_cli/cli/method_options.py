@@ -1,4 +1,4 @@
-"""Options of the method: of one memory, of a run that repeats it, and of a choice among several."""
+"""Options of the method and of other techniques, each declared once for all commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,40 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DrawingArguments, RunCode, Unsafe
 from deepthink_cli.cli.options import DATA, METHOD, option
-from deepthink_cli.cli.technique_options import LearningRate, Steps, Update
 from deepthink_cli.method import Positions
 from deepthink_cli.options import MethodOptions, RunOptions, ScoreName, TechniqueOptions
 from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.tuning.options import TuneOptions
+
+Steps = Annotated[
+    str | None, option("--steps", panel=METHOD, metavar="N", help="Gradient steps of ct-kv. Default: 200.")
+]
+Update = Annotated[
+    str | None,
+    option(
+        "--update",
+        panel=METHOD,
+        metavar="RULE[:PARAMETER=VALUE,...]",
+        autocompletion=completion.updates,
+        help="How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
+        "cosine:readings=15 or rotated (docs/ablations.md). Default: gate.",
+    ),
+]
+Updates = Annotated[
+    str | None,
+    option(
+        "--update",
+        panel=METHOD,
+        metavar="RULE,...",
+        autocompletion=completion.updates,
+        help="How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
+        "such as keys-only, cosine:readings=15 or rotated (docs/ablations.md). Default: gate.",
+    ),
+]
+LearningRate = Annotated[
+    str | None, option("--lr", panel=METHOD, metavar="X", help="Learning rate of ct-kv. Default: 0.001.")
+]
+
 
 IterationChoice = Annotated[
     str,

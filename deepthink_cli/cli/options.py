@@ -15,7 +15,7 @@ from deepthink_cli.io.permissions import RUN_CODE
 from deepthink_cli.options import POCKET, Dtype, ModelOptions, Quantize
 
 if TYPE_CHECKING:
-    from deepthink_cli.workflows.events import Tell
+    from deepthink_cli.events import Tell
 
 MODEL, METHOD, DATA, OUTPUT = "Model", "Method", "Data", "Output"
 
@@ -144,7 +144,7 @@ def for_memory(context: typer.Context, model: ModelArguments) -> ModelArguments:
 
 def tell_of_toy(model: ModelArguments, tell: Tell) -> None:
     """Note that no model was named, and that the built-in one is a toy."""
-    from deepthink_cli.workflows.events import Note
+    from deepthink_cli.events import Note
 
     if model.model is None:
         text = (

@@ -91,12 +91,12 @@ def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArgum
 
     A study's `form` is drawn unless the options ask for another figure.
     """
+    from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
     from deepthink_cli.report.job_results import read_jobs
-    from deepthink_cli.runs.results import FILE
-    from deepthink_cli.workflows.outputs import check_apart
 
     output = options.output
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
@@ -165,7 +165,7 @@ def _panels(runs: Sequence[Path], jobs: Sequence[JobResults], tasks: bool, diffe
 
 def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
     """The ranking of the runs' methods; raises InputError if there is none."""
-    from deepthink_cli.report.ranked import ranking_of
+    from deepthink_cli.report.ranking import ranking_of
 
     ranking = ranking_of(jobs)
     if ranking is None or isinstance(ranking, str):

@@ -1,7 +1,8 @@
-"""`deepthink predict`: label inputs with a memory."""
+"""`deepthink predict`: label a file, a stream or a folder of inputs with a memory."""
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,28 +15,63 @@ import typer
 from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
-from deepthink_cli.cli.executor_options import Ray, Workers
+from deepthink_cli.cli.executor_options import Ray, Workers, number_of
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
-from deepthink_cli.cli.predict_folder import predict_folder
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
+from deepthink_cli.prediction.options import ErrorOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.data.skipped import Skipped
+    from deepthink_cli.artifact.opening import OpenedMemory
+    from deepthink_cli.data.examples import Skipped
+    from deepthink_cli.events import Tell
     from deepthink_cli.options import ModelOptions
-    from deepthink_cli.prediction import Prediction
-    from deepthink_cli.workflows.events import Tell
-    from deepthink_cli.workflows.inputs import CheckedRows
-    from deepthink_cli.workflows.label_files import Predict
-    from deepthink_cli.workflows.labelling import OutputRows, RowCounts
-    from deepthink_cli.workflows.memories import OpenedMemory
+    from deepthink_cli.prediction.files import Predict
+    from deepthink_cli.prediction.rows import OutputRows, RowCounts
+    from deepthink_cli.scoring.inputs import CheckedRows
+    from deepthink_cli.scoring.prediction import Prediction
+
+
+def predict_folder(
+    address: str | None,
+    workers: str | None,
+    memory: Path,
+    inputs: str,
+    output: Path | None,
+    refused: dict[str, Any],
+    errors: ErrorOptions | None,
+    common: CommonArguments,
+    **values: Any,
+) -> None:
+    """Label the folder; raises InputError for options that only apply to one file (`refused`, by their names)."""
+    from deepthink_cli.experiments.label_folder import FolderLabels, label_folder
+
+    if address is None:
+        raise InputError(f"--workers {workers}: only with --ray here; add it")
+    assert errors is not None
+    for name, value in refused.items():
+        if value:
+            raise InputError(f"--{name}: not with --ray, which labels the files of a folder; omit one of the two")
+    if output is None or not os.path.isdir(inputs):
+        raise InputError("--ray: labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER")
+    if output.resolve() == Path(inputs).resolve():
+        raise InputError(f"-o {output}: the folder of the inputs; name another one")
+    named = {"memory": memory, "inputs": inputs, "output": output}
+    paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
+    with Show(common) as tell:
+        job = FolderLabels(**paths, **values, skip=errors.skip)
+        counts = label_folder(job, address, number_of("workers", workers), tell)
+    note(f"wrote {counts.files} files into {output} ({counts.rows:,} rows, {counts.kept} files kept)", common.quiet)
+    if counts.errors > (errors.allow_errors or 0):
+        raise DeepThinkError(f"{counts.errors} rows could not be labelled; their errors are in {output}")
+
 
 PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe writes atomically; POSIX guarantees 512
 MemoryFile = Annotated[Path, typer.Argument(metavar="MEMORY", help="A file written by deepthink think.")]
@@ -94,9 +130,9 @@ def predict(
     The model, the template and the labels come from the memory. A label's probability is its share among the
     candidates; it is not calibrated to how often such labels are right.
     """
-    from deepthink_cli.workflows.label_files import check_resume, identity_of
-    from deepthink_cli.workflows.labelling import output_rows
-    from deepthink_cli.workflows.memories import open_memory
+    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.prediction.files import check_resume, identity_of
+    from deepthink_cli.prediction.rows import output_rows
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
@@ -140,8 +176,8 @@ def _labeller(
     form: OutputRows,
 ) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
     """The function that labels the inputs."""
-    from deepthink_cli.prediction import CHUNK
-    from deepthink_cli.workflows.predict import predict_file
+    from deepthink_cli.prediction.predict import predict_file
+    from deepthink_cli.scoring.prediction import CHUNK
 
     return partial(
         predict_file,
@@ -161,8 +197,8 @@ def _labeller(
 
 def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
     """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.resume import partial_of
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.prediction.resume import partial_of
 
     if output is not None:
         for path in (output, partial_of(output)) if resume else (output,):
@@ -172,7 +208,7 @@ def check_output(output: Path | None, read: list[str | Path], resume: bool) -> N
 
 def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Path | None, resume: bool) -> None:
     """Raise InputError if the output would overwrite a file of the model."""
-    from deepthink_cli.workflows.memories import model_options
+    from deepthink_cli.artifact.opening import model_options
 
     used = model_options(memory, options)
     check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
@@ -185,7 +221,7 @@ def rows_in_columns(
 
     With `free`, rows need no candidates.
     """
-    from deepthink_cli.workflows.task_rows import in_columns
+    from deepthink_cli.tasks.rows import in_columns
 
     if opened is None:
         return source
@@ -207,9 +243,9 @@ def _checked(
     problems: Problems,
 ) -> tuple[Sequence[OpenedMemory], CheckedRows | None]:
     """The other memories and the checked rows, if the memory could be opened; mistakes are added to `problems`."""
-    from deepthink_cli.workflows.calibrations import check_supported
-    from deepthink_cli.workflows.ensemble import open_ensemble
-    from deepthink_cli.workflows.inputs import check_rows
+    from deepthink_cli.calibration.notes import check_supported
+    from deepthink_cli.prediction.ensemble import open_ensemble
+    from deepthink_cli.scoring.inputs import check_rows
 
     if opened is None:
         return (), None
@@ -228,7 +264,7 @@ def _write(
     tell: Tell,
 ) -> RowCounts:
     """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
-    from deepthink_cli.workflows.label_files import resume_labels, write_labels
+    from deepthink_cli.prediction.files import resume_labels, write_labels
 
     if output is None:
         counts = _print(label(), form)
@@ -243,7 +279,7 @@ def _write(
 
 def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows) -> RowCounts:
     from deepthink_cli.io.prefetch import behind
-    from deepthink_cli.workflows.labelling import Numbered, RowCounts
+    from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)
 

@@ -22,7 +22,7 @@ def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, co
     """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""
     from deepthink_cli.integrations.hub import fetch
     from deepthink_cli.integrations.hub_client import Repository
-    from deepthink_cli.workflows.outputs import check_apart
+    from deepthink_cli.outputs import check_apart
 
     repository = Repository(repo, revision)
     path = output or Path(f"{repository.name.rpartition('/')[2]}.safetensors")

@@ -20,8 +20,8 @@ from deepthink_cli.io.text import size
 from deepthink_cli.options import ModelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.workflows.compared_labels import ComparedLabels
-    from deepthink_cli.workflows.quantize import QuantizedFile
+    from deepthink_cli.comparison.labels import ComparedLabels
+    from deepthink_cli.comparison.quantize import QuantizedFile
 
 To = Annotated[
     Literal["int8", "int4"],
@@ -62,11 +62,11 @@ def quantize(
 
     Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
     """
+    from deepthink_cli.artifact.opening import OpenedMemory, model_options, open_memory
+    from deepthink_cli.comparison.labels import compare_labels
+    from deepthink_cli.comparison.quantize import quantize as quantize_file
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.compared_labels import compare_labels
-    from deepthink_cli.workflows.memories import OpenedMemory, model_options, open_memory
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.quantize import quantize as quantize_file
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)

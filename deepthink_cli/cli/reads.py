@@ -23,7 +23,7 @@ def read_by(
 
     Raises InputError for a wrong task file, for an unknown task if rows come from `data_dir`, and as `labels_file`.
     """
-    from deepthink_cli.cli.labels import labels_file
+    from deepthink_cli.cli.values import labels_file
     from deepthink_cli.tasks.catalogue import find_tasks
     from deepthink_cli.tasks.sources import files_of
 

@@ -1,10 +1,11 @@
-"""`deepthink report`: the tables of one or several runs."""
+"""`deepthink report`: tables, pages and shared formats of the results of runs."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -13,10 +14,9 @@ import typer
 
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
-from deepthink_cli.cli.eval_records import check_records, write_evaluations
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.html_option import Html, check_page, command_line, write_page
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
+from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
@@ -27,6 +27,27 @@ if TYPE_CHECKING:
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.page import Report
     from deepthink_cli.report.ranking import Ranking
+
+
+def check_records(output: Path | None, runs: Collection[Path], **options: object) -> None:
+    """Raise InputError unless records can be written to a folder, or for one of the `options` that they do not have."""
+    from deepthink_cli.outputs import check_folder_apart
+
+    for name, value in options.items():
+        if value:
+            raise InputError(f"--{name}: is about tables, and --format eee writes none; omit it")
+    if output is None:
+        raise InputError("--format eee: writes a folder; name it, as in -o records")
+    check_folder_apart(output, runs)
+
+
+def write_evaluations(jobs: Sequence[JobResults], folder: Path, iteration: int | None, quiet: bool) -> None:
+    """Write the records of all jobs, and note how many."""
+    from deepthink_cli.report.every_eval_ever import write_records
+
+    written = write_records(jobs, folder, int(time.time()), iteration)
+    note(f"wrote {len(written)} records below {folder / 'data'}", quiet)
+
 
 TEXT_WIDTH = 100
 
@@ -113,11 +134,11 @@ def report(runs: Runs, *, chosen: ReportArguments, common: Annotated[CommonArgum
 
 def write_report(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
     """Write the report of runs, which `source` names; raises InputError for all wrong options."""
+    from deepthink_cli.experiments.shards import doubts
     from deepthink_cli.io.atomic import writing
+    from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
     from deepthink_cli.report.page import report_of
-    from deepthink_cli.runs.shards import doubts
-    from deepthink_cli.workflows.outputs import check_apart
 
     problems, output, html = Problems(), options.output, options.html
     with problems.collected():

@@ -16,17 +16,17 @@ from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import SweepArguments
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
+from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.runprogress import RunProgress
+from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.cli.values import check_given
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.runs.plan import RunPlan
-    from deepthink_cli.workflows.estimate import Estimate
-    from deepthink_cli.workflows.prepared import PreparedRun, RunSummary
+    from deepthink_cli.experiments.estimate import Estimate
+    from deepthink_cli.experiments.plan import RunPlan
+    from deepthink_cli.experiments.prepared import PreparedRun, RunSummary
 
 # Headings of what a run crosses.
 CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores", "updates": "updates"}
@@ -85,12 +85,12 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
-    from deepthink_cli.pools.store import Store, default_folder
-    from deepthink_cli.runs.request import RunRequest, run_tasks
+    from deepthink_cli.experiments.estimate import estimate
+    from deepthink_cli.experiments.request import RunRequest, run_tasks
+    from deepthink_cli.experiments.run import execute, prepare_request
+    from deepthink_cli.outputs import check_run_apart
+    from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.estimate import estimate
-    from deepthink_cli.workflows.outputs import check_run_apart
-    from deepthink_cli.workflows.run import execute, prepare_request
 
     problems = Problems()
     problems.result(lambda: check_given(context, "run"))

@@ -24,22 +24,21 @@ from deepthink_cli.cli.data_options import (
     row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.labels import label_list, labels_option
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given, pattern, unescaped
+from deepthink_cli.cli.values import check_given, label_list, labels_option, pattern, unescaped
 from deepthink_cli.data.rows import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
-from deepthink_cli.pools.options import SelectOptions
+from deepthink_cli.selection.options import SelectOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.pools.rows import PoolRows
+    from deepthink_cli.events import Tell
+    from deepthink_cli.selection.pool import PoolRows
+    from deepthink_cli.selection.select import SelectResult
     from deepthink_cli.tasks.sources import Source
-    from deepthink_cli.workflows.events import Tell
-    from deepthink_cli.workflows.select import SelectResult
 
 STDOUT = Path("-")
 
@@ -117,10 +116,10 @@ def select(
     common: CommonArguments,
 ) -> None:
     """Choose demonstrations from a pool of labelled rows: a file for think, and how it was chosen."""
-    from deepthink_cli.pools.store import Store, default_folder
+    from deepthink_cli.selection.select import check_output_holds, queries_of_file
+    from deepthink_cli.selection.select import select as choose
+    from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.select import check_output_holds, queries_of_file
-    from deepthink_cli.workflows.select import select as choose
 
     if listing:
         _list(common.json)
@@ -151,8 +150,8 @@ def _check_outputs(
     output: Path, scores: Path | None, json: bool, read: list[str | None], paths: dict[str, Any]
 ) -> None:
     """Raise InputError if an output would overwrite an input or another output."""
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.selected import file_beside
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.selection.select import file_beside
 
     if read == ["-", "-"]:
         raise InputError("--for -: POOL is standard input, too; give a file")
@@ -200,10 +199,10 @@ def _pool(
 ) -> PoolRows:
     """The rows of the file or of the task."""
     from deepthink_cli.data.template import SEPARATOR
-    from deepthink_cli.pools.rows import pool_of_file, pool_of_task
+    from deepthink_cli.selection.pool import pool_of_file, pool_of_task
     from deepthink_cli.tasks.catalogue import find_task
+    from deepthink_cli.tasks.rows import announce
     from deepthink_cli.tasks.splits import evaluation_set
-    from deepthink_cli.workflows.task_rows import announce
 
     if name is not None:
         task = find_task(name)
@@ -216,7 +215,7 @@ def _pool(
 
 
 def _write(result: SelectResult, output: Path, scores: Path | None) -> None:
-    from deepthink_cli.workflows.select import write_scores, write_selection
+    from deepthink_cli.selection.select import write_scores, write_selection
 
     if scores is not None:
         write_scores(result, scores)

@@ -15,7 +15,7 @@ from deepthink_cli.errors import DeepThinkError
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from deepthink_cli.workflows.events import Event, Progress
+    from deepthink_cli.events import Event, Progress
 
 
 class Show:
@@ -35,7 +35,7 @@ class Show:
         self._stop()
 
     def __call__(self, event: Event) -> None:
-        from deepthink_cli.workflows.events import Detail, Download, Note, Warn
+        from deepthink_cli.events import Detail, Download, Note, Warn
 
         match event:
             case Detail(text):

@@ -1,11 +1,11 @@
-"""Where the values of options came from: messages name the variable or the line of the file, not a flag unused."""
+"""Where the value of an option came from, and messages that name it."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,20 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from deepthink_cli.cli.ray_address import with_ray_address
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.mistakes import plain
+
+
+def with_ray_address(words: Sequence[str]) -> list[str]:
+    """The words of a command line with `local` after a `--ray` that has no address."""
+    completed = list[str]()
+    for number, word in enumerate(words):
+        completed.append(word)
+        rest = words[number + 1 :]
+        if word == "--ray" and (not rest or rest[0].startswith("-")):
+            completed.append("local")
+    return completed
+
 
 PREFIX = "DEEPTHINK_"
 LINES = "deepthink.config"  # where a context holds the places of the values of its config file

@@ -14,15 +14,14 @@ from deepthink_cli.cli.study_options import StudyArguments, StudyName
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.study.crossing import Crossing
-    from deepthink_cli.study.files import OpenedStudy
+    from deepthink_cli.experiments.study.crossing import Crossing
+    from deepthink_cli.experiments.study.files import OpenedStudy
 
 
 @grouped
 def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """List the studies that come with the package."""
-    from deepthink_cli.study.catalogue import packaged
-    from deepthink_cli.study.files import open_study
+    from deepthink_cli.experiments.study.files import open_study, packaged
 
     studies = {name: open_study(name).study for name in packaged()}
     if common.json:
@@ -35,8 +34,7 @@ def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose
 @grouped
 def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
-    from deepthink_cli.study.catalogue import study_path
-    from deepthink_cli.study.files import open_study
+    from deepthink_cli.experiments.study.files import open_study, study_path
 
     if common.json:
         write_json(open_study(study).study.model_dump(mode="json"))
@@ -54,8 +52,8 @@ def validate_study(
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Check a study and each of its scales without opening a model; every mistake is named by file and line."""
-    from deepthink_cli.study.crossing import cross
-    from deepthink_cli.study.files import open_study
+    from deepthink_cli.experiments.study.crossing import cross
+    from deepthink_cli.experiments.study.files import open_study
 
     problems = Problems()
     opened = replaced.opened(context, study)

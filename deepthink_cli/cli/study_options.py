@@ -15,8 +15,8 @@ from deepthink_cli.cli.options import DATA, MODEL, OUTPUT, ModelArguments
 from deepthink_cli.options import ModelOptions, RunOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.study.crossing import Crossing
-    from deepthink_cli.study.files import OpenedStudy
+    from deepthink_cli.experiments.study.crossing import Crossing
+    from deepthink_cli.experiments.study.files import OpenedStudy
 
 StudyName = Annotated[
     str,
@@ -72,7 +72,7 @@ class StudyArguments:
         Environment variables and config files do not change what a study measures: of them, only the data directory
         is used.
         """
-        from deepthink_cli.study.files import open_study
+        from deepthink_cli.experiments.study.files import open_study
 
         typed = {each.name for each in fields(self) if _source(context, each.name) == "COMMANDLINE"} | {"data_dir"}
         given = {name: value for name, value in asdict(self).items() if name in typed and value is not None}
@@ -96,7 +96,7 @@ class StudyArguments:
 
     def crossed(self, context: typer.Context, name: str, model: ModelArguments | None = None) -> Crossing:
         """The study with these values and options of every model, crossed; raises InputError as `cross`."""
-        from deepthink_cli.study.crossing import cross
+        from deepthink_cli.experiments.study.crossing import cross
 
         opened = self.opened(context, name)
         if model is not None:

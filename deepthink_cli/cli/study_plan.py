@@ -17,8 +17,8 @@ from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, 
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.study.crossing import Crossing
-    from deepthink_cli.study.planning import ModelPlan
+    from deepthink_cli.experiments.study.crossing import Crossing
+    from deepthink_cli.experiments.study.planning import ModelPlan
 
 NoProbe = Annotated[
     bool,
@@ -53,8 +53,8 @@ def plan_study(
     Times are measured by a short probe where the weights are on this machine, and computed from the number of
     parameters elsewhere.
     """
-    from deepthink_cli.study.planning import SPEED
-    from deepthink_cli.study.planning import plan_study as plans_of
+    from deepthink_cli.experiments.study.planning import SPEED
+    from deepthink_cli.experiments.study.planning import plan_study as plans_of
 
     problems = Problems()
     assumed = problems.result(lambda: _positive(SPEED if speed is None else speed))

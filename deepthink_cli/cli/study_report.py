@@ -17,7 +17,7 @@ from deepthink_cli.cli.study_options import Scale, StudyName, folder_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deepthink_cli.study.files import OpenedStudy
+    from deepthink_cli.experiments.study.files import OpenedStudy
 
 Folders = Annotated[
     list[Path] | None,
@@ -63,7 +63,7 @@ def plot_study(
 
 
 def _opened(name: str, folders: list[Path] | None, scale: str | None) -> tuple[OpenedStudy, list[Path]]:
-    from deepthink_cli.study.files import open_study
+    from deepthink_cli.experiments.study.files import open_study
 
     opened = open_study(name, scale)
     return opened, folders or [folder_of(None, opened)]
@@ -71,11 +71,10 @@ def _opened(name: str, folders: list[Path] | None, scale: str | None) -> tuple[O
 
 def _tell_of_missing(opened: OpenedStudy, runs: Sequence[Path], quiet: bool) -> None:
     """Note that rows of the study are missing, counted by the definitions of its tasks."""
-    from deepthink_cli.runs.folder import found_in
-    from deepthink_cli.runs.shards import with_shards
-    from deepthink_cli.study.crossing import cross
-    from deepthink_cli.study.requests import requests_of
-    from deepthink_cli.study.work import rows_of
+    from deepthink_cli.experiments.folder import found_in
+    from deepthink_cli.experiments.shards import with_shards
+    from deepthink_cli.experiments.study.crossing import cross, requests_of
+    from deepthink_cli.experiments.study.work import rows_of
 
     expected = sum(rows_of(request.plan()) for request in requests_of(cross(opened)))
     written = sum(len(found_in(run)) for run in with_shards(runs))

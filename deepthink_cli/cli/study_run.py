@@ -11,16 +11,16 @@ from deepthink_cli.cli.data_options import Cache
 from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.run import Samples, report_summary
-from deepthink_cli.cli.runprogress import RunProgress
+from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
-from deepthink_cli.cli.tracking_option import Log, tracked, tracking_of
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.study.crossing import Crossing
+    from deepthink_cli.experiments.study.crossing import Crossing
 
 
 @grouped
@@ -38,10 +38,10 @@ def run_study(
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
-    from deepthink_cli.pools.store import Store, default_folder
-    from deepthink_cli.study.preparing import prepare_study
-    from deepthink_cli.workflows.outputs import check_run_apart
-    from deepthink_cli.workflows.run import execute
+    from deepthink_cli.experiments.run import execute
+    from deepthink_cli.experiments.study.preparing import prepare_study
+    from deepthink_cli.outputs import check_run_apart
+    from deepthink_cli.selection.store import Store, default_folder
 
     problems = Problems()
     crossing: Crossing = problems.result(lambda: replaced.crossed(context, study, model))

@@ -1,7 +1,8 @@
-"""`deepthink tasks`: list the built-in tasks, show one, validate a task file, start a new one."""
+"""`deepthink tasks`: what is built in, and a new task from a file of rows."""
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -14,14 +15,46 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.new_task import EXAMPLE, NEW, write_task
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, Offline
+from deepthink_cli.data.rows import FormatName
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
     from deepthink_cli.tasks.sources import Source
+
+
+NEW = "new"
+EXAMPLE = "deepthink tasks new my_task --from data.csv"
+
+
+def write_task(
+    name: Path | None,
+    rows: str | None,
+    output: Path | None,
+    label: str | None,
+    row_format: FormatName | None,
+    replace: bool,
+    json: bool,
+) -> None:
+    """Write the task file; print what was guessed and the next commands."""
+    from deepthink_cli.data.rows import RowSource
+    from deepthink_cli.tasks.starter import new_task
+
+    if name is None or rows is None:
+        missing = "name the task" if name is None else "--from: name the file of its rows"
+        raise InputError(f"new: {missing}, as in: {EXAMPLE}")
+    made = new_task(str(name), RowSource(rows, row_format), output, label, replace)
+    guess, file = made.guess, shlex.quote(str(made.path))
+    if json:
+        labels = made.task.labels
+        values = {"texts": list(guess.texts), "label": guess.label, "labels": labels, "unused": list(guess.unused)}
+        write_json({"file": str(made.path), "task": made.task.name, "rows": guess.rows, **values})
+    words = ", ".join(made.task.labels or ()) or f"candidates in {guess.candidates}"
+    note(f"wrote {made.path} ({guess.rows:,} rows; text: {', '.join(guess.texts)}; label: {guess.label}; {words})")
+    note(f"next: edit it, then: deepthink tasks {file}    and: deepthink think --task {file} -m MODEL")
+
 
 VALIDATE = "validate"
 

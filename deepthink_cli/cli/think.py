@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,23 +22,89 @@ from deepthink_cli.cli.data_options import (
     row_source,
 )
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.think_summary import as_json, done, planned
-from deepthink_cli.cli.values import check_given, pattern, unescaped
+from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.rows import RowSource
+    from deepthink_cli.events import Tell
     from deepthink_cli.options import MethodOptions, TaskOptions, TechniqueOptions
+    from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tasks.sources import Source
-    from deepthink_cli.workflows.events import Tell
-    from deepthink_cli.workflows.think import ThinkPlan, ThinkResult
+    from deepthink_cli.techniques.think import ThinkPlan, ThinkResult
+
+
+LABELS, CHARACTERS = 8, 60  # of the labels, and of each field of the example, that are shown
+
+
+def planned(plan: ThinkPlan, chosen_field: bool) -> list[str]:
+    """The lines before the readings; `chosen_field` says that the label field was not named but taken as the last."""
+    demonstrations, method = plan.demonstrations, plan.options.method
+    field = demonstrations.template.label_field
+    whence = f" (field {field!r}, the last one; --label-field NAME for another)" if chosen_field else ""
+    length = f"{len(demonstrations.examples)} demonstrations, L = {len(demonstrations.token_ids)} tokens"
+    readings = "one reading" if method.iterations == 1 else f"{method.iterations} readings, {method.update}"
+    work = readings if plan.tuning is None else f"one reading, then {plan.tuning.steps} training steps"
+    return [
+        f"model     {plan.spec.id}",
+        f"template  {example(demonstrations)}",
+        f"labels    {_labels(demonstrations)}{whence}",
+        f"reads     {length}; {work}",
+    ]
+
+
+def example(demonstrations: TokenizedDemonstrations) -> str:
+    """The first demonstration in its template, with long fields shortened."""
+    template, first = demonstrations.template, demonstrations.examples[0]
+    texts = {name: _short(value) for name, value in template.values(first.text).items()}
+    return template.query(texts) + demonstrations.word(first.label)
+
+
+def counts(demonstrations: TokenizedDemonstrations) -> dict[str, int]:
+    """How many demonstrations have each label, as the model reads it; empty if they have their own candidates."""
+    counted = Counter(each.label for each in demonstrations.examples)
+    return {demonstrations.word(label): counted[label] for label in demonstrations.labels}
+
+
+def _labels(demonstrations: TokenizedDemonstrations) -> str:
+    by_label = counts(demonstrations)
+    if not by_label:
+        return "every row has candidates of its own"
+    shown = [f"{count} {_short(label)}" for label, count in list(by_label.items())[:LABELS]]
+    return ", ".join(shown) + (f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 3] + "..."
+
+
+def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
+    """The lines after the readings: their time and the file."""
+    readings, seconds = plan.options.iterations, result.seconds
+    speed = f"{readings * len(plan.demonstrations.token_ids) / seconds:,.0f} tokens/s"
+    times = "once" if readings == 1 else f"{readings} times"
+    took = f"read {times} in {seconds:.1f} s, {speed}"
+    if plan.tuning is not None:
+        count = len(plan.demonstrations.examples)
+        took = f"trained on {count} demonstrations in {plan.tuning.steps} steps, {seconds:.1f} s"
+    return [took, f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})"]
+
+
+def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
+    """What `think --json` has beside the memory's metadata."""
+    return {
+        "label_field": plan.demonstrations.template.label_field,
+        "label_counts": counts(plan.demonstrations),
+        "example": example(plan.demonstrations),
+        "warnings": warnings,
+    }
+
 
 Demos = Annotated[
     str | None,
@@ -84,10 +151,10 @@ def think(
     common: CommonArguments,
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.selection.select import read_selected
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.selected import read_selected
-    from deepthink_cli.workflows.think import plan_thinking, think_and_save
+    from deepthink_cli.techniques.think import plan_thinking, think_and_save
 
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
@@ -126,7 +193,7 @@ def think(
 
 def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
     """Note what will be read; `guessed` says that the template and the label's field were taken from the rows."""
-    from deepthink_cli.workflows.events import Note
+    from deepthink_cli.events import Note
 
     for line in planned(plan, guessed):
         tell(Note(line))
@@ -149,7 +216,7 @@ def _from_task(
 ) -> tuple[DemonstrationSet, Origin]:
     from deepthink_cli.tasks.catalogue import find_task
     from deepthink_cli.tasks.columns import demonstrations_for
-    from deepthink_cli.workflows.task_rows import draw
+    from deepthink_cli.tasks.rows import draw
 
     task = find_task(name)
     typed = name if source.data_dir is None else shlex.join([name, "--data-dir", str(source.data_dir)])
@@ -190,7 +257,7 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
 def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
     """Warn of demonstrations that may not be what was meant; returns the warnings."""
     from deepthink_cli.data.doubts import doubts
-    from deepthink_cli.workflows.events import Warn
+    from deepthink_cli.events import Warn
 
     messages = doubts(demonstrations, prompt.labels is not None)
     for message in messages:

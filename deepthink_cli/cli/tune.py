@@ -10,20 +10,19 @@ import typer
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.labels import label_list
 from deepthink_cli.cli.method_options import TuneArguments
 from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given, pattern, unescaped
+from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
+    from deepthink_cli.tuning.plan import LabelledRows
+    from deepthink_cli.tuning.tune import TuneReport
     from deepthink_cli.tuning.verdict import Comparison
-    from deepthink_cli.workflows.tune import TuneReport
-    from deepthink_cli.workflows.tune_plan import LabelledRows
 
 MOST_ROWS = 30  # of the table
 
@@ -60,10 +59,10 @@ def tune(
 
     Plain in-context learning is kept unless the choice is better than it beyond noise.
     """
-    from deepthink_cli.pools.store import Store, default_folder
-    from deepthink_cli.workflows.outputs import check_apart
-    from deepthink_cli.workflows.tune import tune as tuned
-    from deepthink_cli.workflows.tune_plan import plan_tuning
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.selection.store import Store, default_folder
+    from deepthink_cli.tuning.plan import plan_tuning
+    from deepthink_cli.tuning.tune import tune as tuned
 
     problems = Problems()
     problems.result(lambda: check_given(context, "tune"))
@@ -89,8 +88,8 @@ def tune(
 
 def _labelled(rows: RowSource, prompt: PromptArguments, chat: ChatArguments) -> LabelledRows:
     from deepthink_cli.data.template import SEPARATOR
-    from deepthink_cli.pools.rows import pool_of_file
-    from deepthink_cli.workflows.tune_plan import LabelledRows
+    from deepthink_cli.selection.pool import pool_of_file
+    from deepthink_cli.tuning.plan import LabelledRows
 
     separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
     words = label_list(prompt.labels)
@@ -127,7 +126,7 @@ def _described(result: TuneReport) -> str:
 
 def _table(result: TuneReport) -> Any:
     """The best setting of each family, plain in-context learning first."""
-    from deepthink_cli.metrics.accuracy import wilson
+    from deepthink_cli.evaluation.accuracy import wilson
     from deepthink_cli.tuning.grid import best_of_families
 
     rows, count = [], len(result.plan.rows)
@@ -158,7 +157,7 @@ def _verdict(result: TuneReport) -> list[str]:
 
 
 def _nested(comparison: Comparison) -> list[str]:
-    from deepthink_cli.metrics.accuracy import wilson
+    from deepthink_cli.evaluation.accuracy import wilson
 
     low, high = comparison.interval
     chosen, plain = (wilson(share, comparison.rows) for share in (comparison.accuracy, comparison.baseline))

@@ -7,12 +7,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.formats.texts import field_of_texts, refuse_texts
+from deepthink_cli.data.formats.lines import field_of_texts, refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
-from deepthink_cli.data.skipped import Skipped
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.data.values import distinct, text_value
 from deepthink_cli.errors import InputError, Problems
+
+UNREADABLE = "cannot be read"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row without a prediction: the messages that say why, and the `reason` that such rows share."""
+
+    messages: tuple[str, ...]
+    reason: str = UNREADABLE
+
+    @property
+    def error(self) -> str:
+        """The messages in one line."""
+        return "; ".join(self.messages)
+
 
 CANDIDATES = "candidates"
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from deepthink_cli.data.formats.json_rows import json_document, json_lines
+from deepthink_cli.data.formats.json import json_document, json_lines
+from deepthink_cli.data.formats.lines import FIELD, text_rows
 from deepthink_cli.data.formats.parquet import parquet_rows
 from deepthink_cli.data.formats.tables import csv_rows, tsv_rows
-from deepthink_cli.data.formats.texts import FIELD, text_rows
 from deepthink_cli.data.opening import check_path
-from deepthink_cli.data.row import Row
-from deepthink_cli.data.source import STDIN, FormatName, RowSource
+from deepthink_cli.data.source import STDIN, FormatName, Row, RowSource
 from deepthink_cli.errors import InputError, Problems
 
 __all__ = ["STDIN", "FormatName", "Row", "RowSource", "check_rereadable", "name_of", "read_rows", "rows_or_errors"]

@@ -1,4 +1,4 @@
-"""Where rows come from: a file or standard input, in which format and compression."""
+"""Sources of rows, and the row that each of them gives."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from deepthink_cli.data.row import Row
 from deepthink_cli.errors import InputError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its fields in the file's order, and its file and line (`demos.jsonl:3`)."""
+
+    fields: dict[str, Any]
+    where: str
+
 
 STDIN = "-"
 FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]

@@ -1,8 +1,4 @@
-"""Attention of many rows over one memory that is never copied: [memory ; own tokens], combined by log-sum-exp.
-
-Registered with transformers under its own name; a model uses it only inside `over_memory`. What the tokens
-attend to is kept in a context variable and not passed through the model, whose code is unchanged.
-"""
+"""Attention of the packed engine: queries side by side after one memory, and its temperature."""
 
 from __future__ import annotations
 
@@ -20,9 +16,26 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from deepthink_cli.engine import kernels
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import Part, Reach, Span
-from deepthink_cli.engine.temperature import by_slot, has_temperature
 from deepthink_cli.engine.windows import ModelMask, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
+
+
+def has_temperature(module: Any) -> bool:
+    """Whether an attention module multiplies queries by a factor that depends on their slot."""
+    return getattr(module, "attn_temperature_tuning", False) and not getattr(module, "use_rope", True)
+
+
+def by_slot(module: Any, query_1HTD: Tensor, reaches: Sequence[Reach]) -> Tensor:
+    """The queries with the factors of their slots instead of those of their places in a packed pass."""
+    slots_T = torch.tensor([slot for reach in reaches for slot in reach.slots()], device=query_1HTD.device)
+    right_T, wrong_T = _factors(module, slots_T), _factors(module, torch.arange(len(slots_T), device=slots_T.device))
+    return query_1HTD * (right_T / wrong_T)[:, None].to(query_1HTD.dtype)
+
+
+def _factors(module: Any, slots_T: Tensor) -> Tensor:
+    steps_T = torch.floor((slots_T + 1.0) / module.floor_scale)
+    return torch.log1p(steps_T) * float(module.attn_scale) + 1.0
+
 
 _NAME = "deepthink_over_memory"
 # Attention arguments without effect here: the blocks of a pass and the layer's mask define what every token sees, and

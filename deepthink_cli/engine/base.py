@@ -16,7 +16,7 @@ from typing import Protocol
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.decoding import Decoding, NewToken, Prompt
+from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.packing import PackedRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory

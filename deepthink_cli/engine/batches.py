@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, room
+from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel

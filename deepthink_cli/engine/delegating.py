@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery

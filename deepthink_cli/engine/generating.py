@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
-from deepthink_cli.decoding import Decoding, Finish, NewToken, Prompt
 from deepthink_cli.engine.budget import rows_over
+from deepthink_cli.engine.decoding import Decoding, Finish, NewToken, Prompt
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
 from deepthink_cli.memory import Memory

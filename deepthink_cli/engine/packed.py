@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepthink_cli.engine.activation import fused_activations
 from deepthink_cli.engine.attention import Kept, over_memory
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine, Past
 from deepthink_cli.engine.budget import tokens_over
-from deepthink_cli.engine.feedforward import last_feedforward_at
+from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, blocks, sequence, tree
 from deepthink_cli.engine.reach import Reach

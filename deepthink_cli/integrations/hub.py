@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.integrations.hub_client import RemoteFile, Repository
 from deepthink_cli.integrations.model_card import MEMORY, Card, hub_id, read_figures
 from deepthink_cli.io.atomic import check_output, replacing
-from deepthink_cli.workflows.events import Note, Tell, Warn, silent
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 CARD = "README.md"
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as in deepthink_cli.exporting.peft
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as in deepthink_cli.export.peft
 FILES = (MEMORY, CARD, CONFIG, WEIGHTS)  # the only names that are ever written to or read from a repository
 MAX_CONFIG = 2**20  # bytes
 
@@ -116,7 +116,7 @@ def fetch(repository: Repository, output: str | Path, tell: Tell = silent) -> He
 
 def _adapter(memory: Memory, folder: Path, name: str, tell: Tell) -> dict[str, Path]:
     """The files of the memory's PEFT form; none, with a warning, if PEFT cannot hold it."""
-    from deepthink_cli.exporting.peft import write_peft
+    from deepthink_cli.export.peft import write_peft
 
     try:
         write_peft(memory, folder, name)
@@ -163,7 +163,7 @@ def _agrees(memory: Memory, folder: Path) -> bool:
     import torch
     from safetensors import SafetensorError
 
-    from deepthink_cli.exporting.peft import adapter_config, prompt_embeddings
+    from deepthink_cli.export.peft import adapter_config, prompt_embeddings
 
     assert memory.provenance is not None
     if (folder / CONFIG).stat().st_size > MAX_CONFIG:

@@ -36,11 +36,11 @@ except ImportError as error:
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
     from deepthink_cli.engine.base import Engine
+    from deepthink_cli.events import Event
+    from deepthink_cli.integrations.kept_models import ThinkingCache
     from deepthink_cli.memory import Memory
-    from deepthink_cli.prediction import Prediction
     from deepthink_cli.provenance import Selected, TokenizedDemonstrations
-    from deepthink_cli.workflows.events import Event
-    from deepthink_cli.workflows.thinking_cache import ThinkingCache
+    from deepthink_cli.scoring.prediction import Prediction
 
 TEMPLATE = "Text: {text}\nLabel: {label}"
 
@@ -48,7 +48,7 @@ TEMPLATE = "Text: {text}\nLabel: {label}"
 @cache
 def shared_cache() -> ThinkingCache:
     """The models and readings that all classifiers of this process share; its `limit` may be changed."""
-    from deepthink_cli.workflows.thinking_cache import ThinkingCache
+    from deepthink_cli.integrations.kept_models import ThinkingCache
 
     return ThinkingCache()
 
@@ -132,7 +132,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         X is a list, a one-dimensional array or a Series of strings, or has a column for each text field of the
         template; y holds n labels. Raises ValueError with every mistake found, and for rows that do not fit the model.
         """
-        from deepthink_cli.calibrating.basis import check_calibrations
+        from deepthink_cli.calibration.basis import check_calibrations
 
         with value_errors():
             method, kept = self._method()
@@ -204,8 +204,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _chosen(self, given: DemonstrationSet) -> tuple[DemonstrationSet, Selected | None]:
         """The rows that are read: all, or `shots` of them."""
-        from deepthink_cli.pools.choosing import Request, choose_demonstrations
-        from deepthink_cli.pools.rows import PoolRows
+        from deepthink_cli.selection.choice import Request, choose_demonstrations
+        from deepthink_cli.selection.pool import PoolRows
 
         reads = selection_method(self.demos_by, "demos_by").reads
         if self.shots is None:
@@ -225,10 +225,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Warns of labels that can never be predicted.
         """
+        from deepthink_cli.calibration.extended_labels import ExtendedLabels
+        from deepthink_cli.events import silent
         from deepthink_cli.model.fitting import check_fit
         from deepthink_cli.model.tokens import tokenize_demonstrations
-        from deepthink_cli.workflows.events import silent
-        from deepthink_cli.workflows.extended_labels import ExtendedLabels
 
         engine, score = self._engine(), self._score()
         check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
@@ -253,10 +253,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""
-        from deepthink_cli.calibrating.calibrator import Calibrator
-        from deepthink_cli.prediction import predict
-        from deepthink_cli.workflows.events import warning_of
-        from deepthink_cli.workflows.memories import check_memories, opened
+        from deepthink_cli.artifact.opening import check_memories, opened
+        from deepthink_cli.calibration.calibrator import Calibrator
+        from deepthink_cli.events import warning_of
+        from deepthink_cli.scoring.prediction import predict
 
         memory = opened(memories)
         demonstrations = memory.provenance.demonstrations
@@ -274,7 +274,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
 def _warn(event: Event) -> None:
     """Issue the warnings of a workflow as Python's."""
-    from deepthink_cli.workflows.events import Warn
+    from deepthink_cli.events import Warn
 
     if isinstance(event, Warn):
         warn(of_parameters(event.text), UserWarning, stacklevel=2)

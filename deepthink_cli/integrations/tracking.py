@@ -12,16 +12,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.extras import check_installed
-from deepthink_cli.updates.texts import brief
-from deepthink_cli.workflows.events import Note, RunObserver, Tell, Warn, silent
+from deepthink_cli.events import Note, RunObserver, Tell, Warn, silent
+from deepthink_cli.model.failures import check_installed
+from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.executors.messages import JobInfo
+    from deepthink_cli.experiments.plan import RunPlan
+    from deepthink_cli.experiments.prepared import PreparedRun
+    from deepthink_cli.experiments.results import Result
     from deepthink_cli.provenance import ModelIdentity
-    from deepthink_cli.runs.executors.messages import JobInfo
-    from deepthink_cli.runs.plan import RunPlan
-    from deepthink_cli.runs.results import Result
-    from deepthink_cli.workflows.prepared import PreparedRun
 
 SERVICES = ("trackio", "wandb")
 _NAMING = ("model", "dtype", "protocol", "positions", "shots", "gate", "score")  # in a figure's name if they vary

@@ -13,8 +13,7 @@ from transformers.utils.hub import cached_file
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.model.contents import contents_sha256
-from deepthink_cli.model.extras import check_installed
-from deepthink_cli.model.failures import hub_errors, library_errors
+from deepthink_cli.model.failures import check_installed, hub_errors, library_errors
 from deepthink_cli.model.fingerprint import hub_commit
 from deepthink_cli.model.location import Location, local_path
 from deepthink_cli.options import POCKET, ModelOptions

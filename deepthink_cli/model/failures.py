@@ -1,13 +1,21 @@
-"""Convert errors of transformers and torch to errors of this package: one line with the reason and a fix."""
+"""Failures of libraries while a model is opened, and packages that are missing, in words."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pickle import UnpicklingError
 
 from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.hub import is_unreachable, unreachable
+
+
+def check_installed(named: str, extra: str, *packages: str) -> None:
+    """Raise InputError, which begins with `named`, for the first package that is not installed; `extra` installs it."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"{named}: {package} is not installed; pip install 'deepthink-cli[{extra}]'")
 
 
 @contextmanager

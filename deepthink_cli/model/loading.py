@@ -1,20 +1,104 @@
-"""Load weights from the hub, a directory or the package onto a device."""
+"""Load the weights of a model: safetensors, a safe pickle or GGUF, with an adapter merged."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, PreTrainedModel
 
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.libraries import quiet_libraries
-from deepthink_cli.model.failures import load_failure
-from deepthink_cli.model.gguf_once import read_once
-from deepthink_cli.model.merging import merge_adapter
+from deepthink_cli.model.adapter import Adapter
+from deepthink_cli.model.failures import library_errors, load_failure
 from deepthink_cli.model.spec import ModelSpec
+
+# The parts of a header are its numbers, texts and lengths; the package keeps 700 bytes for each. Files of small models
+# with large vocabularies have some 200 bytes for each part.
+_PARTS, _BYTES_OF_PART = 2**19, 64
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Until the block ends, the `gguf` package parses each file once and builds each table of names once.
+
+    transformers parses the file for the configuration, the tokenizer and the weights, and builds the table for every
+    module of the network; each takes seconds. A header of more values than the file holds, or than any model has,
+    raises ValueError. Changes the package for the whole process: hold the lock of `quiet_libraries`.
+    """
+    import gguf
+
+    kept: dict[str, Any] = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    if not isinstance(kept["GGUFReader"], type):  # within another such block
+        yield
+        return
+    changed = {**kept, "GGUFReader": _bounded(kept["GGUFReader"])}
+    try:
+        for name, function in changed.items():
+            setattr(gguf, name, cache(function))
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(gguf, name, function)
+
+
+def _bounded(reader: Any) -> Any:
+    """The package's reader; it reads nothing beyond the end of the file, but as often as the header says."""
+    import numpy
+
+    class BoundedReader(reader):  # type: ignore[misc]
+        parts = 0
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
+            self.parts += 1
+            if int(offset) + int(count) * numpy.dtype(dtype).itemsize > len(self.data):
+                raise ValueError("the header counts more values than the file holds")
+            if self.parts > max(_PARTS, len(self.data) // _BYTES_OF_PART):
+                raise ValueError("the header has more parts than that of any model of its size")
+            return super()._get(offset, dtype, count, *order, **named)
+
+    return BoundedReader
+
+
+def merge_adapter(network: PreTrainedModel, adapter: Adapter) -> PreTrainedModel:
+    """The network with W + scaling * B A as its weights W, in their dtype; the network itself is changed.
+
+    Raises InputError if the adapter was made for a network with other layers or shapes, or for tied embeddings.
+    """
+    from peft import LoraConfig, PeftModelForCausalLM
+
+    named = f"--adapter {adapter.identity.id}"
+    embeddings = (network.get_input_embeddings(), network.get_output_embeddings())  # type: ignore[no-untyped-call]
+    tied = {name for name, module in network.named_modules() if module in embeddings}
+    with library_errors(named, "use an adapter that was trained on this model"):
+        config = LoraConfig.from_pretrained(str(adapter.folder))
+        wrapped: Any = PeftModelForCausalLM(network, config)
+        if _tied_embeddings(network) and tied & set(wrapped.base_model.targeted_module_names):
+            raise InputError(
+                f"{named}: changes one of two embeddings that share their weights, and merging would change both; use "
+                "an adapter of attention and feed-forward layers"
+            )
+        report = wrapped.load_adapter(str(adapter.folder), "default", is_trainable=False)
+        strays = sorted((*report.missing_keys, *report.unexpected_keys))
+        if strays:
+            raise InputError(
+                f"{named}: made for a model with other layers: {len(strays)} weights do not fit, such as {strays[0]}; "
+                "use an adapter that was trained on this model"
+            )
+        merged: PreTrainedModel = wrapped.merge_and_unload()
+    broken = [name for name, weight in merged.named_parameters() if not bool(weight.isfinite().all())]
+    if broken:
+        raise DeepThinkError(f"{named}: {broken[0]} holds NaN or infinite values after merging; use --dtype float32")
+    return merged
+
+
+def _tied_embeddings(network: PreTrainedModel) -> bool:
+    return bool(getattr(network.config.get_text_config(decoder=True), "tie_word_embeddings", False))
+
 
 _NOWHERE = ".no-adapter"  # otherwise transformers applies an adapter that it finds beside a model
 

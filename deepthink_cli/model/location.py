@@ -12,7 +12,7 @@ from huggingface_hub import list_repo_files, snapshot_download
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.extras import check_installed
+from deepthink_cli.model.failures import check_installed
 from deepthink_cli.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.runs.results import Setting
+from deepthink_cli.experiments.results import Setting
 from deepthink_cli.updates.registry import GATE
 
 # Fields that distinguish arms only if one task has several values of them.

@@ -9,9 +9,9 @@ from functools import cached_property
 from statistics import fmean
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.report.arms import READING, REPEATED, is_rival, without_step
 from deepthink_cli.report.significance import Discordant, discordant
-from deepthink_cli.runs.results import Result, Setting
 
 
 class Baselines:

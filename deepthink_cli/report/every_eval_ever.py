@@ -1,9 +1,4 @@
-"""The results of runs in the schema of Every Eval Ever (arXiv 2606.14516): one aggregate for each job.
-
-An aggregate holds the accuracy and macro F1 of every iteration of one model, task, seed and method; the records of
-its inputs lie beside it (`report/eval_instances.py`). Files are named by the keys of their rows, so that writing them
-again replaces them.
-"""
+"""Results in the shared format Every Eval Ever: aggregates, and one record for each input."""
 
 from __future__ import annotations
 
@@ -18,13 +13,63 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.evaluation.accuracy import wilson
+from deepthink_cli.experiments.results import Result, Setting
+from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.text import json_line
-from deepthink_cli.metrics.accuracy import wilson
-from deepthink_cli.report.eval_instances import instances
+from deepthink_cli.report.html.run_samples import folder_of
 from deepthink_cli.report.job_results import JobResults
-from deepthink_cli.runs.results import Result, Setting
 from deepthink_cli.tasks.catalogue import built_in, digest
+
+
+def instances(results: Sequence[Result], evaluation_id: str, model_id: str, version: str) -> Iterator[dict[str, Any]]:
+    """One record for each input of each row that has samples; `version` is the schema's.
+
+    Raises InputError for a file of samples that is damaged or does not belong to its row.
+    """
+    texts: dict[str, str] | None = None
+    for result in results:
+        path = find_samples(folder_of(result), result)
+        if path is None:
+            continue
+        columns = read_samples(path, result)
+        if texts is None:
+            texts = read_texts(folder_of(result), result.setting.rows_sha256)
+        shared = {
+            "schema_version": version,
+            "evaluation_id": evaluation_id,
+            "model_id": model_id,
+            "evaluation_name": result.setting.task,
+            "evaluation_result_id": f"{result.key}/accuracy",
+        }
+        inputs = zip(*(columns[name] for name in ("where", "gold", "label", "candidates", "scores")), strict=True)
+        for right, (where, gold, label, candidates, scores) in zip(result.was_right(), inputs, strict=True):
+            scored = dict(zip(candidates or (), scores or (), strict=True))
+            sample = f"{result.setting.split}:{where.rpartition(':')[2]}"
+            yield {**shared, "sample_id": sample, **_instance(texts.get(where, ""), gold, label or "", scored, right)}
+
+
+def _instance(text: str, gold: str, label: str, scores: dict[str, float], right: bool) -> dict[str, Any]:
+    """What is particular to an input: its text and answer, and whether it is right; scores in nats."""
+    return {
+        "sample_hash": hashlib.sha256((text + gold).encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": {"raw": text, "reference": [gold], "choices": list(scores) or None},
+        "output": {"raw": [label]},
+        "answer_attribution": [
+            {
+                "turn_idx": 0,
+                "source": "output.raw",
+                "extracted_value": label,
+                "extraction_method": "highest_score" if scores else "pattern",
+                "is_terminal": True,
+            }
+        ],
+        "evaluation": {"score": float(right), "is_correct": right},
+        "metadata": {"scores": json_line(scores).strip()},
+    }
+
 
 VERSION = "0.3.0"  # of the schema
 ADAPTED = " with "  # between a model and its adapter, in a row

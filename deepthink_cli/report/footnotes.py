@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.groups import LARGE
 from deepthink_cli.report.job_results import JobResults, Seed, job_table
-from deepthink_cli.runs.results import Result
 
 KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
 

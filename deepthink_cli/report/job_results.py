@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
+from deepthink_cli.experiments.same_data import check_agree
+from deepthink_cli.experiments.shards import with_shards
 from deepthink_cli.report.arms import SPLITTING, Arm, is_read_once, without_step
 from deepthink_cli.report.baselines import Baselines, Comparison
-from deepthink_cli.report.row_limits import RowLimits
-from deepthink_cli.report.where import conditions, select
-from deepthink_cli.runs.results import FILE, Part, Result, Setting, read_results
-from deepthink_cli.runs.same_data import check_agree
-from deepthink_cli.runs.shards import with_shards
+from deepthink_cli.report.where import RowLimits, conditions, select
 from deepthink_cli.tasks.catalogue import built_in
 
 if TYPE_CHECKING:

@@ -1,44 +1,163 @@
-"""What a model says of a pool's rows, as arrays, and distances between hidden states."""
+"""What a model says of rows without demonstrations: hidden states and label probabilities, from one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from deepthink_cli.selection.base import Choice, Pool
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.prefetch import ahead
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
+from deepthink_cli.scoring.prediction import CHUNK
+from deepthink_cli.scoring.score import check_length
+from deepthink_cli.selection.store import Store, key_of, model_parts
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from deepthink_cli.selection.base import Floats, States
 
-STEP = 64  # rows that are computed together, so that no intermediate result is large
-TINY = float(np.finfo(np.float64).tiny)  # stands for a probability of 0 in a logarithm
+    Arrays = Mapping[str, NDArray[Any]]
+
+VERSION = 1  # of what is computed from a row; cached features of another version are not used
+Advance = Callable[[int, int], None]
+"""Called with the number of steps that are done, and of all steps."""
 
 
-def hidden_states(pool: Pool) -> States:
-    """The hidden states (n, W) of a pool for a method that reads them."""
-    assert pool.hidden is not None, "the method reads hidden states"
-    return pool.hidden
+def ignore(done: int, total: int) -> None:
+    """Ignore progress."""
 
 
-def label_probabilities(pool: Pool) -> Floats:
-    """The probabilities (n, C) of a pool for a method that reads them."""
-    assert pool.probabilities is not None, "the method reads probabilities"
-    return np.asarray(pool.probabilities, dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a model says of n rows; W is its width, C the number of candidates.
+
+    `hidden` (n, W) are the inputs of its output embedding where the label is read; `probabilities` (n, C) the softmax
+    of the candidates' summed log-probabilities, None if the rows differ in their candidates; `tokens`
+    holds the hidden states (s, W) of each row's own tokens, those after the tokens with which all rows begin, or is
+    None. `read` rows were read by the model, the others came from the cache.
+    """
+
+    hidden: States
+    probabilities: Floats | None
+    tokens: list[States] | None
+    read: int
 
 
-def blocks(count: int) -> Iterator[slice]:
-    """`count` rows as slices of at most STEP rows."""
-    return (slice(start, min(start + STEP, count)) for start in range(0, count, STEP))
+class Observer:
+    """Observes rows as zero-shot queries: after the special tokens that begin a text, and no demonstrations.
+
+    With `every_token`, the hidden states of all own tokens are kept. All `queries` that will be compared must be given,
+    as tokens that they all begin with are not a row's own. Results are kept in `store`, by model and token ids.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        template: Template,
+        queries: Sequence[Query],
+        every_token: bool = False,
+        store: Store | None = None,
+    ) -> None:
+        self.engine, self.every_token = engine, every_token
+        self.store = store if engine.identity.weights_sha256 else None  # without a digest, models cannot be told apart
+        self.tokenize = query_tokenizer(engine.tokenizer, template)
+        self.special = special_ids(engine.tokenizer)
+        self.outermost = _outermost(self.tokenize(queries)) if every_token else ()
+
+    def __call__(self, queries: Sequence[Query], advance: Advance = ignore) -> Features:
+        """Observe rows, a chunk at a time, while a thread prepares the next chunk.
+
+        Raises InputError for a query that is too long for the model, and DeepThinkError, naming the query, for values
+        that are NaN or infinite.
+        """
+        import numpy as np
+
+        done = read = 0
+        chunks: list[Arrays] = []
+        advance(0, len(queries))
+        for tokenized, key, prepared in ahead(self._prepared(queries)):
+            if isinstance(prepared, ScoringPlan):
+                chunks.append(self._observed(tokenized, key, prepared))
+                read += len(tokenized)
+            else:
+                chunks.append(prepared)
+            done += len(tokenized)
+            advance(done, len(queries))
+        joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        tokens = np.split(joined["tokens"], np.cumsum(joined["lengths"])[:-1]) if self.every_token else None
+        return Features(joined["hidden"], _probabilities(joined["sums"], queries), tokens, read)
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """A reading of the special tokens; None if there are none."""
+        return self.engine.read([Reading(self.special)])[0] if self.special else None
+
+    def _prepared(self, queries: Sequence[Query]) -> Iterator[tuple[list[TokenizedQuery], str, Arrays | ScoringPlan]]:
+        """Every chunk with its key and its features, if they are stored, or the plan to observe it."""
+        for start in range(0, len(queries), CHUNK):
+            tokenized = self.tokenize(queries[start : start + CHUNK])
+            for query in tokenized:
+                check_length(self.engine.limits, self.engine.identity.id, len(self.special), query)
+            key = self._key(tokenized)
+            stored = None if self.store is None else self.store.get(key)
+            yield tokenized, key, self.engine.plan([*tokenized, *self.outermost]) if stored is None else stored
+
+    def _observed(self, tokenized: Sequence[TokenizedQuery], key: str, plan: ScoringPlan) -> Arrays:
+        """The features of a chunk, which are also stored."""
+        import numpy as np
+
+        observations = self.engine.observe(self.memory, plan, self.every_token)[: len(tokenized)]
+        states = [observation.hidden.numpy() for observation in observations]
+        arrays = {
+            "sums": np.concatenate([np.array(observation.sums) for observation in observations]),
+            "hidden": np.stack([state[-1] for state in states] if self.every_token else states),
+        }
+        if self.every_token:
+            arrays |= {"tokens": np.concatenate(states), "lengths": np.array([len(state) for state in states])}
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            self._refuse(tokenized, observations)
+        if self.store is not None:
+            self.store.put(key, arrays)
+        return arrays
+
+    def _key(self, tokenized: Sequence[TokenizedQuery]) -> str:
+        shared = shared_prefix([query.prefix for query in self.outermost]) if self.every_token else None
+        rows = [[query.prefix, query.answers] for query in tokenized]
+        return key_of("features", VERSION, *model_parts(self.engine.identity), self.special, shared, rows)
+
+    def _refuse(self, tokenized: Sequence[TokenizedQuery], observations: Sequence[Observation]) -> None:
+        """Raise DeepThinkError for the first query with values that are NaN or infinite."""
+        import numpy as np
+
+        for query, observation in zip(tokenized, observations, strict=True):
+            if not (np.isfinite(observation.sums).all() and bool(observation.hidden.isfinite().all())):
+                where = query.where or "a row"
+                raise DeepThinkError(f"{where}: its scores or hidden states are not finite: {self.engine.advice()}")
 
 
-def distances(hidden: States, point: Floats | States) -> Floats:
-    """The Euclidean distance (n,) of every row from a point (W,), in float64."""
-    point = np.asarray(point, dtype=np.float64)
-    return np.concatenate([np.linalg.norm(hidden[rows] - point, axis=1) for rows in blocks(len(hidden))])
+def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...]:
+    """Queries that together begin with the same tokens as all queries do, and with no more; every plan has them.
+
+    Otherwise rows of one chunk that happen to begin alike would lose those tokens.
+    """
+    by_tokens = sorted(tokenized, key=lambda query: query.prefix)
+    return by_tokens[0], by_tokens[-1], min(by_tokens, key=lambda query: len(query.prefix))
 
 
-def largest(scores: Floats, shots: int) -> Choice:
-    """Choose the rows with the largest scores (n,), the first ones of those with equal scores."""
-    return Choice(np.argsort(-scores, kind="stable")[:shots].tolist(), scores)
+def _probabilities(sums: Floats, queries: Sequence[Query]) -> Floats | None:
+    """The softmax (n, C) of scores (n * C,) over the candidates, in float64."""
+    import numpy as np
+
+    if len({query.candidates for query in queries}) != 1:
+        return None
+    by_row = sums.reshape(len(queries), -1)
+    shares = np.exp(by_row - by_row.max(axis=1, keepdims=True))
+    probabilities: Floats = shares / shares.sum(axis=1, keepdims=True)
+    return probabilities

@@ -9,10 +9,10 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticKnownError
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection import first, stratified, uniform
 from deepthink_cli.selection.base import SelectionMethod
+from deepthink_cli.selection.methods import first, stratified, uniform
 
-_HERE = "deepthink_cli.selection"
+_HERE = "deepthink_cli.selection.methods"
 _ZERO_SHOT = "one zero-shot pass over the pool"
 
 METHODS: dict[str, SelectionMethod] = {
@@ -95,7 +95,7 @@ METHODS: dict[str, SelectionMethod] = {
     ),
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
-        f"{_HERE}.best_of:choose",
+        f"{_HERE}.random_sets:choose",
         "the most accurate of 30 random sets on 100 rows of the pool",
         "Random&Valid of Li and Qiu 2023, arXiv 2302.13539",
         ("trials",),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, read_demonstrations
-from deepthink_cli.data.row import Row
 from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import Row
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.format import Task

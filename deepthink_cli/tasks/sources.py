@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.data.formats.texts import refuse_texts
+from deepthink_cli.data.formats.lines import refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, read_rows
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable

@@ -1,17 +1,28 @@
-"""The techniques by name, as `think --method` and runs take them."""
+"""The techniques by name, as `think --method` and runs take them, with those that only repeat or reorder."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import Technique
-from deepthink_cli.techniques.repeat import repeated
 from deepthink_cli.techniques.words import flipped, fresh
+
+
+def repeated(demonstrations: DemonstrationSet, times: int) -> DemonstrationSet:
+    """All demonstrations `times` times, block after block, each block in their order."""
+    return replace(demonstrations, examples=demonstrations.examples * times)
+
+
+def copies(technique: str | None) -> int:
+    """How often a technique of this name reads every demonstration in one context: R for `repeat-R`, else 1."""
+    match = re.fullmatch(r"repeat-(\d+)", technique or "")
+    return 1 if match is None else int(match[1])
+
 
 DEEP_THINKING, CT_KV = "deep-thinking", "ct-kv"
 NAMES = f"{DEEP_THINKING}, {CT_KV}, repeat-R with R from 2 (as in repeat-5), flipped or fresh"
@@ -68,3 +79,19 @@ def is_technique(name: str) -> bool:
     if name in (DEEP_THINKING, CT_KV) or control is None:
         return name in (DEEP_THINKING, CT_KV)
     return bool(_NUMBER.fullmatch(number)) if control.parameter else not dash
+
+
+_ENSEMBLE = re.compile(r"ensemble-([2-9]|[1-9]\d{1,2})")
+
+
+def ensemble_size(name: str) -> int | None:
+    """How many memories `ensemble-N` has; None for another technique."""
+    match = _ENSEMBLE.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def check_run_technique(name: str) -> str:
+    """The name of a technique that a run may use; raises InputError for an unknown one."""
+    if not is_technique(name) and ensemble_size(name) is None:
+        raise InputError(f"--method {name}: use {NAMES}, or ensemble-N, N from 2")
+    return name

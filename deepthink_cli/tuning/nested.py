@@ -1,12 +1,11 @@
-"""Nested cross-validation: which setting is chosen, and how it does on rows that did not choose it.
-
-N rows, C labels, S settings. Knows scores and folds; does not know models.
-"""
+"""Folds of labelled rows, and nested cross-validation: which setting is chosen, and how it does on other rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,35 @@ if TYPE_CHECKING:
 
     Bools = NDArray[bool_]
     Ints = NDArray[int64]
+
+
+HeldOut = tuple[int, ...]  # the folds that a memory is not made of: one, or two in increasing order
+
+
+def split(labels: Sequence[str], texts: Sequence[Hashable], count: int, seed: int) -> list[tuple[int, ...]]:
+    """`count` folds of row numbers, in increasing order, with every label spread evenly over them.
+
+    Rows with the same text are in one fold, so that no held-out text is among the demonstrations. Every fold has a row
+    if `count` is at most the number of distinct texts.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for row, text in enumerate(texts):
+        groups.setdefault(text, []).append(row)
+    by_label: dict[str, list[list[int]]] = {}
+    for rows in groups.values():
+        by_label.setdefault(labels[rows[0]], []).append(rows)
+    draw, folds, dealt = random.Random(seed), [list[int]() for _ in range(count)], 0
+    for label in sorted(by_label):
+        for rows in draw.sample(by_label[label], len(by_label[label])):
+            folds[dealt % count] += rows
+            dealt += 1
+    return [tuple(sorted(fold)) for fold in folds]
+
+
+def held_out(count: int) -> list[HeldOut]:
+    """The folds that each memory of a nested cross-validation leaves out: every fold, and every pair of folds."""
+    return [*((fold,) for fold in range(count)), *combinations(range(count), 2)]
+
 
 # The log-probabilities (selections, methods, T, N, C) of held-out rows: raw ones under `none`, and under the name of
 # each calibration whose bias was measured through the memory that gave them, the corrected ones.

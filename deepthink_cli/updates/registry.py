@@ -1,4 +1,4 @@
-"""The update rules by name: a memory file contains the name of its rule."""
+"""The update rules by name, and as text such as `layer-ramp:first=0,last=1`, which files and results hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.gate import Gate
+from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.layers import LayerRamp, LayerRange, LowerHalf, UpperHalf
 from deepthink_cli.updates.orders import Rotated, Shuffled
 from deepthink_cli.updates.parts import KeysOnly, ValuesOnly
@@ -71,3 +71,81 @@ def rule_of(name: str, values: Mapping[str, Any]) -> UpdateRule:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def parse_rule(text: str, gate: Gate) -> UpdateRule:
+    """The rule that a text names, with the parameters of `gate` if it has them.
+
+    Raises InputError for a text that is not NAME or NAME:PARAMETER=VALUE,..., and as `rule_of` does.
+    """
+    name, parameters = _parts(text)
+    known = {field.name for field in fields(RULES[name])} if name in RULES else set()
+    own = {field: value for field, value in values_of(gate).items() if field in known}
+    for field in own:
+        if field in parameters:
+            raise InputError(f"update rule {text}: {field} is not a parameter here; use --{field}")
+    return rule_of(name, own | parameters)
+
+
+def rule_text(rule: UpdateRule) -> str | None:
+    """The one text of a rule, with all its parameters but those of the gate; None for the paper's gate."""
+    parameters = {name: value for name, value in values_of(rule).items() if name not in gate_values(rule)}
+    if type(rule) is Gate:
+        return None
+    written = ",".join(f"{name}={_number(value)}" for name, value in parameters.items())
+    return f"{name_of(rule)}:{written}" if written else name_of(rule)
+
+
+def brief(rule: UpdateRule) -> str:
+    """The parameters of the gate, and the rule unless it is the paper's gate, as a short text."""
+    numbers = [f"{name} {value:g}" for name, value in gate_values(rule).items()]
+    return ", ".join([*numbers, *filter(None, [rule_text(rule)])])
+
+
+def split_rules(text: Any) -> Any:
+    """The rules of a list that is separated by commas, as their parameters are; what is not a text stays as it is.
+
+    A part with `=` but without `:` is a parameter of the rule before it.
+    """
+    if not isinstance(text, str):
+        return text
+    rules: list[str] = []
+    for part in map(str.strip, text.split(",")):
+        if rules and ":" in rules[-1] and "=" in part and ":" not in part:
+            rules[-1] += f",{part}"
+        else:
+            rules.append(part)
+    return rules
+
+
+def text_of(rule: str | Mapping[str, Any]) -> str:
+    """The text of a rule that is written as one, or as a mapping of `rule` and its parameters, as studies may."""
+    if isinstance(rule, str):
+        return rule
+    if not isinstance(rule.get("rule"), str):
+        raise InputError("an update rule has a name, as in {rule: cosine, readings: 15}")
+    written = ",".join(f"{name}={value}" for name, value in rule.items() if name != "rule")
+    return f"{rule['rule']}:{written}" if written else str(rule["rule"])
+
+
+def checked_rule(rule: str | Mapping[str, Any]) -> str:
+    """The one text of the rule that a text or a mapping names; raises ValueError for one that is not known."""
+    try:
+        return rule_text(parse_rule(text_of(rule), Gate())) or GATE
+    except InputError as error:
+        raise ValueError(error.messages[0]) from error
+
+
+def _parts(text: str) -> tuple[str, dict[str, str]]:
+    name, colon, rest = text.strip().partition(":")
+    parameters = dict[str, str]()
+    for part in rest.split(",") if colon else ():
+        parameter, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (parameter and equals and value) or parameter in parameters:
+            raise InputError(f"update rule {text}: write NAME:PARAMETER=VALUE,..., each parameter once")
+        parameters[parameter] = value
+    return name.strip(), parameters
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

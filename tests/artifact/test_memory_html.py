@@ -21,8 +21,8 @@ from deepthink_cli import (
     think,
     tokenize_demonstrations,
 )
+from deepthink_cli.artifact.opening import opened
 from deepthink_cli.cli.main import run
-from deepthink_cli.workflows.memories import opened
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from conftest import REVIEWS, write_reviews, write_rows
 from deepthink_cli import evaluate
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.cli.main import run
-from deepthink_cli.report.html.evaluation_parts import tables_of
+from deepthink_cli.report.html.of_evaluation import tables_of
 
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 

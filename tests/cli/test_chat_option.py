@@ -15,7 +15,7 @@ from deepthink_cli import evaluate, load_memory, load_model, open_memory, predic
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.runs.results import FILE, read_results
+from deepthink_cli.experiments.results import FILE, read_results
 
 Captured = pytest.CaptureFixture[str]
 WARNING = "has a chat template, which only --chat uses"

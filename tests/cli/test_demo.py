@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from deepthink_cli.cli.demo_words import bias, choice, curves, outcome, saved, story
+from deepthink_cli.cli.demo import bias, choice, curves, outcome, saved, story
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
-from deepthink_cli.evaluation import Evaluation, Evaluator
-from deepthink_cli.prediction import prediction_of
-from deepthink_cli.scoring import Scores
-from deepthink_cli.workflows.demo import ReadingCost, best_settings
+from deepthink_cli.demo import ReadingCost, best_settings
+from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator
+from deepthink_cli.scoring.prediction import prediction_of
+from deepthink_cli.scoring.score import Scores
 
 Captured = pytest.CaptureFixture[str]
 STEPS = ("Think:", "Inspect:", "Predict:", "deepthink think demos.jsonl -m gpt2")

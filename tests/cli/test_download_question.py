@@ -37,7 +37,7 @@ def command(models: Callable[[str], Path], demos: Path, tmp_path: Path, monkeypa
 
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("deepthink_cli.workflows.models.open_model", unreachable)
+    monkeypatch.setattr("deepthink_cli.engine.opening.open_model", unreachable)
     return ["predict", str(path), str(write_rows(tmp_path / "in.jsonl", [{"review": "x"}]))]
 
 

@@ -11,8 +11,8 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.artifact.format import read_header
-from deepthink_cli.cli.labels import label_list, labels_option
 from deepthink_cli.cli.main import run
+from deepthink_cli.cli.values import label_list, labels_option
 from deepthink_cli.errors import InputError
 
 COMMA = ["positive", "negative, mixed"]

@@ -17,17 +17,17 @@ from conftest import write_reviews, write_rows
 from tiny import reviews, run_words, tiny_task
 
 from deepthink_cli.cli.main import app, run
+from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
-from deepthink_cli.runs.jobs import RunJob, prepare_jobs
-from deepthink_cli.runs.plan import cells
-from deepthink_cli.runs.request import RunRequest
-from deepthink_cli.runs.results import read_results
+from deepthink_cli.events import silent
+from deepthink_cli.experiments import run as run_workflow
+from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
+from deepthink_cli.experiments.plan import cells
+from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.results import read_results
+from deepthink_cli.techniques import think as think_workflow
 from deepthink_cli.techniques.registry import CT_KV
-from deepthink_cli.workflows import run as run_workflow
-from deepthink_cli.workflows import think as think_workflow
-from deepthink_cli.workflows.events import silent
-from deepthink_cli.workflows.models import find_model
-from deepthink_cli.workflows.think import ThinkPlan
+from deepthink_cli.techniques.think import ThinkPlan
 
 PROGRAM: Any = typer.main.get_command(app)
 Models = Callable[[str], Path]

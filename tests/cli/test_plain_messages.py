@@ -15,8 +15,8 @@ from test_corpus import PYDANTIC
 
 from deepthink_cli.cli import main
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.options import GateOptions, MethodOptions, ModelOptions, RunOptions, TaskOptions
-from deepthink_cli.runs.results import FILE, read_results
 from deepthink_cli.tuning.options import TuneOptions
 
 TYPED = ["x", "", "-1", "2.5", "nan", "1,,2", "a b"]

@@ -17,10 +17,10 @@ from tiny import reviews, run_words, tiny_task
 
 from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run
-from deepthink_cli.runs.results import read_results
-from deepthink_cli.runs.samples import find_samples
-from deepthink_cli.workflows.evaluation_page import Observed, page_of_evaluation
-from deepthink_cli.workflows.predict import predict_file
+from deepthink_cli.experiments.results import read_results
+from deepthink_cli.experiments.samples import find_samples
+from deepthink_cli.prediction.predict import predict_file
+from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
 
 LABELS = ("bug", "bug report", "feature")
 ROWS: list[dict[str, object]] = [{"text": f"text {n}", "kind": LABELS[n % 3]} for n in range(6)]

@@ -11,7 +11,7 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.workflows.tune import TuneReport
+from deepthink_cli.tuning.tune import TuneReport
 
 KINDS = {
     "positive": ("warm", "wise", "tender", "lively", "kind"),

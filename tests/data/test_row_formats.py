@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import read_demonstrations, read_pool, read_queries
-from deepthink_cli.data.formats import json_array
+from deepthink_cli.data.formats import json as json_array
 from deepthink_cli.data.rows import RowSource, read_rows
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems

@@ -12,9 +12,9 @@ import torch
 from families import FAMILIES, random_network
 
 from deepthink_cli import load_model
-from deepthink_cli.engine.agreement import check_plain_pass
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.probe import check_plain_pass
 from deepthink_cli.errors import InputError
 
 TEXT, QUERY = (5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 60)

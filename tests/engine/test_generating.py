@@ -12,9 +12,9 @@ from conftest import Loaded, read
 from families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Gate, Memory, Method, load_model, think, tokenize_demonstrations
-from deepthink_cli.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.errors import DeepThinkError, InputError

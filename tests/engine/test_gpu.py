@@ -33,10 +33,10 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.cli.main import run
-from deepthink_cli.context_tuning.rows import training_rows
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
+from deepthink_cli.techniques.context_tuning import training_rows
 
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU that torch sees: make gpu", allow_module_level=True)

@@ -30,8 +30,8 @@ from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packing import sequence
 from deepthink_cli.engine.reach import Reach
+from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.runs.in_step import think_in_step
 
 Models = Callable[[str], Path]
 DEMOS = tuple(range(20, 60))

@@ -12,9 +12,9 @@ from conftest import write_rows
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.agreement import check_plain_pass
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.probe import check_plain_pass
 from deepthink_cli.errors import DeepThinkError, ran_out_of_memory
 
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1 MiB is free."

@@ -332,7 +332,7 @@ def test_a_memory_that_peft_cannot_hold_is_published_without_it(
     def refuse(*arguments: Any, **options: Any) -> None:
         raise InputError("mem: has keys and values of several shapes")
 
-    monkeypatch.setattr("deepthink_cli.exporting.peft.write_peft", refuse)
+    monkeypatch.setattr("deepthink_cli.export.peft.write_peft", refuse)
     assert run(["push", str(memory), REPO, "--yes"]) == 0
     assert "warning: no adapter for PEFT is published: mem: has keys" in capsys.readouterr().err
     assert state.repos[REPO]["main"].keys() - {".gitattributes"} == {MEMORY, "README.md"}

@@ -25,13 +25,13 @@ from lm_eval.tasks import TaskManager
 from deepthink_cli import Engine, Gate, Method, think
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
+from deepthink_cli.engine import opening as workflows
 from deepthink_cli.integrations.lm_eval.contexts import SplitContext
 from deepthink_cli.integrations.lm_eval.model import DeepThinkLM
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring import score
-from deepthink_cli.workflows import models as workflows
+from deepthink_cli.scoring.score import score
 
 assert lm_eval.models  # registers the harness's own models
 CHAT = Path(__file__).resolve().parent.parent / "chat_templates" / "qwen2.5.jinja"

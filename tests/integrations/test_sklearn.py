@@ -35,10 +35,10 @@ from deepthink_cli import (
 )
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.integrations import kept_models as thinking_cache
 from deepthink_cli.integrations import sklearn
 from deepthink_cli.integrations.sklearn import DeepThinkingClassifier, shared_cache
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.workflows import thinking_cache
 
 TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
 QUERIES = ["a moving and lively film", "stale jokes and flat dialogue", "kind"]

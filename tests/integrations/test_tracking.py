@@ -17,8 +17,8 @@ from tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.integrations.tracking import Tracking
-from deepthink_cli.runs.results import FILE, read_results
 
 Models = Callable[[str], Path]
 

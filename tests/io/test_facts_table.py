@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepthink_cli.io.html_table import facts_table, html_paragraphs, html_table
+from deepthink_cli.io.text import facts_table, html_paragraphs, html_table
 
 
 def test_everything_in_a_table_is_escaped() -> None:

@@ -14,8 +14,8 @@ from transformers import AutoConfig
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine.agreement import check_plain_pass
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.probe import check_plain_pass
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.opening import open_model

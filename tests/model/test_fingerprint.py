@@ -22,12 +22,12 @@ from tiny import run_words
 from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model import contents
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.fingerprint import SAMPLE, weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.runs.results import read_results
 
 Models = Callable[[str], Path]
 

@@ -18,10 +18,10 @@ from tiny import run_words
 from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model import tokens
 from deepthink_cli.model.fitting import check_fit, count_tokens, most_held, most_that_fit
 from deepthink_cli.model.limits import Limits
-from deepthink_cli.runs.results import read_results
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]

@@ -16,10 +16,10 @@ from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.fingerprint import weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.runs.results import read_results
 
 Models = Callable[[str], Path]
 

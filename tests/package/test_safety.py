@@ -425,7 +425,7 @@ def test_a_download_is_announced_first(demos: Path, monkeypatch: pytest.MonkeyPa
         raise InputError("asked")
 
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setattr("deepthink_cli.workflows.models.open_model", unreachable)
+    monkeypatch.setattr("deepthink_cli.engine.opening.open_model", unreachable)
     assert run(think("no-such-owner/no-such-model", demos)) == 2
     assert capsys.readouterr().err.splitlines() == [
         "no-such-owner/no-such-model is not in the cache; asking the hub, to download it",

@@ -11,14 +11,13 @@ import pytest
 from synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.curves import panels, with_gains
 from deepthink_cli.report.figures import draw
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import report_of
-from deepthink_cli.report.ranked import ranking_of
-from deepthink_cli.report.ranking import Ranking
+from deepthink_cli.report.ranking import Ranking, ranking_of
 from deepthink_cli.report.tables import summarize
-from deepthink_cli.runs.results import Result
 
 TUNED = "ct-kv steps=25"
 

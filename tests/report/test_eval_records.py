@@ -12,9 +12,9 @@ import pytest
 from tiny import run_words
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.report.every_eval_ever import write_records
 from deepthink_cli.report.job_results import read_jobs
-from deepthink_cli.runs.results import FILE, read_results
 
 SCHEMAS = Path(__file__).parent.parent / "every_eval_ever"
 Models = Callable[[str], Path]

@@ -10,12 +10,12 @@ from imports import modules_after
 from synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.curves import Panel, panels, with_gains
 from deepthink_cli.report.figures import DIFFERENCE, _figure, _ticks
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.report.tables import summarize
-from deepthink_cli.runs.results import Result
 
 
 def panels_of(rows: list[Result], tasks: bool = False) -> list[Panel]:

@@ -6,12 +6,12 @@ import pytest
 from synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, shared, varying
 from deepthink_cli.report.footnotes import footnotes
 from deepthink_cli.report.job_results import jobs_of
 from deepthink_cli.report.significance import Spread
 from deepthink_cli.report.tables import TableRow, summarize
-from deepthink_cli.runs.results import Result
 
 
 def rows_of(results: list[Result], iteration: int | None = None) -> list[TableRow]:

@@ -10,10 +10,10 @@ from synthetic import curve, dev, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.job_results import jobs_of, read_jobs
 from deepthink_cli.report.page import report_of
 from deepthink_cli.report.tables import summarize
-from deepthink_cli.runs.results import Result
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import torch
 from feature_pools import choose, chosen, gradients, part_of, pool_of
 
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.gradients import Gradients
-from deepthink_cli.selection.gradmatch import PENALTY, nonnegative
+from deepthink_cli.selection.methods.gradients import Gradients
+from deepthink_cli.selection.methods.gradmatch import PENALTY, nonnegative
 from deepthink_cli.selection.registry import METHODS
 
 UNCERTAIN = ("entropy", "least-confidence", "margin")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from fake_trials import fake_pool
 
-from deepthink_cli.selection import coverage
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.centroids import lloyd, starting_centroids
+from deepthink_cli.selection.methods import coverage
+from deepthink_cli.selection.methods.centroids import lloyd, starting_centroids
 from deepthink_cli.selection.registry import METHODS
 
 if TYPE_CHECKING:

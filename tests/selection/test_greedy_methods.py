@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
 
-from deepthink_cli.selection import facility_location, features
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.gradients import Gradients
-from deepthink_cli.selection.greedy import best
+from deepthink_cli.selection.methods import facility_location, features
+from deepthink_cli.selection.methods.gradients import Gradients
+from deepthink_cli.selection.methods.greedy import best
 
 Value = Callable[[Sequence[int]], float]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from fake_trials import FakeTrials, fake_pool
 
-from deepthink_cli.selection import lens
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.lens import Candidates, choose, filtered, first_set, objective, search, substitute
-from deepthink_cli.selection.sets import dev_rows
+from deepthink_cli.selection.methods import lens
+from deepthink_cli.selection.methods.lens import Candidates, choose, filtered, first_set, objective, search, substitute
+from deepthink_cli.selection.methods.random_sets import dev_rows
 
 
 def helps(trials: FakeTrials, row: int, other: int) -> float:

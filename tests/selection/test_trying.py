@@ -15,9 +15,9 @@ from fake_trials import FakeTrials, fake_pool
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.orders import global_entropy, local_entropy
+from deepthink_cli.selection.methods.orders import global_entropy, local_entropy
+from deepthink_cli.selection.methods.random_sets import accuracies, dev_rows, random_sets
 from deepthink_cli.selection.registry import METHODS
-from deepthink_cli.selection.sets import accuracies, dev_rows, random_sets
 
 TRYING = [name for name, method in METHODS.items() if "trials" in method.reads]
 

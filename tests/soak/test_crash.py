@@ -17,7 +17,7 @@ from families import write_model
 from forks import Forks, leave
 from tiny import GOOD, run_files, run_words
 
-from deepthink_cli.runs.results import FILE
+from deepthink_cli.experiments.results import FILE
 
 OLD = b"what was there before"
 STEP, PAGE = 64 * 1024, 4096  # bytes: how finely a disk is filled

@@ -20,9 +20,9 @@ from tiny import run_files, run_words
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.runs.folder import LOCK, open_run_folder
-from deepthink_cli.runs.results import FILE, read_results
-from deepthink_cli.runs.samples import samples_path
+from deepthink_cli.experiments.folder import LOCK, open_run_folder
+from deepthink_cli.experiments.results import FILE, read_results
+from deepthink_cli.experiments.samples import samples_path
 
 
 @dataclass

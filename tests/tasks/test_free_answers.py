@@ -13,14 +13,14 @@ from conftest import write_rows
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import read_results
 from deepthink_cli.io import sandbox
 from deepthink_cli.io.sandbox import Program
-from deepthink_cli.runs.results import read_results
+from deepthink_cli.tasks import rows as task_rows
 from deepthink_cli.tasks.catalogue import built_in, digest, find_tasks
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.free import check_may_run, given_answer, program_of, true_answer
 from deepthink_cli.tasks.items import DoesNotFit, query_of
-from deepthink_cli.workflows import task_rows
 
 Captured = pytest.CaptureFixture[str]
 SUMS: list[dict[str, object]] = [
@@ -116,8 +116,8 @@ def test_what_holds_is_said_before_a_program_runs_and_root_needs_unsafe_for_limi
 
 
 def test_code_is_judged_by_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deepthink_cli.answering import FAILED, PASSED, judged
-    from deepthink_cli.generation import Generation
+    from deepthink_cli.generation.answers import FAILED, PASSED, judged
+    from deepthink_cli.generation.generation import Generation
 
     query = query_of(built_in()["mbpp"], Row(PROBLEMS[4], "x:1"))
     labels = [

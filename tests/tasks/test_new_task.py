@@ -15,7 +15,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
-from deepthink_cli.workflows.new_task import NewTask, new_task
+from deepthink_cli.tasks.starter import NewTask, new_task
 
 Captured = pytest.CaptureFixture[str]
 

@@ -217,7 +217,7 @@ def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
 def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is_loaded(
     demos: Path, short: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.workflows.think.load", None)
+    monkeypatch.setattr("deepthink_cli.techniques.think.load", None)
     assert run(["think", str(demos), *short, "--method", "repeat-20"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--method repeat-20: none of the demonstrations fits: the last has " in line

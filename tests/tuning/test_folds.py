@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from deepthink_cli.tuning.folds import held_out, split
+from deepthink_cli.tuning.nested import held_out, split
 
 LABELS = ["a"] * 7 + ["b"] * 5 + ["c"] * 4
 TEXTS = [f"text {row}" for row in range(len(LABELS))]

@@ -26,11 +26,10 @@ from deepthink_cli import (
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.runs.in_step import think_in_step
-from deepthink_cli.updates.registry import RULES, values_of
-from deepthink_cli.updates.texts import checked_rule, parse_rule, rule_text, split_rules
+from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, split_rules, values_of
 
 LAYERS = 3
 Eta = Callable[[int, int, str], float]  # of the reading, the layer from 0 and the part, for eta = 1

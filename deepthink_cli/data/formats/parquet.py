@@ -7,8 +7,7 @@ from typing import Any
 
 from deepthink_cli.data.formats.lines import shortened
 from deepthink_cli.data.opening import seekable
-from deepthink_cli.data.row import Row
-from deepthink_cli.data.source import RowSource
+from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 
 _BATCH = 256  # rows

@@ -12,8 +12,7 @@ from threading import Lock
 
 from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
 from deepthink_cli.data.opening import opened
-from deepthink_cli.data.row import Row
-from deepthink_cli.data.source import RowSource
+from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"

@@ -11,7 +11,7 @@ from types import TracebackType
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
 from deepthink_cli.io.permissions import check_allows_no_code
-from deepthink_cli.model.extras import check_installed
+from deepthink_cli.model.failures import check_installed
 
 COMMANDS = ("run", "ls", "validate")
 _CACHE = ("--use_cache", "-c")

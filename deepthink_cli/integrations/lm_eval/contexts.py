@@ -1,13 +1,10 @@
-"""Where a prompt's context ends and its query begins: carried by the prompt itself, or found by comparing prompts.
-
-The context is all that precedes the query: the system prompt or description, and the demonstrations. Knows text only.
-"""
+"""The demonstrations in the contexts of lm-evaluation-harness, plain or as a conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from deepthink_cli.errors import InputError
 
@@ -116,3 +113,68 @@ def common_start(texts: Sequence[str]) -> str:
 def _carried(prompt: str) -> SplitContext:
     """The prompt with its split; an empty prompt has nothing to split."""
     return prompt if isinstance(prompt, SplitContext) else SplitContext(prompt)
+
+
+Turns = Sequence[Mapping[str, str]]
+_PROBES = ("A probe.", "0 is another.")  # two texts without a common start
+
+
+def before_query(turns: Turns) -> Turns:
+    """The turns before the last one of the user, which is the query: system prompt and demonstrations."""
+    asked = [number for number, turn in enumerate(turns) if turn["role"] == "user"]
+    return turns[: asked[-1]] if asked else turns[:0]
+
+
+def has_solved(turns: Turns) -> bool:
+    """Whether a conversation has demonstrations as turns of their own before the query."""
+    return any(turn["role"] == "assistant" for turn in before_query(turns))
+
+
+def split_at_query(turns: Turns, written: str, write: Callable[[Turns], str]) -> str:
+    """A written conversation, split before the text of its last user turn; unsplit if the template moves that.
+
+    `write` applies the chat template. Without earlier turns, nothing precedes the query.
+    """
+    before = before_query(turns)
+    if not before:
+        return SplitContext(written)
+    shared = common_start([write([*before, {"role": "user", "content": probe}]) for probe in _PROBES])
+    return SplitContext(written, len(shared)) if shared and written.startswith(shared) else written
+
+
+def split_in_turn(content: str, query: str, written: str) -> str:
+    """A written conversation whose one user turn ends with the query, split before it; unsplit if it is not found.
+
+    Templates may strip the white space around a turn.
+    """
+    stripped = content.strip()
+    place = written.rfind(stripped)
+    if not stripped or place < 0 or not content.endswith(query):
+        return written
+    skipped = len(content) - len(content.lstrip())
+    return SplitContext(written, place + max(0, len(content) - len(query) - skipped))
+
+
+def write(tokenizer: Any, turns: Turns, prompt: bool, thinking: bool | None) -> str:
+    """A conversation by the tokenizer's chat template, as the harness's own model writes it.
+
+    With `prompt` up to where the reply begins; otherwise the last turn is continued. A system prompt is left out for
+    templates that refuse one. Raises InputError for a tokenizer without a template, and for one that refuses the turns.
+    """
+    from jinja2.exceptions import TemplateError
+
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError(
+            "--apply_chat_template: the tokenizer has no chat template; use a model that was trained on "
+            "conversations, or omit it"
+        )
+    options: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
+    options |= {"tokenize": False, "add_generation_prompt": prompt, "continue_final_message": not prompt}
+    try:
+        return str(tokenizer.apply_chat_template(list(turns), **options))
+    except TemplateError:
+        kept = [turn for turn in turns if turn["role"] != "system"]
+    try:
+        return str(tokenizer.apply_chat_template(kept, **options))
+    except TemplateError as error:
+        raise InputError(f"--apply_chat_template: the chat template refuses the conversation: {error}") from error

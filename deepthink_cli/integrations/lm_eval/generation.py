@@ -12,7 +12,7 @@ from deepthink_cli.integrations.lm_eval.requests import Request, request_of
 from deepthink_cli.integrations.lm_eval.scoring import checked_groups, memory_of
 
 if TYPE_CHECKING:
-    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.integrations.lm_eval.model import DeepThinkLM
 
 MAX_NEW = 256  # tokens that the harness's own model writes where a task does not say
@@ -37,8 +37,8 @@ def generated(
     """
     from tqdm import tqdm
 
-    from deepthink_cli.continuation import continuations
-    from deepthink_cli.decoding import Prompt
+    from deepthink_cli.engine.decoding import Prompt
+    from deepthink_cli.generation.continuation import continuations
 
     wanted = [_wanted(model, *each) for each in zip(contexts, options, strict=True)]
     requests = [_request(model, *each) for each in zip(contexts, wanted, strict=True)]
@@ -61,7 +61,7 @@ def generated(
 def _wanted(model: DeepThinkLM, context: SplitContext, options: Mapping[str, Any]) -> Wanted:
     from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 
-    from deepthink_cli.decoding import Decoding
+    from deepthink_cli.engine.decoding import Decoding
 
     values: dict[str, Any] = {**normalize_gen_kwargs(dict(options), MAX_NEW)}
     end = model.tokenizer.decode([model.eot_token_id], skip_special_tokens=False)

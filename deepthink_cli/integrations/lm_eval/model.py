@@ -1,4 +1,4 @@
-"""The model `deepthink` of lm-evaluation-harness: every context is read T times, once, and its queries follow it."""
+"""The model of lm-evaluation-harness: `--model deepthink`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,46 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.integrations.lm_eval import chats, tasks
+from deepthink_cli.integrations.lm_eval import contexts as chats
+from deepthink_cli.integrations.lm_eval import tasks
 from deepthink_cli.integrations.lm_eval.arguments import Arguments, device_of
 from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext, Splitter
 from deepthink_cli.integrations.lm_eval.generation import generated
 from deepthink_cli.integrations.lm_eval.memories import Memories
 from deepthink_cli.integrations.lm_eval.requests import Request, request_of
 from deepthink_cli.integrations.lm_eval.scoring import likelihoods
+
+
+def model_info(model: DeepThinkLM) -> dict[str, Any]:
+    """The fields of `config` in the harness's results, as JSON values."""
+    from deepthink_cli.artifact.metadata import rule_as_json
+
+    identity, method = model.engine.identity, model.arguments.method
+    return {
+        "model_dtype": identity.dtype,
+        "model_revision": identity.revision or "",
+        "model_sha": identity.revision or "",
+        "deepthink": {
+            "version": version("deepthink-cli"),
+            "iterations": method.iterations,
+            **rule_as_json(method.update),
+            "positions": method.positions,
+            "model": identity.id,
+            "weights_sha256": identity.weights_sha256,
+            "tokenizer_sha256": identity.tokenizer_sha256,
+            "engine": model.engine.description,
+            "demonstrations": model.arguments.harness.demonstrations,
+            "splits": model.splits,
+            "readings": model.memories.readings,
+            "memories_loaded": model.memories.loaded,
+            "moved_boundaries": model.moved,
+        },
+    }
+
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -25,7 +55,7 @@ except ImportError as error:
     raise ImportError("lm-eval is not installed; pip install 'deepthink-cli[lm-eval]'") from error
 
 if TYPE_CHECKING:
-    from deepthink_cli.workflows.events import Event
+    from deepthink_cli.events import Event
 
 logger = logging.getLogger("lm_eval.models.deepthink")  # the harness shows what its own modules log
 
@@ -52,7 +82,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         device: str | None = None,
         **arguments: Any,
     ) -> None:
-        from deepthink_cli.workflows.models import describe_engine, find_model, load
+        from deepthink_cli.engine.opening import describe_engine, find_model, load
 
         super().__init__()
         self.arguments = Arguments.checked({**arguments, "pretrained": pretrained, "device": device_of(device)})
@@ -168,7 +198,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
 
     def get_model_info(self) -> dict[str, Any]:
         """What the harness stores with the results: the method, the model's digests, and what was read."""
-        from deepthink_cli.integrations.lm_eval.description import model_info
+        from deepthink_cli.integrations.lm_eval.model import model_info
 
         return model_info(self)
 
@@ -233,7 +263,7 @@ def _tell_split(task: str, way: str, contexts: Sequence[SplitContext], iteration
 
 def _log(event: Event) -> None:
     """Log what the workflows tell, as the harness does."""
-    from deepthink_cli.workflows.events import Note, Warn
+    from deepthink_cli.events import Note, Warn
 
     if isinstance(event, Note | Warn):
         logger.log(logging.WARNING if isinstance(event, Warn) else logging.INFO, event.text)

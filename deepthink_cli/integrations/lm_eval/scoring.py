@@ -1,4 +1,4 @@
-"""Log-probabilities of requests: one memory for each context, and the queries after it in shared passes."""
+"""Score requests of lm-evaluation-harness after their memories, and what whole prompts would have cost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,45 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.integrations.lm_eval.cost import cost_warnings
 from deepthink_cli.integrations.lm_eval.memories import Memories
 from deepthink_cli.integrations.lm_eval.requests import Group, Request, grouped, queries_of
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import ScoringPlan
     from deepthink_cli.memory import Memory
+
+
+FEW = 3  # contexts of a task that are not worth a warning
+
+
+def cost_warnings(requests: Sequence[Request], groups: Sequence[Group], iterations: int) -> list[str]:
+    """A warning, with the tokens to be read, for each task with a context of its own for at least half of its prompts.
+
+    A reading after the first attends to twice as many tokens; the estimate counts tokens that are fed.
+    """
+    contexts: dict[str, dict[int, int]] = {}  # of a task: the tokens of each context, by its group
+    prompts: dict[str, dict[tuple[int, ...], int]] = {}  # of a task: the tokens that plain scoring feeds
+    for number, group in enumerate(groups):
+        for request in (requests[each] for each in group.numbers):
+            if group.start:
+                contexts.setdefault(request.task, {})[number] = group.start
+            longest = prompts.setdefault(request.task, {})
+            longest[request.prompt] = max(longest.get(request.prompt, 0), request.fed)
+    return [
+        _warning(task, list(lengths.values()), list(prompts[task].values()), iterations)
+        for task, lengths in contexts.items()
+        if iterations > 1 and len(lengths) > FEW and 2 * len(lengths) >= len(prompts[task])
+    ]
+
+
+def _warning(task: str, contexts: Sequence[int], prompts: Sequence[int], iterations: int) -> str:
+    plain = sum(prompts)
+    ours = iterations * sum(contexts) + max(0, plain - sum(contexts))
+    return (
+        f"task {task}: {len(contexts)} distinct contexts for {len(prompts)} prompts, each read {iterations} times: "
+        f"{ours:,} tokens, {ours / plain:.1f} times as many as plain scoring; demonstrations=fixed draws them once"
+    )
+
 
 logger = logging.getLogger("lm_eval.models.deepthink")
 QUERIES = 1024  # prompts of one context that are scored together
@@ -71,7 +103,7 @@ def memory_of(memories: Memories, requests: Sequence[Request], group: Group) -> 
 
 def _finite(memories: Memories, memory: Memory | None, plan: ScoringPlan) -> list[list[tuple[float, bool]]]:
     """The likelihoods of a plan; raises DeepThinkError, naming the request, for one that is NaN or infinite."""
-    from deepthink_cli.scoring import check_finite
+    from deepthink_cli.scoring.score import check_finite
 
     scored = memories.engine.likelihoods(memory, plan)
     check_finite(memories.engine, plan, [[value for value, _ in of_query] for of_query in scored])

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.integrations.lm_eval.chats import Turns, before_query, split_in_turn
-from deepthink_cli.integrations.lm_eval.contexts import SplitContext
+from deepthink_cli.integrations.lm_eval.contexts import SplitContext, Turns, before_query, split_in_turn
 
 Task = Any  # lm_eval.api.task.Task, which is not typed
 

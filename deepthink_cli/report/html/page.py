@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from deepthink_cli.report.html.samples import Samples
+
+PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas")
+
+
+def versions() -> dict[str, str]:
+    """The version of Python and of every installed package that takes part, by name."""
+    installed = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return installed
 
 
 @dataclass(frozen=True)

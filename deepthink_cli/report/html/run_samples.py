@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
 from deepthink_cli.report.arms import varying
 from deepthink_cli.report.html.samples import Group, Samples
 from deepthink_cli.report.job_results import JobResults
-from deepthink_cli.runs.results import Result
-from deepthink_cli.runs.samples import find_samples, read_samples
-from deepthink_cli.runs.texts import read_texts
 
 Columns = dict[str, list[Any]]
 

@@ -1,0 +1,137 @@
+"""Open a memory and the model that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepthink_cli.artifact.files import check_fit, memories_of
+from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Tell, Warn
+from deepthink_cli.io.text import facts_table, size
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.chat import check_template
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.provenance import Provenance, provenance_lines
+
+
+@dataclass(frozen=True)
+class OpenedMemory:
+    """The verified iterations of one memory, before the model is loaded.
+
+    `name` is the file, or the name in messages of a memory without a file; `kept` are all its iterations.
+    """
+
+    name: str
+    provenance: Provenance
+    kept: tuple[int, ...]
+    iterations: tuple[int, ...]
+    sha256: str | None
+    source: Artifact | tuple[Memory, ...]
+
+    def memories(self) -> list[Memory]:
+        """The memory of each iteration; raises InputError for NaN or infinity."""
+        return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: what `deepthink inspect` says of the file."""
+        count = self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)
+        iterations = ", ".join(map(str, self.iterations))
+        opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(count)}"
+        return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
+
+
+def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:
+    """Read a memory file and check every byte of it; `iteration` is a number, `last` or `all`.
+
+    Raises InputError for a file that is not a complete, unmodified memory, and for an iteration that was not kept.
+    """
+    header = read_header(path)
+    artifact = read_artifact(header, _chosen(header, str(iteration)))
+    metadata = header.metadata
+    return OpenedMemory(
+        str(path), provenance_of(header), tuple(metadata.kept), artifact.iterations, metadata.sha256, artifact
+    )
+
+
+def opened(
+    memory: str | Path | OpenedMemory | Memory | Sequence[Memory], iteration: int | str = "last"
+) -> OpenedMemory:
+    """Like `open_memory`, but also accepts memories that are not in a file; all of them are used."""
+    if isinstance(memory, OpenedMemory):
+        return memory
+    if isinstance(memory, str | Path):
+        return open_memory(memory, iteration)
+    memories = (memory,) if isinstance(memory, Memory) else tuple(memory)
+    if not memories:
+        raise InputError("no memories; give one or more that think() or load_memory() made")
+    if memories[0].provenance is None:
+        raise InputError("this memory has no provenance; use one from think() or load_memory()")
+    iterations = tuple(each.iteration for each in memories)
+    return OpenedMemory("this memory", memories[0].provenance, iterations, iterations, None, memories)
+
+
+def model_options(memory: OpenedMemory, options: ModelOptions | None = None) -> ModelOptions:
+    """The options to load a memory's model with: unset options are taken from the memory."""
+    made_by, options = memory.provenance.model, options or ModelOptions.checked()
+    named = "model" in options.model_fields_set
+    model = options.model if named else made_by.id
+    return options.model_copy(
+        update={
+            "model": model,
+            "adapter": options.adapter or (None if named else made_by.adapter and str(made_by.adapter)),
+            "gguf": options.gguf or (made_by.gguf if model == made_by.id else None),
+            "revision": options.revision or (made_by.revision if model == made_by.id else None),
+            "dtype": made_by.dtype if options.dtype == "auto" else options.dtype,
+            "quantize": options.quantize or made_by.quantize,
+        }
+    )
+
+
+def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
+    """The memory's name if it names the model that is used; None if the options name one."""
+    return None if options is not None and "model" in options.model_fields_set else memory.name
+
+
+def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
+    """Find the memory's model, without its weights; raises InputError if it is another model."""
+    spec = find_model(model_options(memory, options), tell, named_by(memory, options))
+    check_fit(memory.provenance, spec.identify(), memory.name)
+    if chat := memory.provenance.demonstrations.chat:
+        check_template(spec.tokenizer, chat, memory.name)
+    return spec
+
+
+def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine, list[Memory]]:
+    """Load the model's weights and the memories, and check that they fit; warns of a different compute dtype."""
+    memories = memory.memories()
+    engine = load(spec, tell)
+    check_memories(memory, memories, engine, tell)
+    describe_engine(engine, tell)
+    return engine, memories
+
+
+def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:
+    """Raise InputError unless the memories fit the engine's model; warns of a different compute dtype."""
+    check_fit(memory.provenance, engine.identity, memory.name)
+    for each in memories:
+        engine.check_memory(each, memory.name)
+    made_in, used_in = memory.provenance.model.dtype, engine.identity.dtype
+    if made_in != used_in:
+        text = f"{memory.name} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
+        tell(Warn(text))
+
+
+def _chosen(header: Header, choice: str) -> Sequence[int]:
+    """The kept iterations that `choice` selects."""
+    kept = header.metadata.kept
+    if choice == "all":
+        return kept
+    if choice == "last":
+        return kept[-1:]
+    return [kept_iteration(header, choice)]

@@ -1,0 +1,115 @@
+"""The inputs that a calibration scores through a memory to estimate its bias: texts that say nothing of a label.
+
+Zhao et al. (2021) average over 'N/A', '[MASK]' and an empty text. Fei et al. (2023) take 20 texts of random words of
+the task's texts, as long as these are on average; a memory knows the texts of its demonstrations, so the words are
+theirs. Holtzman et al. (2021) omit the input: the end of the template follows the demonstrations.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.calibration.base import Basis
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.data.examples import Query, Text
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
+from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.score import check_length
+
+CONTENT_FREE = ("N/A", "[MASK]", "")
+TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their words
+
+
+def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrations, memory: str) -> None:
+    """Raise InputError, naming the memory, for a calibration that its demonstrations do not support."""
+    for name in names:
+        if name == NONE:
+            continue
+        method, where = calibration(name), f"--calibrate {name}: {memory}"
+        if not method.own_candidates and not demonstrations.labels:
+            usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
+            raise InputError(f"{where} has no label words, every row has candidates of its own; use one of {usable}")
+        if method.basis == "premise" and demonstrations.chat is not None:
+            raise InputError(f"{where} is a chat, whose label does not follow the template; use contextual or domain")
+        if method.basis == "premise" and not _premise(demonstrations).rstrip(" "):
+            raise InputError(f"{where} has a template without text before the label; use domain or batch")
+
+
+def check_inputs(
+    names: Sequence[str], demonstrations: TokenizedDemonstrations, spec: ModelSpec, score: ScoreName = "sum"
+) -> None:
+    """Tokenise the texts of calibrations with the label words, before the weights are loaded.
+
+    Raises InputError, naming the calibration, for texts that do not fit the tokenizer or the model's context.
+    """
+    for name in names if demonstrations.labels else ():
+        if name != NONE and not calibration(name).from_rows:
+            _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
+            for query in tokenized:
+                check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
+
+
+def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:
+    """The texts of a calibration's inputs; where the template has several text fields, every field has one."""
+    fields = demonstrations.template.text_fields
+    if basis == "premise":
+        return [_filled(fields, [""] * len(fields))]
+    if basis == "content-free":
+        return [_filled(fields, [text] * len(fields)) for text in CONTENT_FREE]
+    draw, rows = random.Random(SEED), [demonstrations.template.values(each.text) for each in demonstrations.examples]
+    drawn = [_random_texts([row[name] for row in rows], draw) for name in fields]
+    return [_filled(fields, texts) for texts in zip(*drawn, strict=True)]
+
+
+class BasisInputs:
+    """The inputs of one calibration, with any candidates, which are tokenised for `score`."""
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: PreTrainedTokenizerBase,
+        demonstrations: TokenizedDemonstrations,
+        score: ScoreName = "sum",
+    ) -> None:
+        basis = calibration(name).basis
+        self.name, self.texts = name, basis_texts(basis, demonstrations)
+        self._tokenize: Callable[[Sequence[Query]], list[TokenizedQuery]]
+        if basis == "premise":
+            start = _premise(demonstrations)
+            self._tokenize = QueryTokenizer(
+                lambda query: (start, [start + candidate for candidate in query.candidates]),
+                lambda texts: encode(tokenizer, texts, special=False),
+                end=separator_end(demonstrations.template) if score == "end" else "",
+            )
+        else:
+            self._tokenize = query_tokenizer(tokenizer, demonstrations, score)
+
+    def __call__(self, candidates: Iterable[tuple[str, ...]]) -> tuple[list[Query], list[TokenizedQuery]]:
+        """The queries and their tokens: all texts with the first candidates, then with the next.
+
+        Raises InputError, naming the calibration, for a text after which a candidate has no tokens of its own.
+        """
+        queries = [Query(text, each, where=f"--calibrate {self.name}") for each in candidates for text in self.texts]
+        return queries, self._tokenize(queries)
+
+
+def _premise(demonstrations: TokenizedDemonstrations) -> str:
+    """The end of the template, between the last text and the label."""
+    return demonstrations.template.words[-2]
+
+
+def _filled(fields: Sequence[str], texts: Sequence[str]) -> Text:
+    return texts[0] if len(fields) == 1 else dict(zip(fields, texts, strict=True))
+
+
+def _random_texts(texts: Sequence[str], draw: random.Random) -> list[str]:
+    """Texts of words drawn uniformly, with replacement, from `texts`, with their mean number of words."""
+    words = [word for text in texts for word in text.split()]
+    length = max(1, round(len(words) / len(texts)))
+    return [" ".join(draw.choices(words, k=length)) for _ in range(TEXTS)]

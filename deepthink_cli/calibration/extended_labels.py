@@ -1,0 +1,124 @@
+"""Warn of candidates that a sum of log-probabilities never chooses, because their tokens begin with another's.
+
+Every further token lowers the sum, so that `bug report` never has a higher one than `bug`. A mean per token may rise,
+and with an end `bug report` no longer begins with all of `bug`. A calibration compares other values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.data.examples import Query, Skipped, Text
+from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Tell, Warn, silent
+from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
+from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import TokenizedDemonstrations
+
+_NAMED = 3  # labels in a warning
+_NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"
+
+
+class ExtendedLabels:
+    """Warns of labels, and of rows' own candidates, whose tokens begin with another's.
+
+    They are scored as the queries of `prompt`. `where` begins the warnings, as in `task sst2: `, `options` ends them:
+    what to use instead of a sum. Raises InputError as `query_tokenizer`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        prompt: Template | TokenizedDemonstrations,
+        score: ScoreName,
+        tell: Tell,
+        where: str = "",
+        options: str = "--score end",
+    ) -> None:
+        self._tokenize, self._tell, self._where = query_tokenizer(tokenizer, prompt, score), tell, where
+        self._way_out = "" if score == "end" else f", or use {options}"
+
+    def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
+        """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
+        query = Query(text, tuple(labels), where="--labels")
+        (tokenized,) = self._tokenize([query])
+        if pairs := _pairs(query, tokenized):
+            self._warn_of_labels(pairs)
+        return tokenized
+
+    def _warn_of_labels(self, pairs: Sequence[tuple[str, str]]) -> None:
+        (longer, shorter), *more = pairs
+        others = [f"{label!r} after {start!r}" for label, start in more[: _NAMED - 1]]
+        others += [f"{len(pairs) - _NAMED} more"] if len(pairs) > _NAMED else []
+        also = f" (also {', '.join(others)})" if others else ""
+        self._warn(f"label {longer!r} {_NEVER} {shorter!r}{also}", "it")
+
+    def check_rows(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> None:
+        """Warn once if rows have such candidates, other than `labels`, with the number of these rows."""
+        texts = (text for query in queries if (text := self._of_row(query, labels)))
+        if first := next(texts, None):
+            others = sum(1 for _ in texts)
+            rows = f"{others + 1:,} rows have" if others else "1 row has"
+            self._warn(f"{first}; {rows} such candidates", "them")
+
+    def watched(self, queries: Iterable[Query | Skipped], labels: Sequence[str]) -> Iterator[Query | Skipped]:
+        """The same queries, as they come; warns of the first with such candidates, other than `labels`."""
+        told = False
+        for query in queries:
+            if not told and (text := self._of_row(query, labels)):
+                self._warn(text, "it")
+                told = True
+            yield query
+
+    def _of_row(self, query: Query | Skipped, labels: Sequence[str]) -> str:
+        """What is wrong with the candidates of a row; empty if nothing is."""
+        if isinstance(query, Skipped) or set(query.candidates) == set(labels) or not _may_extend(query.candidates):
+            return ""
+        try:
+            (tokenized,) = self._tokenize([query])
+        except InputError:  # the row is refused or skipped where it is scored
+            return ""
+        place = f"{query.where}: " if query.where else ""
+        for longer, shorter in _pairs(query, tokenized):
+            return f"{place}candidate {longer!r} {_NEVER} {shorter!r}"
+        return ""
+
+    def _warn(self, text: str, renamed: str) -> None:
+        self._tell(Warn(f"{self._where}{text}; rename {renamed}{self._way_out}"))
+
+
+def check_labels(
+    tokenizer: PreTrainedTokenizerBase,
+    demonstrations: TokenizedDemonstrations,
+    score: ScoreName,
+    calibrate: Sequence[str],
+    tell: Tell,
+) -> ExtendedLabels | None:
+    """Warn of the label words of a memory that `score` never chooses; returns what warns of rows.
+
+    None for a mean per token, and where the first calibration gives the label. Raises InputError if the label words
+    cannot be tokenised for this score.
+    """
+    if score == "mean":
+        return None
+    is_raw = "".join(calibrate[:1]) in ("", NONE)
+    extended = ExtendedLabels(tokenizer, demonstrations, score, tell if is_raw else silent)
+    example = demonstrations.examples[0]
+    extended.check_labels(example.text, demonstrations.labels or (example.label,))
+    return extended if is_raw else None
+
+
+def _pairs(query: Query, tokenized: TokenizedQuery) -> list[tuple[str, str]]:
+    """The candidates whose tokens begin with another's, each with that other one."""
+    return [(query.candidates[one], query.candidates[other]) for one, other in tokenized.extended.items()]
+
+
+def _may_extend(candidates: Sequence[str]) -> bool:
+    """Whether the text of a candidate begins with another's; without that, its tokens do not."""
+    folded = sorted(candidate.casefold() for candidate in candidates)
+    return any(longer.startswith(shorter) for shorter, longer in pairwise(folded))

@@ -1,0 +1,143 @@
+"""What predict and eval say about calibrations: that one is not supported, what it estimated, that one would help."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.basis import BasisInputs, check_calibrations
+from deepthink_cli.calibration.calibrator import own_candidates
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.inputs import CheckedRows
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.score import check_length
+
+CheckRow = Callable[[Query], None]
+ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
+EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, by this
+FIRST = 256  # the rows of a stream after which its user is warned
+_SHOWN = 6  # labels in a note
+
+
+def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: CheckedRows | None) -> None:
+    """Raise InputError, naming the memory or the row, for a calibration that one of them does not support."""
+    if checked is not None:
+        check_count(calibrate, checked.count)
+    check_calibrations(calibrate, memory.provenance.demonstrations, memory.name)
+    for name in from_rows(calibrate):
+        if checked is not None and checked.other_labels is not None:
+            raise own_candidates(name, checked.other_labels)
+
+
+def check_count(calibrate: Sequence[str], rows: int) -> None:
+    """Raise InputError for a calibration that cannot be estimated from so few rows."""
+    for name in from_rows(calibrate):
+        calibration(name).doubt(rows)
+
+
+def row_check(
+    calibrate: Sequence[str],
+    demonstrations: TokenizedDemonstrations,
+    engine: Engine,
+    score: ScoreName = "sum",
+    same_labels: bool = False,
+) -> CheckRow:
+    """A function that raises InputError, naming the row, for candidates that a calibration does not support.
+
+    With `same_labels`, all candidates must be labels of the memory.
+    """
+    by_rows, labels = from_rows(calibrate), demonstrations.labels
+    by_texts = [name for name in calibrate if name != NONE and name not in by_rows]
+    texts = [BasisInputs(name, engine.tokenizer, demonstrations, score) for name in by_texts]
+
+    def check(query: Query) -> None:
+        if set(query.candidates) == set(labels):
+            return
+        if same_labels and not set(query.candidates) <= set(labels):
+            raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
+        for name in by_rows:
+            raise own_candidates(name, query.where)
+        try:
+            for inputs in texts:
+                for tokenized in inputs([query.candidates])[1]:
+                    check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), tokenized)
+        except InputError as error:
+            raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
+
+    return check
+
+
+def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query | Skipped]:
+    """The rows; those that the check refuses are skipped."""
+    for row in rows:
+        try:
+            if isinstance(row, Query):
+                check(row)
+        except InputError as error:
+            yield Skipped(error.messages)
+        else:
+            yield row
+
+
+def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tell: Tell) -> None:
+    """Note the biases with which the last of these predictions was corrected, if they are those of the labels."""
+    for name, correction in predictions[-1].calibrated.items() if predictions else ():
+        if set(correction.bias) == set(labels):
+            total = sum(map(math.exp, correction.bias.values()))
+            parts = [f"{label!r} {math.exp(bias) / total:.1%}" for label, bias in correction.bias.items()]
+            text = ", ".join([*parts[:_SHOWN], *(["..."] if len(parts) > _SHOWN else [])])
+            tell(Note(f"{name} calibration: bias of {correction.estimated_from}: {text}"))
+
+
+def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], tell: Tell) -> None:
+    """Warn if one label has nearly all answers, and fewer rows; `confusion` is {true label: {answer: count}}."""
+    answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
+    if (most := _one_label(answers)) is not None:
+        label, share = most
+        if share - sum(confusion[label].values()) / answers.total() >= EXCESS:
+            tell(_warning(label, share))
+
+
+class OneLabelWarning:
+    """Warns once if one label has nearly all of the first answers of a stream, by the last iteration."""
+
+    def __init__(self, labels: tuple[str, ...], tell: Tell) -> None:
+        self.labels, self.tell, self.done = set(labels), tell, False
+        self.answers = Counter[str]()
+
+    def add(self, predictions: Sequence[Prediction]) -> None:
+        """Count the answers of a chunk, the last of which is by the last iteration."""
+        if not predictions:
+            return
+        last = predictions[-1].iteration
+        same = (each for each in predictions if each.iteration == last and set(each.query.candidates) == self.labels)
+        self.answers.update(each.label for each in same)
+        if self.answers.total() >= FIRST:
+            self.end()
+
+    def end(self) -> None:
+        """Judge the answers so far, unless that was done."""
+        if not self.done and (most := _one_label(self.answers)) is not None:
+            self.tell(_warning(*most))
+        self.done = True
+
+
+def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
+    """The label that has nearly all answers, and its share."""
+    total = answers.total()
+    if total < ANSWERS:
+        return None
+    ((label, count),) = answers.most_common(1)
+    return (label, count / total) if count >= SHARE * total else None
+
+
+def _warning(label: str, share: float) -> Warn:
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r}: try --calibrate batch")

@@ -1,0 +1,1 @@
+"""Comparing memories: where they come from, their keys and values, and the labels that they give."""

@@ -1,1 +1,0 @@
-"""Context Tuning (CT-KV): improve the keys and values of the demonstrations by gradients."""

@@ -1,0 +1,199 @@
+"""Rows of JSON: objects one after another, or one array of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import Any
+
+from deepthink_cli.data.formats.lines import BOM, check_decoded, check_length, decoded, numbered_lines, shortened
+from deepthink_cli.data.opening import opened
+from deepthink_cli.data.source import FORMATS, Row, RowSource
+from deepthink_cli.errors import InputError
+
+
+def parsed_object(text: str, where: str, advice: str) -> dict[str, Any]:
+    """The fields of a JSON object; raises InputError, ending with `advice`, for a text that is not JSON.
+
+    Also raises InputError for other JSON values, numbers that are not finite, duplicate fields and lone surrogates.
+    """
+
+    def finite(number: str) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise InputError(f"{where}: {number} is not a finite number; use a number or a string")
+        return value
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
+            names = [name for name, _ in pairs]
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}: field {duplicate!r} is duplicated; keep one")
+        return fields
+
+    try:
+        value = json.loads(text, parse_constant=finite, parse_float=finite, object_pairs_hook=unique)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise not_json(error, text, where, advice) from error
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise InputError(f"{where}: a number is too long: {shortened(text)}") from error
+    if not isinstance(value, dict):
+        raise InputError(
+            f'{where}: not an object: {shortened(text)}; write rows like {{"text": "...", "label": "..."}}'
+        )
+    if "\\u" in text:
+        _refuse_lone_surrogates(value, where)
+    return value
+
+
+def not_json(error: json.JSONDecodeError | RecursionError, text: str, where: str, advice: str) -> InputError:
+    """The error for a text that Python's decoder refused."""
+    reason = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+    return InputError(f"{where}: not JSON ({reason}): {shortened(text)}; {advice}")
+
+
+def _refuse_lone_surrogates(fields: dict[str, Any], where: str) -> None:
+    for name, value in fields.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            surrogate = ascii(error.object[error.start])
+            raise InputError(f"{where}: {name!r} holds the lone surrogate {surrogate}; remove it") from error
+
+
+_PART = 2**16  # characters that are read at a time
+_ADVICE = "write an array of objects, or one object a line"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+# Finds where a value ends; its numbers are checked when the row is parsed.
+_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+def array_rows(stream: io.BufferedReader, name: str, line: int) -> Iterator[Row | InputError]:
+    """The rows of an array whose bracket is the next byte of `stream`, at `line`.
+
+    Raises InputError, with the line, where the array is no longer JSON or ends too early.
+    """
+    document = _Document(io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=""), name, line)
+    document.take(1)
+    closing = document.next() == "]"
+    while not closing:
+        where = document.where
+        text = document.value()
+        try:
+            yield Row(parsed_object(text, where, _ADVICE), where)
+        except InputError as error:
+            yield error
+        closing = document.next() == "]"
+        if not closing:
+            document.expect(",", "a comma or ]")
+            document.next()
+    document.expect("]", "]")
+    if document.next():
+        raise InputError(f"{document.where}: not JSON (text after the array); {_ADVICE}")
+
+
+class _Document:
+    """The text of a file, of which only the part that is being decoded is kept."""
+
+    def __init__(self, text: io.TextIOWrapper, name: str, line: int) -> None:
+        self.text, self.name, self.line = text, name, line
+        self.part, self.place = "", 0
+        self.more()
+
+    @property
+    def where(self) -> str:
+        return f"{self.name}:{self.line}"
+
+    def more(self) -> bool:
+        """Read as much again as is kept; False at the end of the file."""
+        kept = self.part[self.place :]
+        added = self.text.read(max(_PART, len(kept)))
+        self.part, self.place = kept + added, 0
+        return bool(added)
+
+    def take(self, length: int) -> str:
+        taken = self.part[self.place : self.place + length]
+        self.place += length
+        self.line += taken.count("\n")
+        return taken
+
+    def next(self) -> str:
+        """The next character that is not blank; empty at the end of the file."""
+        while True:
+            blanks = _BLANKS.match(self.part, self.place)
+            self.take(blanks.end() - self.place if blanks else 0)
+            if self.place < len(self.part) or not self.more():
+                return self.part[self.place : self.place + 1]
+
+    def expect(self, character: str, description: str) -> None:
+        """Take a character; raises InputError if there is another one, or none."""
+        if self.next() != character:
+            rest = shortened(self.part[self.place : self.place + 100])
+            reason = f"{description} expected: {rest}" if rest else "the array is not closed; is the file complete?"
+            raise InputError(f"{self.where}: not JSON ({reason}); {_ADVICE}")
+        self.take(1)
+
+    def value(self) -> str:
+        """The text of the next value, which is taken."""
+        while True:
+            try:
+                _, end = _decoder.raw_decode(self.part, self.place)
+                if end < len(self.part) or not self.more():
+                    break
+            except (json.JSONDecodeError, RecursionError) as error:
+                check_length(len(self.part) - self.place, self.where)
+                if isinstance(error, RecursionError) or not self.more():
+                    rest = self.part[self.place : self.place + 100]
+                    check_decoded(rest, self.where)
+                    raise not_json(error, rest, self.where, _ADVICE) from error
+        where, text = self.where, self.take(end - self.place)
+        check_decoded(text, where)
+        return text
+
+
+_ONE_A_LINE = "write one object a line"
+
+
+def json_lines(source: RowSource) -> Iterator[Row | InputError]:
+    """One object a line. Raises InputError if the first line begins an array."""
+    name_it = f", or name the format with --format ({', '.join(FORMATS)})" if source.guessed else ""
+    with opened(source) as stream:
+        first = True
+        for where, line in numbered_lines(stream, source.name):
+            if first and line.lstrip().startswith(b"["):
+                raise InputError(f"{where}: begins with [; for a JSON array, use the suffix .json or --format json")
+            first = False
+            yield _row(line, where, _ONE_A_LINE + name_it)
+
+
+def json_document(source: RowSource) -> Iterator[Row | InputError]:
+    """One array of objects, or one object a line: the first character decides."""
+    with opened(source) as stream:
+        line, first = _start(stream)
+        if first == b"[":
+            yield from array_rows(stream, source.name, line)
+            return
+        for where, content in numbered_lines(stream, source.name, line):
+            yield _row(content, where, f"{_ONE_A_LINE}, or one array of objects")
+
+
+def _row(line: bytes, where: str, advice: str) -> Row | InputError:
+    try:
+        return Row(parsed_object(decoded(line, where), where, advice), where)
+    except InputError as error:
+        return error
+
+
+def _start(stream: BufferedReader) -> tuple[int, bytes]:
+    """The line and the first byte of a document, after a byte order mark and blanks, which are taken."""
+    if stream.peek(len(BOM)).startswith(BOM):
+        stream.read(len(BOM))
+    line = 1
+    while (first := stream.peek(1)[:1]).isspace():
+        line += stream.read(1) == b"\n"
+    return line, first

@@ -1,0 +1,287 @@
+"""Evaluate a memory on labelled rows: what `deepthink eval` does."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.artifact.metadata import rule_as_json
+from deepthink_cli.artifact.opening import (
+    OpenedMemory,
+    check_memories,
+    find_its_model,
+    load_both,
+    opened,
+)
+from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.calibrator import Calibrator, corrected_rows
+from deepthink_cli.calibration.extended_labels import check_labels
+from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
+from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.data.examples import Skipped
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, evaluated_or_skipped, with_first_reading
+from deepthink_cli.evaluation.overlap import Overlap, OverlapEvaluator, warn_of_overlap
+from deepthink_cli.evaluation.rows import EvaluatedRows, check_read_for, rows_of_file
+from deepthink_cli.events import Progress, Tell, silent, warning_of
+from deepthink_cli.generation.answers import answered
+from deepthink_cli.io.text import html_paragraphs
+from deepthink_cli.memory import Memory
+from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.prediction.ensemble import members_of, open_ensemble
+from deepthink_cli.scoring.inputs import check_tokens, scored_by
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.tasks.format import Free
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """The content of `deepthink eval --json`: the metrics of every iteration, and the rows and memory evaluated.
+
+    `calibrate` names the calibrations; `judged` and `accuracy` are those by the first, or by the raw scores. `ensemble`
+    names the memories whose log-probabilities were averaged with the memory's. `score` is what was compared of them.
+    `overlap` is set if rows are among the demonstrations.
+    """
+
+    evaluation: Evaluation
+    memory: OpenedMemory
+    task: str | None
+    split: str
+    protocol: str | None
+    skipped: dict[str, int]
+    seconds: float
+    calibrate: tuple[str, ...] = ()
+    ensemble: tuple[str, ...] = ()
+    score: ScoreName = "sum"
+    overlap: Overlap | None = None
+
+    @property
+    def inputs_per_second(self) -> float:
+        """Evaluated rows per second, including the time to load the model, if it was loaded."""
+        return self.evaluation.n / self.seconds
+
+    @property
+    def judged(self) -> Evaluation:
+        """The evaluation of the predictions by the first calibration; that of the raw scores if none was named."""
+        return self.evaluation.calibrated.get("".join(self.calibrate[:1]), self.evaluation)
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy of the last iteration, by the first calibration."""
+        return self.judged.last.accuracy
+
+    def _repr_html_(self) -> str:
+        """The memory, the rows and the tables of the evaluation, for notebooks."""
+        made = self.memory.provenance
+        lines = [
+            f"{self.memory.name}: {len(made.demonstrations.examples)} demonstrations, {made.model.id}",
+            f"{self.task or made.task or 'rows'}, {self.split}",
+            *(f"skipped {count}: {reason}" for reason, count in self.skipped.items()),
+        ]
+        return html_paragraphs(lines) + "\n" + self.evaluation._repr_html_()
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        provenance, method = self.memory.provenance, self.memory.provenance.method
+        memory = {
+            "file": self.memory.name,
+            "model": provenance.model.id,
+            **rule_as_json(method.update),
+            "positions": method.positions,
+            "iterations": method.iterations,
+            "kept": list(self.memory.kept),
+            "shots": len(provenance.demonstrations.examples),
+            "sha256": self.memory.sha256,
+            **({"technique": str(provenance.technique)} if provenance.technique else {}),
+        }
+        return {
+            "task": self.task or provenance.task,
+            "split": self.split,
+            "protocol": self.protocol,
+            "skipped": self.skipped,
+            **scored_by(self.score),
+            **self.evaluation.as_json(),
+            **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
+            "memory": memory,
+            **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
+            "seconds": self.seconds,
+            "inputs_per_second": self.inputs_per_second,
+        }
+
+
+def evaluate(
+    memory: str | Path | OpenedMemory | Memory | Sequence[Memory],
+    rows: str | Path | RowSource | EvaluatedRows,
+    *,
+    iteration: int | str = "all",
+    options: ModelOptions | None = None,
+    engine: Engine | None = None,
+    calibrate: Sequence[str] = (),
+    observe: Callable[[Prediction], None] | None = None,
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
+    score: ScoreName = "sum",
+    skip: Callable[[Skipped], None] | None = None,
+    tell: Tell = silent,
+) -> EvaluationReport:
+    """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
+
+    Args:
+        memory: a file, the result of `open_memory`, or memories from think().
+        rows: a file of labelled rows, or the result of `rows_of_file` or `rows_of_task`, which take a memory first.
+        iteration: which kept iterations of a file: a number, `last` or `all`.
+        options: how to load the model that made the memory; unset options are taken from the memory.
+        engine: the model, if it is already loaded.
+        calibrate: names of calibrations; all rows are in memory together for those that are estimated from the rows.
+        observe: called with every prediction; each row has one per iteration.
+        ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
+        score: as in `predict`; a warning names labels that it never chooses.
+        skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
+        tell: called with every event (`deepthink_cli.events`).
+
+    Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
+    """
+    memory = opened(memory, iteration)
+    others = open_ensemble(memory, ensemble, iteration)
+    rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
+    _check_rows(rows, memory, calibrate, ensemble, score)
+    check_supported(calibrate, memory, rows.checked if skip is None else None)
+    if engine is None:
+        spec = find_its_model(memory, options, tell)
+        check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
+        for each in (memory, *others) if skip is None else ():
+            check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
+        _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
+        started = time.perf_counter()
+        engine, stored = load_both(memory, spec, tell)
+    else:
+        started, stored = time.perf_counter(), memory.memories()
+        check_memories(memory, stored, engine, tell)
+        _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
+    skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
+    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, tell)
+    seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
+    _warn(evaluation, overlap, memory, calibrate, tell)
+    described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
+    return EvaluationReport(evaluation, memory, *described, tuple(calibrate), names, score, overlap)
+
+
+def _check_rows(
+    rows: EvaluatedRows, memory: OpenedMemory, calibrate: Sequence[str], ensemble: Sequence[object], score: ScoreName
+) -> None:
+    """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
+    check_read_for(rows, memory)
+    check_count(calibrate, rows.count)
+    wrong = {"--calibrate": calibrate, "--ensemble": ensemble, f"--score {score}": score != "sum"}
+    for option, given in wrong.items():
+        if rows.free is not None and given:
+            raise InputError(f"{option}: task {rows.task} has free answers, which have no scores; omit it")
+
+
+def _warn_of_extended(
+    tokenizer: PreTrainedTokenizerBase, rows: EvaluatedRows, score: ScoreName, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of labels and candidates that the score never chooses."""
+    if rows.free is not None:
+        return
+    with_candidates = rows.checked.own_candidates if rows.checked is not None else not rows.demonstrations.labels
+    extended = check_labels(tokenizer, rows.demonstrations, score, calibrate, tell)
+    if extended and with_candidates:
+        extended.check_rows(rows.queries, rows.demonstrations.labels)
+
+
+def _evaluate(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: EvaluatedRows,
+    skipped: Counter[str],
+    calibrate: Sequence[str],
+    observe: Callable[[Prediction], None] | None,
+    score: ScoreName,
+    skip: Callable[[Skipped], None] | None,
+    tell: Tell,
+) -> tuple[Evaluation, Overlap | None]:
+    members = [with_first_reading(engine, member) for member in members]
+    known = [member[0].provenance.demonstrations for member in members if member[0].provenance]
+    iterations = [memory.iteration for memory in members[0]]
+    evaluator, overlap = (
+        Evaluator(iterations, known[0].labels, calibrate),
+        OverlapEvaluator(known, iterations, calibrate),
+    )
+    counted, message = 0, ""
+    for row in _rows(engine, members, rows, skipped, calibrate, score, skip is not None, tell):
+        if isinstance(row, Skipped):
+            message = message or row.error
+            if skip is not None:
+                skip(row)
+            continue
+        counted += 1
+        evaluator.add(row)
+        overlap.add(row)
+        if observe is not None:
+            observe(row)
+    if not counted:
+        raise InputError(f"{rows.split}: no row can be evaluated, as the first one: {message}")
+    return evaluator.result(), overlap.result()
+
+
+def _rows(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: EvaluatedRows,
+    skipped: Counter[str],
+    calibrate: Sequence[str],
+    score: ScoreName,
+    skip: bool,
+    tell: Tell,
+) -> Iterator[Prediction | Skipped]:
+    """The corrected predictions of every row, in order; all are in memory if a calibration is estimated from them."""
+    memories, *others = members
+    provenance = memories[0].provenance
+    assert provenance is not None
+    if rows.free is not None:
+        yield from _answered(engine, memories, rows.free, rows, skipped, tell)
+        return
+    demonstrations, by_rows, done = provenance.demonstrations, from_rows(calibrate), 0
+    by_texts = [name for name in calibrate if name not in by_rows]
+    check = row_check(calibrate, demonstrations, engine, score)
+    queries = skipping(rows.queries, check) if skip else rows.queries
+    waiting: list[Prediction | Skipped] = []
+    for row in evaluated_or_skipped(engine, memories, queries, skipped, by_texts, others, score, skip):
+        if by_rows:
+            waiting.append(row)
+        else:
+            yield row
+        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
+            done += 1
+            tell(Progress("evaluating", done, rows.count))
+    calibrator = Calibrator(engine, memories, demonstrations, by_rows, warn=warning_of(tell))
+    yield from corrected_rows(calibrator, waiting)
+
+
+def _answered(
+    engine: Engine, memories: Sequence[Memory], free: Free, rows: EvaluatedRows, skipped: Counter[str], tell: Tell
+) -> Iterator[Prediction | Skipped]:
+    """The generated and judged answers to every row, in order."""
+    done = 0
+    for row in answered(engine, memories, free, rows.queries, skipped):
+        yield row
+        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
+            done += 1
+            tell(Progress("generating", done, rows.count))
+
+
+def _warn(
+    evaluation: Evaluation, overlap: Overlap | None, memory: OpenedMemory, calibrate: Sequence[str], tell: Tell
+) -> None:
+    """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
+    if not calibrate:
+        warn_of_one_label(evaluation.confusion, tell)
+    warn_of_overlap(overlap, evaluation.n, memory.name, tell)

@@ -1,0 +1,134 @@
+"""The labelled rows that a memory is evaluated on: those of a file, or of a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepthink_cli.artifact.opening import OpenedMemory, opened
+from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped
+from deepthink_cli.data.rows import RowSource, check_rereadable, rows_or_errors
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.events import Tell, silent
+from deepthink_cli.memory import Memory
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.inputs import CheckedRows, check_rows
+from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.free import check_may_run
+from deepthink_cli.tasks.rows import announce, check_memory, in_columns, tell_of_programs
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set, sampled
+
+
+@dataclass(frozen=True)
+class EvaluatedRows:
+    """The rows to evaluate: a file's, or a task's split under a protocol; they can be read several times.
+
+    `count` is the number of rows; `demonstrations` those of the memory that the rows were read for; `skipped` counts
+    rows that are no queries of the task, by reason; `source` is the file and `checked` the result of checking its rows,
+    None for a task. `free` is set if answers are generated.
+    """
+
+    queries: Iterable[Query | Skipped]
+    count: int
+    split: str
+    demonstrations: TokenizedDemonstrations
+    task: str | None = None
+    protocol: str | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    checked: CheckedRows | None = None
+    source: RowSource | None = None
+    free: Free | None = None
+
+
+@dataclass(frozen=True)
+class _FileQueries:
+    """The queries at some places of a file whose rows were `checked`, read again by every iterator."""
+
+    source: RowSource
+    demonstrations: TokenizedDemonstrations
+    places: frozenset[int]
+    checked: CheckedRows
+    labelled: bool
+
+    def __iter__(self) -> Iterator[Query | Skipped]:
+        template, labels = self.demonstrations.template, self.demonstrations.labels
+        queries = queries_or_skipped(self.source, template, labels, self.labelled)
+        same = self.checked.digest.same(queries, self.source.name)
+        return (query for place, query in enumerate(same) if place in self.places)
+
+
+def rows_of_file(
+    memory: str | Path | OpenedMemory | Memory,
+    path: str | Path | RowSource,
+    limit: int | None = None,
+    skip: bool = False,
+    labelled: bool = True,
+) -> EvaluatedRows:
+    """The labelled rows of a file, or a seeded sample of `limit`; their labels are not read if `labelled` is False.
+
+    Raises InputError with all mistakes; with `skip`, only if no row can be used.
+    """
+    memory, problems = opened(memory), Problems()
+    source = in_columns(memory, path)
+    check_rereadable(source)
+    demonstrations = memory.provenance.demonstrations
+    checked = check_rows(demonstrations, source, problems, labelled, skip)
+    problems.raise_any()
+    assert checked is not None
+    places = frozenset(sampled(range(checked.count), limit))
+    queries = _FileQueries(source, demonstrations, places, checked, labelled)
+    return EvaluatedRows(queries, len(places), source.path, demonstrations, checked=checked, source=source)
+
+
+def is_labelled(memory: OpenedMemory, path: str | Path | RowSource) -> bool:
+    """Whether the first row of a file has a true label; raises InputError for a file without rows."""
+    source, template = in_columns(memory, path), memory.provenance.demonstrations.template
+    if source.row_format == "txt":
+        return False
+    row = next(rows_or_errors(source))
+    if isinstance(row, InputError):
+        raise row
+    with suppress(InputError):  # a row in the columns of a task that lacks some
+        row = source.converted(row)
+    return template.label_field in row.fields
+
+
+def rows_of_task(
+    memory: str | Path | OpenedMemory | Memory,
+    name: str,
+    protocol: str = "official",
+    source: Source | None = None,
+    limit: int | None = None,
+    tell: Tell = silent,
+    run_code: bool = False,
+    unsafe: bool = False,
+) -> EvaluatedRows:
+    """The rows that a task's protocol evaluates.
+
+    Raises InputError for a memory that was made for other labels or fields, and for a task whose answers are programs,
+    unless they may be run (`run_code`) and can be confined (or `unsafe`).
+    """
+    memory, source, task = opened(memory), source or Source(), find_task(name)
+    check_may_run(task, run_code, unsafe)
+    check_memory(memory, task, tell)
+    tell_of_programs([task], tell)
+    announce(source, [task], tell)
+    rows = evaluation_set(task, protocol, source, limit)
+    demonstrations = memory.provenance.demonstrations
+    counted = (task.name, rows.protocol, rows.skipped)
+    return EvaluatedRows(rows, len(rows), rows.split, demonstrations, *counted, free=task.free)
+
+
+def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:
+    """Raise InputError if rows were read for a memory with another template or other labels."""
+    read_for, demonstrations = rows.demonstrations, memory.provenance.demonstrations
+    if (read_for.template, read_for.labels) != (demonstrations.template, demonstrations.labels):
+        raise InputError(
+            f"{memory.name}: the rows of {rows.split} were read for a memory with the labels "
+            f"{', '.join(read_for.labels)} and the template {read_for.template.pattern!r}; read them for this memory"
+        )

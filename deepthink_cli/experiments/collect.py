@@ -1,0 +1,102 @@
+"""Write the rows of a run, wherever they are made: each key once, by the one process that holds the folder's lock."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from deepthink_cli.calibration.registry import calibration
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.events import RunObserver, Tell, Warn, silent
+from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
+from deepthink_cli.experiments.folder import RunFolder
+from deepthink_cli.experiments.results import Result
+from deepthink_cli.experiments.samples import write_samples, write_texts
+
+
+class Collector:
+    """Writes rows into a folder, with the scores of every input if `samples`, and tells an observer of the progress."""
+
+    def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver, tell: Tell = silent) -> None:
+        self.folder, self.samples, self.observer, self.tell = folder, samples, observer, tell
+        self.warned: set[str] = set()
+        self.inputs = self.written = 0
+        self.lines = {row.key: _digest(row) for row in folder.found}
+        self.running: dict[Hashable, Sequence[JobInfo]] = {}
+        self.since: dict[Hashable, Counter[JobInfo]] = {}
+
+    def happened(self, unit: Hashable, event: JobEvent) -> None:
+        """Note an event of a unit, whose jobs have the numbers of its event `Began`.
+
+        Raises DeepThinkError if writing fails, and for a row that exists already with other contents.
+        """
+        match event:
+            case Began(jobs):
+                self.running[unit], self.since[unit] = jobs, Counter()
+                self.observer.start(jobs)
+            case Scored(number, inputs):
+                job = self.running[unit][number]
+                self.inputs += inputs
+                self.since[unit][job] += inputs
+                self.observer.scored(job, inputs)
+            case Made():
+                self._write(self.running[unit][event.job], event)
+                self.since[unit].pop(self.running[unit][event.job], None)
+            case Ended():
+                self.observer.finish(self.running.pop(unit))
+
+    def interrupted(self, unit: Hashable) -> None:
+        """Take back the progress since the last row of each job of a unit, whose worker has died."""
+        self.running.pop(unit, None)
+        for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
+            self.observer.scored(job, -inputs)
+
+    def _write(self, job: JobInfo, made: Made) -> None:
+        row, folder = made.row, self.folder
+        if row.key in folder.unsampled:
+            self._sample_again(job, made)
+            return
+        line = _digest(row)
+        if (known := self.lines.get(row.key)) is not None:
+            if known != line:
+                raise DeepThinkError(
+                    f"{folder.folder}: two workers made different rows of {job.label} (key {row.key}); the first is "
+                    "kept; check that all machines have the same versions and devices"
+                )
+            return
+        if self.samples:
+            self._write_samples(made)
+        folder.append(row)
+        self.lines[row.key] = line
+        self.written += 1
+        self.observer.row(job, row)
+        self._warn(row)
+
+    def _warn(self, row: Result) -> None:
+        """Warn once for each task of a correction that is estimated from few rows."""
+        name, setting = row.setting.calibration, row.setting
+        doubt = None if name is None or row.corrected is None else calibration(name).doubt(row.corrected.inputs)
+        if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.warned:
+            self.warned.add(text)
+            self.tell(Warn(text))
+
+    def _sample_again(self, job: JobInfo, made: Made) -> None:
+        """Write the samples of a row that is in the folder without them; the row itself stays as it is."""
+        row, folder = made.row, self.folder
+        if folder.unsampled[row.key].correct != row.correct:
+            raise DeepThinkError(
+                f"{folder.folder}: {job.label} (key {row.key}) gets other labels now than when its row was written, so "
+                "its samples are not written; use the versions and the device of that run, or a new folder"
+            )
+        self._write_samples(made)
+        folder.sampled(row)
+        self.observer.row(job, row)
+
+    def _write_samples(self, made: Made) -> None:
+        write_samples(self.folder.folder, made.row, made.predictions)
+        write_texts(self.folder.folder, str(made.row.setting.rows_sha256), made.predictions)
+
+
+def _digest(row: Result) -> bytes:
+    return hashlib.blake2b(row.line().encode(), digest_size=16).digest()

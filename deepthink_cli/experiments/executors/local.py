@@ -1,0 +1,158 @@
+"""Workers on this machine: one process for each group of GPUs, or of cores."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
+from deepthink_cli.experiments.executors.messages import Died, Message
+from deepthink_cli.experiments.executors.process import LENGTH
+
+Process = subprocess.Popen[bytes]
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+class LocalExecutor:
+    """Worker processes; `gpus` are the names in CUDA_VISIBLE_DEVICES, divided evenly among the workers.
+
+    The first processes, no more than there are cores, start at once: they import while this process plans the run.
+    """
+
+    def __init__(self, workers: int, gpus: tuple[str, ...], cache: Path) -> None:
+        self.workers, self.cache = workers, cache
+        bounds = [number * len(gpus) // workers for number in range(workers + 1)]
+        self.shares = [gpus[start:end] for start, end in pairwise(bounds)]
+        self.waiting = {number: self._process(number) for number in range(min(workers, cores()))}
+
+    def start(self, number: int, deliver: Deliver) -> LocalWorker:
+        """The worker in the process that waits, or in a new one if that has been used."""
+        process = self.waiting.pop(number) if number in self.waiting else self._process(number)
+        return LocalWorker(process, deliver)
+
+    def settle(self) -> None:
+        """End the processes that wait, since no worker will use them."""
+        for process in self.waiting.values():
+            process.kill()
+        for process in self.waiting.values():
+            process.wait()
+        self.waiting.clear()
+
+    def close(self) -> None:
+        """End the processes that wait, if the run was refused before there were workers."""
+        self.settle()
+
+    def _process(self, number: int) -> Process:
+        """Start a process whose variables are set before torch is imported."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "deepthink_cli.experiments.executors.process", str(self.cache)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=worker_variables(os.environ, self.shares[number], self.workers),
+            start_new_session=True,  # Ctrl-C at the terminal reaches the parent only
+        )
+
+
+class LocalWorker:
+    """A process of `deepthink_cli.experiments.executors.process`, and a thread that reads its events."""
+
+    def __init__(self, process: Process, deliver: Deliver) -> None:
+        self.process = process
+        self.errors: deque[bytes] = deque(maxlen=1)  # the last line
+        self.reader = Thread(target=lambda: self.errors.extend(self.process.stderr or ()), daemon=True)
+        self.reader.start()
+        Thread(target=self._deliver, args=(deliver,), daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Write a message, in a thread: the pipe may be full as long as the process is stopped."""
+        pickled = pickle.dumps(message)
+        Thread(target=self._write, args=(len(pickled).to_bytes(LENGTH, "big") + pickled,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Kill the process, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def suspended(self) -> int | None:
+        """The process id if Linux shows the process as stopped; None on other systems."""
+        number = self.process.pid
+        with suppress(OSError):
+            if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return number
+        return None
+
+    def _write(self, content: bytes) -> None:
+        pipe: Any = self.process.stdin
+        with suppress(OSError):  # that the process has ended is an event
+            pipe.write(content)
+            pipe.flush()
+
+    def _deliver(self, deliver: Deliver) -> None:
+        pipe: Any = self.process.stdout
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            while True:
+                deliver(pickle.load(pipe))
+        self.process.kill()
+        code = self.process.wait()
+        self.reader.join(timeout=1)
+        deliver(Died(_reason(code, b"".join(self.errors).decode(errors="replace").strip())))
+
+
+def worker_variables(environment: Mapping[str, str], gpus: tuple[str, ...], workers: int) -> dict[str, str]:
+    """The environment of a worker: its GPUs, its share of the cores, unless that is set, and where the package is."""
+    variables = dict(environment)
+    path = [str(PACKAGE.parent), *filter(None, [variables.get("PYTHONPATH")])]
+    variables["PYTHONPATH"] = os.pathsep.join(path)
+    threads = variables.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
+    for name in THREADS:
+        variables.setdefault(name, threads)
+    if gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return variables
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
+    """The GPUs to divide among workers, none if they compute on cores.
+
+    Raises InputError for a numbered device and for fewer GPUs than workers, because two processes on one GPU divide its
+    memory by chance.
+    """
+    from deepthink_cli.model.devices import choose_device
+
+    if ":" in device:
+        raise InputError(f"--device {device}: with --workers each worker has GPUs of its own; use --device cuda")
+    if choose_device(device).type != "cuda":
+        return ()
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
+    if workers > len(gpus):
+        count = f"{len(gpus)} GPUs" if len(gpus) > 1 else "one GPU"
+        raise InputError(f"--workers {workers}: this machine has {count}; use at most that many, or --device cpu")
+    return gpus
+
+
+def _reason(code: int, line: str) -> str:
+    """How a process ended: the signal, or the exit status and the last line that it wrote."""
+    if code < 0:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with status {code}" + (f": {line}" if line else "")

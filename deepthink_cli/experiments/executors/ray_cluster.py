@@ -1,0 +1,190 @@
+"""Workers on a Ray cluster: actors that hold a model each. Ray sends no usage statistics from here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
+from deepthink_cli.experiments.executors.local import cores
+from deepthink_cli.experiments.executors.messages import Died, Event, Message
+
+LOCAL = "local"
+OBJECT_STORE = 80_000_000  # bytes; Ray would take 30 % of the memory, and rows are kilobytes
+PATIENCE = 5.0  # seconds to wait for an answer of the head node
+HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "TRANSFORMERS_VERBOSITY")
+
+
+@dataclass(frozen=True)
+class ClusterPart:
+    """How many workers a cluster has room for, and the cores (and so threads) and GPUs of each."""
+
+    workers: int
+    cpus: int
+    gpus: int
+
+
+class RayExecutor:
+    """Starts actors; `workers` is by default the number of GPUs of the cluster, or of its cores without GPUs.
+
+    `address` is HOST:PORT, `auto` for the cluster on this machine, or `local` to start one here. Raises InputError if
+    ray is missing or the cluster is too small, and DeepThinkError if no cluster answers.
+    """
+
+    def __init__(self, address: str, workers: int | None, device: str, cache: Path) -> None:
+        connected(address)
+        self.cache, self.part = cache, cluster_part(workers, device)
+        self.workers = self.part.workers
+
+    def start(self, number: int, deliver: Deliver) -> RayWorker:
+        """Start an actor; it waits in Ray's queue until the cluster has room for it."""
+        import ray
+
+        actor = ray.remote(Actor).options(
+            num_cpus=self.part.cpus,
+            num_gpus=self.part.gpus,
+            max_restarts=0,  # the scheduler replaces workers, and counts how often
+            max_task_retries=0,
+        )
+        return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
+
+    def settle(self) -> None:
+        """Hold nothing for workers that were not started."""
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        import ray
+
+        ray.shutdown()
+
+
+class Actor:
+    """What runs on the cluster: a `Workbench` in the working directory of the driver."""
+
+    def __init__(self, cache: str, folder: str) -> None:
+        from deepthink_cli.experiments.executors.workbench import Workbench
+        from deepthink_cli.selection.store import Store
+
+        with suppress(OSError):  # a machine without this folder can still do runs whose paths are absolute
+            os.chdir(folder)
+        self.workbench = Workbench(Store(Path(cache)))
+
+    def handle(self, message: Message) -> Iterator[Event]:
+        """Do what a message asks."""
+        yield from self.workbench.handle(message)
+
+
+class RayWorker:
+    """An actor, and a thread that waits for its events."""
+
+    def __init__(self, actor: Any, deliver: Deliver) -> None:
+        self.actor = actor
+        self.messages: SimpleQueue[Message | None] = SimpleQueue()
+        Thread(target=self._deliver, args=(deliver,), daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Queue a message for the actor."""
+        self.messages.put(message)
+
+    def stop(self) -> None:
+        """Kill the actor."""
+        import ray
+
+        self.messages.put(None)
+        with suppress(Exception):  # it may be dead already
+            ray.kill(self.actor, no_restart=True)
+
+    def suspended(self) -> None:
+        """None: Ray does not tell whether a process is stopped."""
+
+    def _deliver(self, deliver: Deliver) -> None:
+        import ray
+
+        try:
+            while (message := self.messages.get()) is not None:
+                for event in self.actor.handle.options(num_returns="streaming").remote(message):
+                    deliver(ray.get(event))
+        except ray.exceptions.RayError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            deliver(Died(f"died ({type(error).__name__}: {lines[0].strip() if lines else 'no reason given'})"))
+
+
+def connected(address: str) -> Any:
+    """Ray, connected to the cluster at an address; raises as `RayExecutor` does."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before ray is imported
+    if address == LOCAL:
+        # Its ports are then on loopback, as they are by default on macOS and Windows.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("--ray: needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
+    if ray.is_initialized():
+        return ray
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    common["runtime_env"] = {"env_vars": worker_settings()}
+    at_end = signal.getsignal(signal.SIGTERM)
+    try:
+        if address == LOCAL:
+            ray.init(
+                address=LOCAL,
+                num_cpus=cores(),
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE,
+                **common,
+            )
+        else:
+            _check_answers(address)
+            ray.init(address=address, **common)
+    except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
+        reason = " ".join(str(error).split())[:160]
+        raise DeepThinkError(
+            f"--ray {address}: no Ray cluster answers ({reason}); start one with `ray start --head`, or give --ray "
+            "without an address to start one on this machine"
+        ) from error
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts
+    return ray
+
+
+def cluster_part(workers: int | None, device: str) -> ClusterPart:
+    """The even division of the connected cluster; raises InputError for more workers than it has GPUs, or cores."""
+    ray: Any = import_module("ray")
+    resources: dict[str, float] = ray.cluster_resources()
+    cpus, gpus = int(resources.get("CPU", 0)), 0 if device == "cpu" else int(resources.get("GPU", 0))
+    most = gpus or max(1, cpus)
+    workers = workers or most
+    if workers > most:
+        ray.shutdown()
+        raise InputError(
+            f"--workers {workers}: the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many"
+        )
+    return ClusterPart(workers, cpus // workers, gpus // workers)
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError unless something listens there: Ray itself would try for a minute, and print each try."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return
+    if not (colon and host and port.isdecimal()):
+        raise ValueError("say HOST:PORT, as in 10.0.0.1:6379, or auto")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
+        pass
+
+
+def worker_settings() -> dict[str, str]:
+    """The environment of workers: where the package is, and the settings of the libraries that this process has."""
+    path = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    return {"PYTHONPATH": os.pathsep.join(path), **settings}

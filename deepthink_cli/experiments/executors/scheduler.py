@@ -1,0 +1,281 @@
+"""Give units to workers, and replace workers that die: a small scheduler, with one thread of its own."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.experiments.executors.base import Executor, Worker
+from deepthink_cli.experiments.executors.messages import (
+    Began,
+    Died,
+    Do,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    JobEvent,
+    Made,
+    Message,
+    Open,
+    Opened,
+    Scored,
+)
+from deepthink_cli.experiments.units import Unit
+from deepthink_cli.options import ModelOptions
+
+RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
+TICK = 1.0  # seconds from one look at the workers to the next
+SUSPENDED_WARNING, SUSPENDED_LIMIT = 30.0, 600.0  # seconds that a worker is stopped until it is named, and replaced
+
+
+class Client(Protocol):
+    """The driver of a run: it knows the units, and writes the rows."""
+
+    def units(self, model: ModelOptions, opened: Opened) -> Sequence[Unit]:
+        """The units of a model that a worker has loaded."""
+
+    def refusal(self, model: ModelOptions, opened: Opened) -> str | None:
+        """Why a worker may not take part in the run; None if it may."""
+
+    def happened(self, unit: Unit, event: JobEvent) -> None:
+        """Note progress, or write a row."""
+
+    def missing(self, unit: Unit) -> Unit:
+        """A unit that was interrupted, with the rows that it has made among those that are done."""
+
+    def warn(self, text: str) -> None:
+        """Tell of a worker that died or was refused."""
+
+
+@dataclass(eq=False)
+class _Slot:
+    """A place for a worker; `failures` counts its workers that ended one after another without finishing a unit.
+
+    `suspended` are the seconds that its worker has been stopped by a signal while it had something to do.
+    """
+
+    number: int
+    worker: Worker | None = None
+    life: int = 0
+    model: ModelOptions | None = None
+    message: Message | None = None
+    failures: int = 0
+    suspended: float = 0.0
+    is_closed: bool = False
+
+
+@dataclass
+class Counts:
+    """What a scheduler did: units finished, models loaded, workers replaced, units tried again."""
+
+    units: int = 0
+    loads: int = 0
+    replaced: int = 0
+    retried: int = 0
+
+
+@dataclass(eq=False)
+class Scheduler:
+    """Does all units of some models, which are given with the largest number of units that each may have.
+
+    A worker keeps its model as long as there are units of it, so that weights are loaded once. `failures` has a line
+    for each unit that could not be done, and `are_input` says whether other workers could not do them either.
+    """
+
+    executor: Executor
+    client: Client
+    models: Mapping[ModelOptions, int]
+    samples: bool = False
+    counts: Counts = field(default_factory=Counts)
+    failures: list[str] = field(default_factory=list)
+    are_input: bool = True
+
+    def __post_init__(self) -> None:
+        self.events: SimpleQueue[tuple[_Slot, int, Event]] = SimpleQueue()
+        self.queues: dict[ModelOptions, deque[Unit]] = {}
+        self.given_up: set[ModelOptions] = set()
+        self.tries: Counter[str] = Counter()  # by the digest of the unit
+        self.last_reason = ""  # why the last worker that was closed is not used
+        self.slots = [_Slot(number) for number in range(self.executor.workers)]
+        self.looked = time.monotonic()
+
+    def run(self) -> None:
+        """Do all units; raises what the client raises, with every worker stopped."""
+        try:
+            self._assign()
+            self.executor.settle()
+            while any(slot.message is not None for slot in self.slots):
+                if (arrived := self._next_event()) is not None:
+                    self._handle(*arrived)
+                self._look_for_suspended()
+                self._assign()
+            self._name_what_is_left()
+        finally:
+            for slot in self.slots:
+                self._stop(slot)
+
+    def _look_for_suspended(self) -> None:
+        """Name workers that a signal has stopped while they had something to do, and replace them in the end.
+
+        Looks are counted instead of the time, in which this process may have been stopped as well.
+        """
+        if time.monotonic() < self.looked + TICK:
+            return
+        self.looked = time.monotonic()
+        for slot in self.slots:
+            number = None if slot.worker is None or slot.message is None else slot.worker.suspended()
+            if number is None:
+                slot.suspended = 0.0
+                continue
+            before, slot.suspended = slot.suspended, slot.suspended + TICK
+            if slot.suspended >= SUSPENDED_LIMIT:
+                self._replace(slot, f"was stopped (SIGSTOP) for {SUSPENDED_LIMIT / 60:.0f} minutes")
+            elif before < SUSPENDED_WARNING <= slot.suspended:
+                self.client.warn(
+                    f"worker {slot.number + 1} is stopped (SIGSTOP) and does nothing: kill -CONT {number} continues "
+                    f"it, and after {SUSPENDED_LIMIT / 60:.0f} minutes it is replaced"
+                )
+
+    def _next_event(self) -> tuple[_Slot, int, Event] | None:
+        """The next event; None if there is none for a while, since an endless wait would not see Ctrl-C on Windows."""
+        with suppress(Empty):
+            return self.events.get(timeout=TICK)
+        return None
+
+    def _assign(self) -> None:
+        """Give something to every worker that waits; workers are started when there is something for them."""
+        for slot in self.slots:
+            if slot.message is not None or slot.is_closed:
+                continue
+            message = self._message_for(slot)
+            if message is None:
+                continue
+            if slot.worker is None:
+                self._start(slot)
+            if slot.worker is not None:
+                slot.message = message
+                slot.worker.send(message)
+
+    def _message_for(self, slot: _Slot) -> Message | None:
+        """The next unit of the worker's model, or else the model with the fewest workers that could have more."""
+        if slot.model is not None and (queue := self.queues.get(slot.model)):
+            return Do(queue.popleft(), self.samples)
+        wanting = [model for model in self.models if self._wanting(model) > 0]
+        if not wanting:
+            return None
+        return Open(min(wanting, key=lambda model: sum(each.model == model for each in self.slots if each.message)))
+
+    def _wanting(self, model: ModelOptions) -> int:
+        """The number of further workers that a model could have a unit for."""
+        if model in self.given_up:
+            return 0
+        opening = sum(slot.message == Open(model) for slot in self.slots)
+        queue = self.queues.get(model)
+        return (self.models[model] if queue is None else len(queue)) - opening
+
+    def _start(self, slot: _Slot) -> None:
+        slot.life += 1
+        life = slot.life
+        try:
+            slot.worker = self.executor.start(slot.number, lambda event: self.events.put((slot, life, event)))
+        except DeepThinkError as error:
+            self._close(slot, str(error))
+
+    def _stop(self, slot: _Slot) -> None:
+        if slot.worker is not None:
+            slot.worker.stop()
+        slot.worker = slot.model = slot.message = None
+
+    def _handle(self, slot: _Slot, life: int, event: Event) -> None:
+        if life != slot.life or slot.worker is None:
+            return  # of a worker that has been replaced
+        message = slot.message
+        match event:
+            case Opened():
+                self._opened(slot, event)
+            case Finished():
+                slot.message, slot.failures = None, 0
+                self.counts.units += 1
+            case Failed(messages, is_input) if is_input:
+                slot.message = None
+                self._fail_for_good(message, "; ".join(messages))
+            case Failed(messages):
+                self._replace(slot, "failed: " + "; ".join(messages))
+            case Died(reason):
+                self._replace(slot, reason)
+            case Began() | Scored() | Made() | Ended():
+                assert isinstance(message, Do)
+                self.client.happened(message.unit, event)
+
+    def _opened(self, slot: _Slot, opened: Opened) -> None:
+        assert isinstance(slot.message, Open)
+        model = slot.message.model
+        self.counts.loads += 1
+        if reason := self.client.refusal(model, opened):
+            self._stop(slot)
+            self._close(slot, reason)
+            return
+        slot.model, slot.message = model, None
+        if model not in self.queues:
+            self.queues[model] = deque(self.client.units(model, opened))
+
+    def _fail_for_good(self, message: Message | None, reason: str) -> None:
+        """Note an error that every worker would meet."""
+        if isinstance(message, Do):
+            self.failures.append(reason if reason.startswith("task ") else f"{message.unit.label}: {reason}")
+        elif isinstance(message, Open) and message.model not in self.given_up:
+            self.given_up.add(message.model)
+            self.failures.append(reason)
+
+    def _replace(self, slot: _Slot, reason: str) -> None:
+        """Stop a worker that failed or died; its unit is tried again, and another worker takes its place."""
+        message = slot.message
+        self._stop(slot)
+        slot.failures += 1
+        self.counts.replaced += 1
+        doing = "waiting" if message is None else "loading the model"
+        if isinstance(message, Do):
+            doing = self._again(message.unit, reason)
+        self.client.warn(f"worker {slot.number + 1} {reason}; it was {doing}")
+        if slot.failures > RETRIES:
+            self._close(slot, reason)
+
+    def _again(self, unit: Unit, reason: str) -> str:
+        """Queue a unit again, at most twice; returns what was done, for a message."""
+        unit, first = self.client.missing(unit), unit
+        self.tries[unit.digest] += 1
+        if self.tries[unit.digest] > RETRIES:
+            ended = f"{RETRIES + 1} workers ended while doing it"
+            self.failures.append(f"{unit.label}: not done: {ended}; the last {reason}")
+            self.are_input = False
+            return f"doing {unit.label}, which is given up"
+        self.queues[first.request.model].appendleft(unit)
+        self.counts.retried += 1
+        return f"doing {unit.label}, which is tried again"
+
+    def _close(self, slot: _Slot, reason: str) -> None:
+        """Start no more workers in this place."""
+        slot.is_closed = True
+        self.client.warn(f"worker {slot.number + 1} is not used any more: {reason}")
+        self.last_reason = reason
+
+    def _name_what_is_left(self) -> None:
+        """Note the units that no worker was left for."""
+        left = sum(map(len, self.queues.values()))
+        unopened = [model.model for model in self.models if model not in self.queues and model not in self.given_up]
+        if (left or unopened) and all(slot.is_closed for slot in self.slots):
+            what = f"{left} units" if left else f"the jobs of {', '.join(unopened)}"
+            self.failures.append(f"{what} not done: no worker is left; the last: {self.last_reason}")
+            self.are_input = False
+
+    def raise_failures(self) -> None:
+        """Raise one error with a line for each unit that was not done."""
+        if self.failures:
+            raise (InputError if self.are_input else DeepThinkError)(*dict.fromkeys(self.failures))

@@ -1,0 +1,93 @@
+"""The demonstrations of a job that fit the model: the same ones however the techniques of a run read them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import cycle
+
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.plan import RunPlan
+from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, most_held
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import tokenize_demonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.techniques.registry import DEEP_THINKING, controlled, ensemble_size
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The last of the drawn demonstrations: as many as fit the model with every technique of a run.
+
+    `plain` is how Deep-Thinking reads them; `members` has what each technique reads: one set, or the orders of an
+    ensemble. `bound_by` names the technique with which no more of them fit; None if all do.
+    """
+
+    plain: TokenizedDemonstrations
+    members: Mapping[str, tuple[TokenizedDemonstrations, ...]]
+    bound_by: str | None
+
+
+def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> Fitted:
+    """The demonstrations that fit T readings and a query after them, the first ones left out first.
+
+    Raises InputError if the last one does not fit with a technique, and for tokens that the model does not know.
+    """
+    drawn = replace(drawn, chat=plan.chat)
+    fit, bound_by = _most(plan, spec, job, drawn)
+    demonstrations = last_of(drawn, fit)
+    (plain,) = _tokenized(spec, job, DEEP_THINKING, demonstrations)
+    members = {name: tuple(_tokenized(spec, job, name, demonstrations)) for name in plan.techniques}
+    return Fitted(plain, members, bound_by)
+
+
+def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> tuple[int, str | None]:
+    """How many of the last demonstrations fit with every technique, and the technique that allows no more."""
+
+    @cache
+    def tokens(technique: str, number: int) -> int:
+        readings = _readings(technique, last_of(drawn, number))
+        return max(count_tokens(spec.tokenizer, reading, reading.examples) for reading in readings)
+
+    fit, agreed, bound_by = len(drawn.examples), 0, None
+    for name in cycle(plan.techniques):  # until all agree: fewer demonstrations can be more tokens
+        held = most_held(spec.limits, plan.positions, plan.iterations, partial(tokens, name), fit, SHARE)
+        if not held:
+            raise _none_fits(plan, spec, job, name, tokens(name, 1))
+        fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, name)
+        if agreed == len(plan.techniques):
+            break
+    return fit, bound_by
+
+
+def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens: int) -> InputError:
+    largest = spec.limits.largest(plan.positions, plan.iterations)
+    named = "" if technique == DEEP_THINKING else f" with --method {technique}"
+    left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
+    return InputError(
+        f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {spec.id} holds {largest} in "
+        f"T = {plan.iterations} readings; omit {left}, or use --positions restarted"
+    )
+
+
+def _readings(technique: str, demonstrations: DemonstrationSet) -> Iterator[DemonstrationSet]:
+    """The demonstrations as a technique reads them: one set, or the orders of an ensemble."""
+    size, examples = ensemble_size(technique), demonstrations.examples
+    if size is None:
+        yield controlled(technique, demonstrations)[0]
+        return
+    yield demonstrations
+    for order in range(1, size):
+        yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
+
+
+def _tokenized(
+    spec: ModelSpec, job: str, technique: str, demonstrations: DemonstrationSet
+) -> Iterator[TokenizedDemonstrations]:
+    for reading in _readings(technique, demonstrations):
+        tokenized = tokenize_demonstrations(spec.tokenizer, reading)
+        spec.check_ids(tokenized.token_ids, f"{job}: demonstrations")
+        yield tokenized

@@ -1,0 +1,152 @@
+"""The folder of a run: rows are appended one by one; a resumed run neither loses nor duplicates rows."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
+from deepthink_cli.experiments.samples import without_samples
+
+LOCK = ".lock"
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class RunFolder:
+    """The rows of a run, open for appending; created by `open_run_folder`.
+
+    `done` are the keys of rows that need not be made. With `samples`, a row whose samples are not whole is in
+    `unsampled` instead.
+    """
+
+    def __init__(self, folder: Path, samples: bool = False) -> None:
+        self.folder = folder
+        self.found = read_results(folder)
+        self.rows = len(self.found)
+        self.unsampled = without_samples(folder, self.found) if samples else {}
+        self.done = {key for row in self.found for key in (row.key, row.setting.applied.key)} - self.unsampled.keys()
+
+    def has(self, setting: Setting) -> bool:
+        """Whether a setting's row exists, including one from an older version, without digests of its data.
+
+        `check_continues` checks whether the data of those rows are the same.
+        """
+        return setting.key in self.done or setting.without_digests.key in self.done
+
+    def append(self, row: Result) -> None:
+        """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
+        with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
+            file.write(row.line().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows += 1
+        self.done.add(row.key)
+
+    def sampled(self, row: Result) -> None:
+        """Note that the samples of a row in the folder have been made again."""
+        del self.unsampled[row.key]
+        self.done.add(row.key)
+
+
+@contextmanager
+def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
+    """Open a run's folder with an exclusive lock; the folder is created if it does not exist.
+
+    An incomplete last row of a killed run is removed. Raises InputError if another process writes the
+    same run, if the folder contains other files, and for rows that are not a run's; DeepThinkError if
+    writing fails.
+    """
+    _make(folder)
+    with _refusals(folder):
+        lock = _acquired(folder)
+    with lock:
+        run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
+        with _refusals(folder):
+            _cut_torn_row(folder / FILE)
+        yield run_folder
+
+
+def found_in(folder: Path) -> list[Result]:
+    """The rows of a run in a folder, if it contains one, without locking; raises as `open_run_folder` does."""
+    with _refusals(folder):
+        return read_results(folder) if (folder / FILE).is_file() else []
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError if a run cannot be written to this folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder}: is a file; name a folder")
+    if folder.is_dir() and not (folder / FILE).exists() and any(entry.name != LOCK for entry in folder.iterdir()):
+        raise InputError(f"--out {folder}: holds other files and no run; name a new folder")
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """Raise file system errors as a DeepThinkError that says how to resume the run."""
+    try:
+        yield
+    except OSError as error:
+        raise DeepThinkError(
+            f"--out {folder}: cannot be written: {error.strerror or error}; the same command continues the run"
+        ) from error
+
+
+def _make(folder: Path) -> None:
+    check_folder(folder)
+    with _refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).touch()
+        (folder / LOCK).touch()
+
+
+def _acquired(folder: Path) -> AbstractContextManager[object]:
+    """Hold the run's lock, which the kernel releases when the process ends; the lock file contains the process id."""
+    holder = ""
+    with suppress(OSError, UnicodeDecodeError):  # on Windows, other processes cannot read a locked file
+        holder = (folder / LOCK).read_text(encoding="utf-8")
+    lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False, on_acquired=_write_process_number)
+    try:
+        return lock.acquire()
+    except Timeout as error:
+        raise InputError(
+            f"--out {folder}: another deepthink run (process {holder or 'unknown'}) writes there; "
+            "wait for it, or name another folder"
+        ) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        raise DeepThinkError(
+            f"--out {folder}: the file system has no locks ({error.strerror}), which a run needs; name a folder "
+            "on another"
+        ) from error
+
+
+def _write_process_number(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+
+
+def _cut_torn_row(path: Path) -> None:
+    """Truncate the file after its last line break: the rest is an incomplete row."""
+    size = end = path.stat().st_size
+    with open(path, "r+b") as file:
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            place = file.read(end - start).rfind(b"\n")
+            if place >= 0:
+                end = start + place + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())

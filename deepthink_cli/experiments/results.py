@@ -1,0 +1,261 @@
+"""The rows of a run: one for each (model, task, seed, eta, momentum, positions, protocol, iteration).
+
+A row contains nothing that varies between runs, such as times: an interrupted and resumed run writes the
+same bytes as an uninterrupted one. Rows made from different demonstrations or
+evaluated rows have different keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.provenance import canonical_json
+from deepthink_cli.techniques.registry import CT_KV, copies
+from deepthink_cli.updates.base import UpdateRule
+from deepthink_cli.updates.gate import Gate, gate_values
+from deepthink_cli.updates.registry import parse_rule
+
+FILE = "results.jsonl"
+# Fields that are absent in rows that do not use them.
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score", "update")
+DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
+_UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
+Part = Literal["test", "dev"]
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
+class Setting:
+    """What identifies one row; its digest is the row's key.
+
+    `model_sha256` is the digest of the model's configuration, weights and tokenizer; `task_sha256` that
+    of the task's definition. `part` is `dev` for rows that only choose T and eta, and `limit` is then the
+    number of rows requested. The three digests are those of the demonstrations as the model read them, of the
+    evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
+    `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
+    from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
+    (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
+    of log-probabilities other than their sum (`run --score`); `update` is the update rule other than the gate of the
+    paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0 where a
+    memory is trained, without an update rule.
+    """
+
+    model: str
+    model_sha256: str
+    dtype: str
+    quantize: str | None
+    task: str
+    task_sha256: str
+    protocol: str
+    part: Part
+    split: str
+    limit: int | None
+    sampling: str
+    shots: int
+    seed: int
+    order_seed: int | None
+    eta: float
+    momentum: float
+    positions: str
+    iteration: int
+    demonstrations_sha256: str | None = None
+    rows_sha256: str | None = None
+    weights_sha256: str | None = None
+    chat: Chat | None = None
+    pool_size: int | None = None
+    balanced: bool | None = None
+    technique: str | None = None
+    calibration: str | None = None
+    score: Literal["mean", "end"] | None = None
+    update: str | None = None
+
+    @property
+    def gate(self) -> UpdateRule:
+        """The update rule of this row's method; raises InputError if this installation has no such rule."""
+        gate = Gate(self.eta, self.momentum)
+        return gate if self.update is None else parse_rule(self.update, gate)
+
+    @property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that identify this setting."""
+        known = {name: value for name, value in asdict(self).items() if name not in _UNSET or value is not None}
+        return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the memory was trained by gradients, without an update rule."""
+        return (self.technique or "").split(" ")[0] == CT_KV
+
+    @property
+    def applied(self) -> Setting:
+        """The same setting without the update rule that older versions wrote of a run for a trained memory, too."""
+        none = dict.fromkeys(gate_values(self.gate), 0.0) if self.is_trained else {}
+        return replace(self, **none, update=None) if none else self  # type: ignore[arg-type]
+
+    @property
+    def without_digests(self) -> Setting:
+        """The same setting as older versions wrote it, without digests of its data."""
+        return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
+class Corrected:
+    """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
+
+    `bias` is log b of every label in nats (see `deepthink_cli.calibration`); None if inputs have their own candidates.
+    """
+
+    inputs: int
+    counted: Literal["texts", "rows"]
+    bias: dict[str, float] | None
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@dataclass(frozen=True)
+class Result:
+    """One row of `results.jsonl`.
+
+    `groups` are the task's groups, widest first (`mmlu`, `mmlu/stem`); `shots_used` the demonstrations that were read,
+    each as often as it was repeated; `length` is L; `skipped` counts rows that could not be scored, by reason;
+    `left_out` counts training rows that may not be demonstrations, by reason; `majority` is the accuracy of always
+    predicting the most frequent label (None if candidates differ); `correct` has one bit a scored input, in the order
+    of the split (see `bits`); `unscored` has the places, from 0, of the inputs that could not be scored (absent without
+    any, and in rows of older versions). `drift` is the relative change of keys and of values in the row's last reading,
+    each the mean over the layers; absent for T = 1 and in rows of older versions. `corrected` is set if the setting has
+    a calibration: labels and metrics are then those of the corrected scores. `plain_sha256` is the digest of the same
+    demonstrations as Deep-Thinking reads them, if it is another one; rows of older versions lack it. `where` is the
+    line that the row was read from (`run/results.jsonl:3`), and is not written.
+    """
+
+    key: str
+    setting: Setting
+    groups: list[str]
+    shots_used: int
+    length: int
+    demonstrations_sha256: str
+    n: int
+    right: int
+    accuracy: float
+    accuracy_mean_per_token: float
+    macro_f1: float | None
+    ties: int
+    majority: float | None
+    chance: float
+    correct: str
+    skipped: dict[str, int] = field(default_factory=dict)
+    unscored: list[int] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    drift: tuple[float, float] | None = None
+    corrected: Corrected | None = None
+    plain_sha256: str | None = None
+    where: str = field(default="", compare=False)
+
+    @property
+    def demonstrations_used(self) -> int:
+        """The number of different demonstrations that were read."""
+        return self.shots_used // copies(self.setting.technique)
+
+    def line(self) -> str:
+        """The row as one line of canonical JSON."""
+        values = asdict(self)
+        del values["where"]
+        for name in ("drift", "corrected", "plain_sha256", "unscored"):
+            if not values[name]:
+                del values[name]
+        for name in OPTIONAL:
+            if values["setting"][name] is None:
+                del values["setting"][name]
+        return canonical_json(values) + "\n"
+
+    def was_right(self) -> list[bool]:
+        """For every scored input, in order, whether its label is correct."""
+        packed = base64.b64decode(self.correct)
+        return [bool(packed[place // 8] >> (place % 8) & 1) for place in range(self.n)]
+
+
+ADAPTER = TypeAdapter(Result)
+
+
+def bits(right: Sequence[bool]) -> str:
+    """Booleans packed eight a byte, the first in the lowest bit, in base64."""
+    packed = bytearray((len(right) + 7) // 8)
+    for number, value in enumerate(right):
+        packed[number // 8] |= value << (number % 8)
+    return base64.b64encode(packed).decode()
+
+
+def read_results(folder: str | Path) -> list[Result]:
+    """The rows of a run's folder, in order; an incomplete last line of a killed run is ignored.
+
+    Raises InputError if there is no run, and for a row that this program did not write, or whose values contradict each
+    other.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise InputError(f"{folder}: no {FILE} in it; give the folder of a deepthink run")
+    return [_row(line, f"{path}:{number}") for number, line in whole_lines(path)]
+
+
+def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that end with a line break, numbered from 1."""
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith(b"\n"):
+                yield number, line
+
+
+def _row(line: bytes, where: str) -> Result:
+    try:
+        row: Any = ADAPTER.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = place(first) or "row"
+        raise InputError(f"{where}: not a row of a run: {path}: {reason(first)}; remove the line") from error
+    if row.key != row.setting.key:
+        raise InputError(f"{where}: the key is not that of its setting; remove the line and run again")
+    if row.setting.demonstrations_sha256 not in (None, row.demonstrations_sha256):
+        raise InputError(f"{where}: has two digests of its demonstrations; remove the line and run again")
+    if wrong := _contradiction(row):
+        raise InputError(f"{where}: its {wrong}; the row has been changed: remove the line and run again")
+    return replace(row, where=where)  # type: ignore[no-any-return]
+
+
+def _contradiction(row: Result) -> str | None:
+    """What a row's values say that its other values deny; None if they agree.
+
+    Values that are not counted by others are checked for their range: shares of n are multiples of 1 / n.
+    """
+    if not 0 <= row.right <= row.n or row.n < 1:
+        return f"right is {row.right} of n {row.n}"
+    try:
+        packed = base64.b64decode(row.correct, validate=True)
+    except ValueError:
+        return "correct is not base64"
+    bits_set = int.from_bytes(packed, "little")
+    if len(packed) != (row.n + 7) // 8 or bits_set.bit_length() > row.n:
+        return f"correct does not have one bit for each of n {row.n} inputs"
+    if bits_set.bit_count() != row.right:
+        return f"correct has {bits_set.bit_count()} right answers, and right is {row.right}"
+    if row.accuracy != row.right / row.n:
+        return f"accuracy is {row.accuracy}, and right / n is {row.right / row.n}"
+    for name in ("accuracy_mean_per_token", "majority"):
+        share = getattr(row, name)
+        if share is not None and not (0 <= share <= 1 and share == round(share * row.n) / row.n):
+            return f"{name} is {share}, which is no share of n {row.n} inputs"
+    for name in ("chance", "macro_f1"):
+        share = getattr(row, name)
+        if share is not None and not 0 <= share <= 1:
+            return f"{name} is {share}, not from 0 to 1"
+    counts = {"ties": row.ties, "shots_used": row.shots_used, "length": row.length, **row.skipped, **row.left_out}
+    return next((f"{name} is {count}" for name, count in counts.items() if count < 0), None)

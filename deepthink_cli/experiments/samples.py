@@ -1,0 +1,187 @@
+"""Every input's scores of one row of a run as a Parquet file, and the texts of the inputs, once for all rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.data.examples import Text
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.experiments.results import Result
+from deepthink_cli.io.atomic import replacing
+
+if TYPE_CHECKING:
+    from deepthink_cli.scoring.prediction import Correction, Prediction
+
+
+FOLDER = "samples"
+_NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "calibrated", "bias"))]
+_WORDS = ["gold", "label", "candidates.list.element", "score"]
+# A third smaller than with the defaults, with checksums that `read_samples` verifies.
+_WRITTEN: dict[str, Any] = {"compression": "zstd", "use_dictionary": _WORDS, "write_page_checksum": True}
+_AGAIN = "the command of the run, with --samples, makes it again"
+
+
+def samples_path(folder: Path, row: Result) -> Path:
+    """`folder/samples/TASK-seedS-TN-KEY.parquet`, as in `sst2-seed0-T5-0d75aa67c1ff4614.parquet`."""
+    setting = row.setting
+    task = re.sub(r"[^\w.-]", "_", setting.task)[:100]  # names of tasks in a family contain a slash
+    return folder / FOLDER / f"{task}-seed{setting.seed}-T{setting.iteration}-{row.key}.parquet"
+
+
+def find_samples(folder: Path, row: Result) -> Path | None:
+    """The file of a row's scores, also one of an older version, which named it `KEY.parquet`; None if it is missing."""
+    paths = (samples_path(folder, row), folder / FOLDER / f"{row.key}.parquet")
+    return next((path for path in paths if path.is_file()), None)
+
+
+def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) -> Path:
+    """Write the file of `samples_path`: where, gold, label, probability, candidates and their scores.
+
+    Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
+    and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
+    corrected ones and what was taken off. If it has a score, `score` is its name. Free answers have a `text`, and
+    neither candidates nor scores. Raises DeepThinkError if the write
+    fails.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    from deepthink_cli.experiments.scorer import corrections_of  # not at the top: reports find samples without torch
+
+    corrections = corrections_of(row.setting, predictions)
+    labelled = predictions if corrections is None else [correction.prediction for correction in corrections]
+    columns: dict[str, list[Any]] = {
+        "where": [prediction.query.where for prediction in predictions],
+        "gold": [prediction.query.gold for prediction in predictions],
+        "label": [prediction.label for prediction in labelled],
+        "probability": [prediction.probability for prediction in labelled],
+        "candidates": [list(prediction.scores) for prediction in predictions],
+        "scores": [list(prediction.scores.values()) for prediction in predictions],
+    }
+    columns |= _further(row, predictions, corrections)
+    table, numbers = pyarrow.table(columns), [name for name in _NUMBERS if name.partition(".")[0] in columns]
+    path = samples_path(folder, row)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path, "--samples") as temporary:
+            pyarrow.parquet.write_table(table, temporary, use_byte_stream_split=numbers, **_WRITTEN)
+    except OSError as error:
+        raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
+    """The columns `where`, `gold`, `label`, `candidates` and `scores` of a row's file, as its labels were chosen.
+
+    Raises InputError if the file is damaged, or its answers are not those of the row.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    scores = "scores" if row.setting.calibration is None else "calibrated"
+    names = ["where", "gold", "label", "candidates", scores]
+    try:
+        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)  # all columns, to find damage
+        columns = {"scores" if name == scores else name: table[name].to_pylist() for name in names}
+    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a file of samples; {_AGAIN}") from error
+    if len(columns["label"]) != row.n:
+        raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {row.n}; {_AGAIN}")
+    right = [label == gold for label, gold in zip(columns["label"], columns["gold"], strict=True)]
+    if right != row.was_right():
+        raise InputError(f"{path}: its labels are not those that its result counts; {_AGAIN}")
+    return columns
+
+
+def _further(
+    row: Result, predictions: Sequence[Prediction], corrections: Sequence[Correction] | None
+) -> dict[str, list[Any]]:
+    """The columns that only some rows have."""
+    columns: dict[str, list[Any]] = {}
+    if corrections is not None:
+        columns["calibrated"] = [list(correction.prediction.scores.values()) for correction in corrections]
+        columns["bias"] = [list(correction.bias.values()) for correction in corrections]
+    if row.setting.score is not None:
+        columns["score"] = [row.setting.score] * len(predictions)
+    if any(prediction.text is not None for prediction in predictions):
+        columns["text"] = [prediction.text for prediction in predictions]
+    return columns
+
+
+def texts_path(folder: Path, rows_sha256: str) -> Path:
+    """`folder/samples/inputs-DIGEST.parquet`, by the digest of the evaluated rows."""
+    return folder / FOLDER / f"inputs-{rows_sha256[:16]}.parquet"
+
+
+def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction]) -> None:
+    """Add the texts of these inputs to the file of their rows: columns `where` and `text`.
+
+    A result may skip inputs that are too long after its demonstrations, so results on the same rows add to one file.
+    Raises DeepThinkError if the write fails.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    path, known = texts_path(folder, rows_sha256), dict[str, str]()
+    with suppress(InputError):  # a damaged file is made again
+        known = read_texts(folder, rows_sha256)
+    texts = known | {prediction.query.where: as_lines(prediction.query.text) for prediction in predictions}
+    if len(texts) == len(known):
+        return
+    table = pyarrow.table({"where": list(texts), "text": list(texts.values())})
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path, "--samples") as temporary:
+            pyarrow.parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    except OSError as error:
+        raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
+
+
+def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:
+    """The text of every known input by its place, as in `data/sst2/validation.jsonl:7`.
+
+    It is empty if there is no file, and for results of older versions, which have no digest of their rows. Raises
+    InputError for a damaged file.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    if rows_sha256 is None or not (path := texts_path(folder, rows_sha256)).is_file():
+        return {}
+    try:
+        table = pyarrow.parquet.read_table(path, columns=["where", "text"], page_checksum_verification=True)
+        return dict(zip(table["where"].to_pylist(), table["text"].to_pylist(), strict=True))
+    except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a file of inputs; remove it") from error
+
+
+def without_samples(folder: Path, rows: Iterable[Result]) -> dict[str, Result]:
+    """The rows by key whose samples, or the texts of their inputs, are missing, damaged or those of other answers.
+
+    Rows of older versions that would be made again with another key are left out.
+    """
+
+    @cache
+    def known(rows_sha256: str) -> Collection[str]:
+        with suppress(InputError):
+            return read_texts(folder, rows_sha256).keys()
+        return ()
+
+    def has_samples(row: Result, rows_sha256: str) -> bool:
+        path = find_samples(folder, row)
+        with suppress(InputError):
+            return path is not None and set(read_samples(path, row)["where"]) <= set(known(rows_sha256))
+        return False
+
+    digests = ((row, row.setting.rows_sha256) for row in rows if row.setting.applied == row.setting)
+    return {row.key: row for row, digest in digests if digest is not None and not has_samples(row, digest)}
+
+
+def as_lines(text: Text) -> str:
+    """A text, or the named texts of a template with several fields, one a line."""
+    return "\n".join(f"{name}: {value}" for name, value in text.items()) if isinstance(text, Mapping) else text

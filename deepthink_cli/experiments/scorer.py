@@ -1,0 +1,190 @@
+"""Score the memories of one job, and make the rows of its settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine, ScoringPlan
+from deepthink_cli.errors import InputError
+from deepthink_cli.evaluation.evaluation import Evaluator, scoring_chunks
+from deepthink_cli.experiments.jobs import RunJob
+from deepthink_cli.experiments.plan import RunPlan
+from deepthink_cli.experiments.results import Corrected, Part, Result, Setting, bits
+from deepthink_cli.generation.answers import answered
+from deepthink_cli.memory import Memory
+from deepthink_cli.scoring.prediction import Correction, Prediction, mean_predictions, predict_plan
+from deepthink_cli.scoring.skipping import ScoringChunk
+from deepthink_cli.tasks.format import Free
+from deepthink_cli.updates.base import UpdateRule
+
+
+@dataclass(frozen=True)
+class Step:
+    """Progress of a job: the inputs scored since its last step, and a row when one is complete.
+
+    `predictions` are those of the row before the correction of its scores, each with its correction if there is one.
+    """
+
+    job: RunJob
+    scored: int
+    row: Result | None = None
+    predictions: Sequence[Prediction] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """What one of the memories of an ensemble predicts; most jobs have one memory."""
+
+    memory: Memory
+    predictions: Sequence[Prediction]
+
+
+class JobScorer:
+    """Scores the memories of one job, whose queries are tokenised once."""
+
+    def __init__(self, plan: RunPlan, job: RunJob, engine: Engine) -> None:
+        self.plan, self.job, self.engine = plan, job, engine
+        self.queries: dict[Part, list[ScoringChunk]] = {}
+        self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
+        self.unscored: dict[Part, list[int]] = {"test": [], "dev": []}
+        self.first: dict[tuple[Part, int], list[Prediction]] = {}
+        self.members: dict[tuple[Part, int, UpdateRule], dict[int, _Member]] = {}
+
+    def score(self, number: int, memory: Memory, wanted: Sequence[Setting]) -> Iterator[Step]:
+        """Score one iteration of a member, for settings that differ in their calibration only.
+
+        The last steps of the last member carry the rows.
+        """
+        part, iteration = wanted[0].part, memory.iteration
+        predictions = self.first.get((part, number)) if iteration == 1 else None
+        if predictions is None:
+            predictions = []
+            for of_chunk in self._predictions(part, memory):
+                predictions += of_chunk
+                yield Step(self.job, len(of_chunk))
+        if iteration == 1:
+            self.first[part, number] = predictions
+        key = (part, iteration, wanted[0].gate)
+        members = self.members.setdefault(key, {})
+        members[number] = _Member(memory, predictions)
+        if len(members) == len(self.job.members):
+            yield from self._rows(self.members.pop(key), wanted)
+
+    def _rows(self, members: Mapping[int, _Member], wanted: Sequence[Setting]) -> Iterator[Step]:
+        ordered = [members[number] for number in sorted(members)]
+        memories = [member.memory for member in ordered]
+        predictions = _averaged([member.predictions for member in ordered])
+        names = [setting.calibration for setting in wanted if setting.calibration is not None]
+        if names:
+            score, demonstrations = self.plan.score, self.job.demonstrations
+
+            def predict(queries: Sequence[Query], plan: ScoringPlan) -> list[list[Prediction]]:
+                return [_averaged(predict_plan(self.engine, memories, queries, plan, score))]
+
+            # The process that collects the rows warns of few inputs, which are in every row.
+            corrected = Calibrator(self.engine, memories[:1], demonstrations, names, predict, score, lambda _: None)
+            predictions = corrected(predictions)
+        for setting in wanted:
+            yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
+
+    def _predictions(self, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
+        """What one iteration predicts of every query of a part, scored or generated, a chunk at a time."""
+        if self.job.task.free is not None:
+            yield from self._answers(self.job.task.free, part, memory)
+            return
+        placed = self.engine.place(memory)
+        for chunk in self._queries(part):
+            (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.score)
+            yield of_chunk
+
+    def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
+        """The generated answers to the queries of a part, each judged."""
+        skipped, count = Counter(self.job.evaluated.skipped if part == "test" else ()), 0
+        unscored = []
+        queries = self.job.queries(self.plan, part)
+        for place, each in enumerate(answered(self.engine, [memory], free, queries, skipped)):
+            if isinstance(each, Skipped):
+                unscored.append(place)
+            else:
+                count += 1
+                yield [each]
+        self.skipped[part], self.unscored[part] = skipped, unscored  # the same for every iteration
+        if not count:
+            raise self._nothing_fits()
+
+    def _nothing_fits(self) -> InputError:
+        return InputError(
+            f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
+            f"{len(self.job.longest.token_ids)} tokens of memory; use fewer --shots"
+        )
+
+    def _queries(self, part: Part) -> list[ScoringChunk]:
+        """The part's queries, tokenised on first use and cached for every iteration and gate."""
+        if part not in self.queries:
+            demonstrations, queries = self.job.longest, list(self.job.queries(self.plan, part))
+            skipped, score = self.skipped[part], self.plan.score
+            chunks = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
+            if not chunks:
+                raise self._nothing_fits()
+            kept = {id(query) for chunk in chunks for query in chunk.queries}
+            self.unscored[part] = [place for place, query in enumerate(queries) if id(query) not in kept]
+            self.queries[part] = chunks
+        return self.queries[part]
+
+    def _row(self, setting: Setting, memory: Memory, predictions: Sequence[Prediction]) -> Result:
+        corrections = corrections_of(setting, predictions)
+        if corrections is not None:
+            predictions = [correction.prediction for correction in corrections]
+        evaluator = Evaluator([memory.iteration], self.job.demonstrations.labels)
+        for prediction in predictions:
+            evaluator.add(prediction)
+        evaluation, demonstrations = evaluator.result(), self.job.demonstrations
+        metrics, majority = evaluation.last, evaluation.majority
+        right = [prediction.label == prediction.query.gold for prediction in predictions]
+        return Result(
+            key=setting.key,
+            setting=setting,
+            groups=self.job.task.groups,
+            shots_used=len(demonstrations.examples),
+            length=len(demonstrations.token_ids),
+            demonstrations_sha256=self.job.sha256,
+            plain_sha256=None if self.job.plain.sha256 == self.job.sha256 else self.job.plain.sha256,
+            n=evaluation.n,
+            right=sum(right),
+            accuracy=metrics.accuracy,
+            accuracy_mean_per_token=metrics.accuracy_mean_per_token,
+            macro_f1=metrics.macro_f1,
+            ties=metrics.ties,
+            majority=None if majority is None else majority[1],
+            chance=evaluation.chance,
+            correct=bits(right),
+            skipped=dict(sorted(self.skipped[setting.part].items())),
+            unscored=self.unscored[setting.part],
+            left_out=dict(sorted(self.job.drawn.left_out.items())),
+            drift=(memory.drift[-1].mean_keys, memory.drift[-1].mean_values) if memory.drift else None,
+            corrected=None if corrections is None else _corrected(corrections, bool(demonstrations.labels)),
+        )
+
+
+def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[Correction] | None:
+    """The corrections of the predictions that a setting asks for; None if it is of raw scores."""
+    if setting.calibration is None:
+        return None
+    return [prediction.calibrated[setting.calibration] for prediction in predictions]
+
+
+def _averaged(by_member: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The predictions of one member, or the mean of those of several, query by query."""
+    if len(by_member) == 1:
+        return list(by_member[0])
+    return [mean_predictions(each) for each in zip(*by_member, strict=True)]
+
+
+def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:
+    """What the corrections of one row of a run rest on; `shared` if all inputs have the same candidates."""
+    last = corrections[-1]
+    return Corrected(last.inputs, last.counted, last.bias if shared else None)

@@ -1,0 +1,193 @@
+"""Study files by name or path; errors name file and line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.experiments.study.format import Study
+from deepthink_cli.io.documents import Document, read_document
+from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.permissions import check_allows_no_code
+from deepthink_cli.options import ModelOptions
+
+FOLDER = Path(__file__).parent.parent / "studies"
+SUFFIXES = (".yaml", ".yml")
+
+
+def packaged() -> dict[str, Path]:
+    """The file of every study of the package, by its name, as in `paper/table1`."""
+    files = sorted(FOLDER.rglob("*.yaml"))
+    return {file.relative_to(FOLDER).with_suffix("").as_posix(): file for file in files}
+
+
+def study_path(name: str) -> Path:
+    """The path of a study file, or of the packaged study of this name; raises InputError for an unknown one."""
+    if name.endswith(SUFFIXES):
+        if not Path(name).is_file():
+            raise InputError(f"{name}: no such study file; deepthink study list shows those of the package")
+        return Path(name)
+    known = packaged()
+    if name not in known:
+        near = difflib.get_close_matches(name, [*known, *(known_name.rpartition("/")[2] for known_name in known)], n=1)
+        full = [each for each in known if near and each in (near[0], f"{each.rpartition('/')[0]}/{near[0]}")]
+        hint = f"did you mean {full[0]}?" if full else "deepthink study list shows them; a file ends in .yaml"
+        raise InputError(f"{name}: no such study; {hint}")
+    return known[name]
+
+
+SCALES = "scales"
+_NOT_OF_A_SCALE = ("name", SCALES)
+
+Where = Callable[..., str]
+Options = Mapping[str, tuple[str, Any]]  # by field, the option as it was typed and its value
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win."""
+
+    fields: Mapping[str, Any]
+    where: Where
+
+
+@dataclass(frozen=True)
+class OpenedStudy:
+    """A valid study, with the place of each of its fields for messages."""
+
+    path: Path
+    study: Study
+    layers: Sequence[Layer]
+
+    def where(self, *keys: object) -> str:
+        """`study.yaml:7`, or the option: where a field of the study is written; the start of the file for none."""
+        layer = next((each for each in reversed(self.layers) if keys and keys[0] in each.fields), self.layers[0])
+        return layer.where(*keys)
+
+    def written(self, field: str) -> Any:
+        """The value of a field as it is written, before validation; None for one that is omitted."""
+        return next((each.fields[field] for each in reversed(self.layers) if field in each.fields), None)
+
+    def is_replaced(self, axis: str) -> bool:
+        """Whether an axis has other values than those that the author of the exclusions saw."""
+        level = {name: n for n, layer in enumerate(self.layers) for name in layer.fields}
+        return level.get(axis, 0) > level.get("exclude", 0)
+
+
+def open_study(name: str, scale: str | None = None, options: Options | None = None) -> OpenedStudy:
+    """Read a study file or a packaged study.
+
+    `options` are values of the command line. Raises InputError with `file:line` and the reason for every mistake, also
+    in the scales that are not chosen.
+    """
+    path = study_path(name)
+    document = read_document(path)
+    if not isinstance(document.values, dict):
+        raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/studies.md")
+    check_allows_no_code(document.values, document.where)
+    base = Layer({"name": path.stem, **_located(document.values, path.parent)}, document.where)
+    scales = _scales(document, path.parent)
+    problems = Problems()
+    written = problems.result(lambda: _opened(path, [base]))
+    for layer in scales.values():
+        problems.result(lambda layer=layer: _opened(path, [base, layer]))  # type: ignore[misc]
+    problems.raise_any()
+    if scale is not None and scale not in scales:
+        known = f"the study has {', '.join(scales)}" if scales else "the study has no scales"
+        raise InputError(f"--scale {scale}: {document.where(SCALES)} does not name it; {known}")
+    chosen = [] if scale is None else [scales[scale]]
+    typed = [Layer({field: value}, _typed(option)) for field, (option, value) in (options or {}).items()]
+    return _opened(path, [base, *chosen, *typed]) if chosen or typed else written
+
+
+def _typed(option: str) -> Where:
+    return lambda *_: option
+
+
+def _scales(document: Document, folder: Path) -> dict[str, Layer]:
+    """The scales of a study file by name; raises InputError for those that are not mappings of fields."""
+    written = document.values.get(SCALES) or {}
+    if not isinstance(written, dict):
+        raise InputError(f"{document.where(SCALES)}: {SCALES}: must be a mapping, as in {{small: {{seeds: 1}}}}")
+    problems, scales = Problems(), {}
+    for name, fields in written.items():
+        with problems.collected():
+            where = document.where(SCALES, name)
+            if not isinstance(fields, dict):
+                raise InputError(f"{where}: {SCALES}.{name}: must be a mapping of the fields that it replaces")
+            for field in _NOT_OF_A_SCALE:
+                if field in fields:
+                    raise InputError(f"{document.where(SCALES, name, field)}: {field}: not of a scale; omit it")
+            scales[str(name)] = Layer(_located(fields, folder), _place_in(document, name))
+    problems.raise_any()
+    return scales
+
+
+def _place_in(document: Document, scale: object) -> Where:
+    return lambda *keys: document.where(SCALES, scale, *keys)
+
+
+def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
+    content = {name: value for layer in layers for name, value in layer.fields.items()}
+    try:
+        return OpenedStudy(path, Study.model_validate(content), layers)
+    except ValidationError as error:
+        draft = OpenedStudy(path, Study.model_construct(), layers)
+        mistakes = error.errors()
+        inner = {mistake["loc"][:-1] for mistake in mistakes}  # pydantic counts only valid values of a list
+        known = [each for each in mistakes if each["type"] != "too_short" or each["loc"] not in inner]
+        raise InputError(*(_message(mistake, draft) for mistake in known)) from error
+
+
+def _message(error: Any, opened: OpenedStudy) -> str:
+    field = place(error)
+    where = f"{opened.where(*error['loc'])}: {field}" if field else opened.where()
+    if error["type"] in ("extra_forbidden", "invalid_key"):
+        known = ModelOptions.model_fields if len(error["loc"]) > 1 else Study.model_fields
+        near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
+        return f"{where}: no such field; {f'did you mean {near[0]}?' if near else 'docs/studies.md lists them'}"
+    value = error["input"]
+    shown = "" if value == "" or isinstance(value, tuple | dict | None) else f"{value!r:.60} "
+    return f"{where}: {shown}{reason(error)}"
+
+
+def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The fields with their relative paths made relative to the current directory instead of to the file's folder."""
+    located = dict(fields)
+    for name, change in (("tasks", _task), ("models", _model), ("data_dir", _path)):
+        if name in located:
+            located[name] = _each(located[name], lambda value, change=change: change(value, folder))  # type: ignore[misc]
+    if "exclude" in located:
+        located["exclude"] = _each(
+            located["exclude"], lambda value: _located(value, folder) if isinstance(value, dict) else value
+        )
+    return located
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    return [change(item) for item in value] if isinstance(value, list) else change(value)
+
+
+def _task(value: Any, folder: Path) -> Any:
+    return _path(value, folder) if isinstance(value, str) and value.endswith((".yaml", ".yml")) else value
+
+
+def _model(value: Any, folder: Path) -> Any:
+    if isinstance(value, dict):
+        return {**value, **{name: _model(value[name], folder) for name in ("model", "adapter") if name in value}}
+    return _path(value, folder) if isinstance(value, str) and is_path(value) else value
+
+
+def is_path(model: str) -> bool:
+    """Whether a model is a file or directory, rather than the id of one: it begins with `.`, or ends in .gguf."""
+    return model.startswith(("./", "../", "/", "~")) or model.endswith(".gguf")
+
+
+def _path(value: Any, folder: Path) -> Any:
+    return str(folder / Path(value).expanduser()) if isinstance(value, str) and value else value

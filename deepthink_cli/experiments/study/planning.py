@@ -1,0 +1,220 @@
+"""What a study takes, for each of its models: rows, inputs, time and memory; nothing is downloaded or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from deepthink_cli.engine.opening import find_model
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.events import Tell, silent
+from deepthink_cli.experiments.batches import COPIES
+from deepthink_cli.experiments.estimate import estimate_runs
+from deepthink_cli.experiments.folder import found_in
+from deepthink_cli.experiments.jobs import SharedRows
+from deepthink_cli.experiments.prepared import PreparedRun
+from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.study.axes import shown
+from deepthink_cli.experiments.study.crossing import Crossing, requests_of
+from deepthink_cli.experiments.study.preparing import once, prepared_with
+from deepthink_cli.experiments.study.work import Amount, amount_of
+from deepthink_cli.io.documents import read_document
+from deepthink_cli.model.devices import choose_device
+from deepthink_cli.model.footprint import parameter_count
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions
+
+TABLE = Path(__file__).parent / "models.yaml"
+_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.5}
+_MEMORY_BYTES = 4  # a memory is float32
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model's parameters, the bytes of its weight files and of its loaded weights, and of a memory per token."""
+
+    parameters: float
+    file_bytes: float
+    loaded_bytes: float
+    token_bytes: float
+
+    def memory_needed(self, tokens: float) -> float:
+        """Bytes for the weights and for making one memory of so many tokens; where there are more, it is faster."""
+        return self.loaded_bytes + COPIES * tokens * self.token_bytes
+
+
+def size_of(spec: ModelSpec) -> Size | None:
+    """The size of a model that was opened; None if its architecture cannot be built without weights."""
+    count = parameter_count(spec.config)
+    if count is None:
+        return None
+    files = sum(file.stat().st_size for file in spec.local_weights())
+    stored = getattr(spec.config, "dtype", None)
+    per_weight = getattr(stored, "itemsize", 4)
+    loaded = _loaded(count, spec.options, spec.dtype.itemsize)
+    return Size(count, files or count * per_weight, loaded, spec.memory_bytes(1))
+
+
+def known_size(options: ModelOptions) -> Size | None:
+    """The size of a model of the paper, by its id; None for another model."""
+    table = _table()
+    known = table.get(options.model, table.get(f"openai-community/{options.model}"))  # gpt2 alone is an id, too
+    if known is None:
+        return None
+    stored = known["stored"]
+    default = 4.0 if choose_device(options.device).type == "cpu" else stored
+    loaded = _loaded(known["parameters"], options, _BYTES.get(options.dtype, default))
+    return Size(known["parameters"], known["parameters"] * stored, loaded, _MEMORY_BYTES * known["width"])
+
+
+def _loaded(parameters: float, options: ModelOptions, per_weight: float) -> float:
+    return parameters * (per_weight if options.quantize is None else _BYTES[options.quantize])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(read_document(TABLE).values)
+
+
+SPEED = 100.0  # TFLOP/s: an A100 in bfloat16 at a third of its peak
+_PER_WEIGHT = 2  # operations for each parameter and token: a multiplication and an addition
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """What the runs of one model take.
+
+    Of `rows`, `written` are in the folder; `inputs` and `seconds` are of the others. `basis` says what the seconds rest
+    on: a timed probe, or the arithmetic at an assumed speed. `exact` is False if rows and inputs were counted from the
+    tasks' definitions, because of the `reason`. Bytes are None for a model of unknown size.
+    """
+
+    model: str
+    runs: int
+    rows: int
+    written: int
+    inputs: int
+    seconds: float | None
+    basis: Literal["probe", "computed"] | None
+    exact: bool
+    parameters: float | None
+    file_bytes: float | None
+    memory_bytes: float | None
+    reason: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON values, with its hours."""
+        hours = None if self.seconds is None else round(self.seconds / 3600, 4)
+        rounded = {name: round(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {**rounded, "seconds": None if self.seconds is None else round(self.seconds, 3), "hours": hours}
+
+
+def plan_study(
+    crossing: Crossing, out: Path, may_load: bool = True, speed: float = SPEED, tell: Tell = silent
+) -> Iterator[ModelPlan]:
+    """The plan of every model of a study, in its order.
+
+    Where the model and the data are on this machine, rows are counted as a run would; with the weights and `may_load`,
+    they are timed. Otherwise both are computed from the definitions of the tasks and the number of parameters, at
+    `speed` TFLOP/s.
+    """
+    tell = once(tell)
+    for requests in _by_model(crossing).values():
+        yield _plan(requests, out, may_load, speed, tell)
+
+
+def compute_plan(crossing: Crossing, out: Path, speed: float = SPEED) -> Iterator[ModelPlan]:
+    """The plan of every model by arithmetic alone, from definitions and tables: the same on every machine."""
+    for name, requests in _by_model(crossing).items():
+        options, amount = requests[0].model, sum(map(amount_of, requests), Amount())
+        yield _computed(name, requests, amount, known_size(options), speed, out, None)
+
+
+def _by_model(crossing: Crossing) -> dict[str, list[RunRequest]]:
+    by_model: dict[str, list[RunRequest]] = {}
+    for request in requests_of(crossing):
+        offline = request.model.model_copy(update={"offline": True})
+        by_model.setdefault(shown(request.model), []).append(replace(request, model=offline))
+    return by_model
+
+
+def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:
+    options = requests[0].model
+    size, reason, runs, what = known_size(options), None, list[PreparedRun](), "model"
+    try:
+        spec = find_model(options, tell)
+        size, what = size_of(spec), "data"
+        shared = SharedRows()
+        runs = [prepared_with(request, spec, out, tell, shared) for request in requests]
+        shared.clear()
+    except DeepThinkError as error:
+        absent = f"its {what} is not on this machine, and a plan downloads nothing"
+        runs, reason = [], absent if "--offline" in error.messages[0] else error.messages[0]
+    name = shown(options.model_copy(update={"offline": False}))
+    amount = sum(map(amount_of, requests), Amount())
+    if not runs:
+        return _computed(name, requests, amount, size, speed, out, reason)
+    estimate = estimate_runs(runs, may_load, tell)
+    rows = sum(run.as_json()["rows"] for run in runs)
+    lengths = [len(member.token_ids) for run in runs for job in run.jobs for member in job.members]
+    seconds = estimate.seconds
+    if seconds is None:
+        seconds = _seconds(amount, size, speed, estimate.rows / rows)
+    return ModelPlan(
+        model=name,
+        runs=len(runs),
+        rows=rows,
+        written=rows - estimate.rows,
+        inputs=estimate.inputs,
+        seconds=seconds,
+        basis="probe" if estimate.seconds is not None else None if seconds is None else "computed",
+        exact=True,
+        **_bytes(size, max(lengths, default=amount.longest)),
+        reason=estimate.reason,
+    )
+
+
+def _computed(
+    name: str,
+    requests: Sequence[RunRequest],
+    amount: Amount,
+    size: Size | None,
+    speed: float,
+    out: Path,
+    reason: str | None,
+) -> ModelPlan:
+    """The plan of a model that cannot be opened here, or whose data cannot be read."""
+    written = sum(row.setting.model == requests[0].model.model for row in found_in(out))
+    written = min(written, amount.rows)
+    left = 1 - written / amount.rows
+    seconds = _seconds(amount, size, speed, left)
+    return ModelPlan(
+        model=name,
+        runs=len(requests),
+        rows=amount.rows,
+        written=written,
+        inputs=round(amount.inputs * left),
+        seconds=seconds,
+        basis=None if seconds is None else "computed",
+        exact=False,
+        **_bytes(size, amount.longest),
+        reason=reason,
+    )
+
+
+def _seconds(amount: Amount, size: Size | None, speed: float, left: float) -> float | None:
+    """The time of the missing part of the rows, by the arithmetic; None for a model of unknown size."""
+    return None if size is None else left * _PER_WEIGHT * size.parameters * amount.tokens / (speed * 1e12)
+
+
+def _bytes(size: Size | None, tokens: float) -> dict[str, Any]:
+    if size is None:
+        return {"parameters": None, "file_bytes": None, "memory_bytes": None}
+    return {
+        "parameters": size.parameters,
+        "file_bytes": size.file_bytes,
+        "memory_bytes": size.memory_needed(tokens),
+    }

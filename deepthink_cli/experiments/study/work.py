@@ -1,0 +1,76 @@
+"""What a run does, computed from its tasks' definitions alone: rows, inputs, tokens and arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from deepthink_cli.experiments.plan import RunPlan, cells, scorings
+from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.tasks.files import example_query
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import evaluation_set, protocol_name
+from deepthink_cli.techniques.registry import CT_KV, ensemble_size
+
+CHARACTERS = 4  # of English text in a token, about
+_TRAINING = 3  # passes forward that a gradient step costs
+
+
+@dataclass(frozen=True)
+class Amount:
+    """The rows and scored inputs of runs, and the tokens that the model reads for them.
+
+    `longest` is the number of tokens of the longest demonstrations.
+    """
+
+    rows: int = 0
+    inputs: int = 0
+    tokens: float = 0.0
+    longest: float = 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        return Amount(**{**sums, "longest": max(self.longest, other.longest)})
+
+
+def amount_of(request: RunRequest) -> Amount:
+    """What a run does; raises InputError for a task whose rows must be read to be counted, and cannot."""
+    plan = request.plan()
+    return sum((_of_task(plan, task) for task in plan.tasks), Amount())
+
+
+def rows_of(plan: RunPlan) -> int:
+    """The number of rows of a run."""
+    jobs = len(plan.tasks) * len(plan.seeds) * max(1, len(plan.demos_by))
+    return jobs * sum(len(cells(plan, name == CT_KV)) for name in plan.techniques)
+
+
+def _of_task(plan: RunPlan, task: Task) -> Amount:
+    demonstration, scored = _lengths(task)
+    jobs = len(plan.seeds) * max(1, len(plan.demos_by))
+    length = (plan.shots or task.shots) * demonstration
+    count, total = _rows(plan, task), Amount()
+    for name in plan.techniques:
+        tuned, members = name == CT_KV, ensemble_size(name) or 1
+        wanted = cells(plan, tuned)
+        inputs = scorings(plan, count, members, wanted)
+        readings = 1 + (plan.scored[-1] - 1) * len(plan.gates)
+        passes = 1 + _TRAINING * plan.tuning.steps if tuned else readings * members
+        total += Amount(jobs * len(wanted), jobs * inputs, jobs * (passes * length + inputs * scored), length)
+    return total
+
+
+def _rows(plan: RunPlan, task: Task) -> int:
+    protocol = task.protocols[protocol_name(task, plan.protocol)]
+    known = protocol.sample or protocol.rows
+    if known is None:
+        return len(evaluation_set(task, plan.protocol, plan.source, plan.limit))
+    return min(known, plan.limit or known)
+
+
+def _lengths(task: Task) -> tuple[float, float]:
+    """The tokens of one demonstration and of one scored input with all candidates, by the task's example."""
+    query = example_query(task, task.name)
+    text = task.prompt.query(query.text)
+    demonstration = task.prompt.demonstrations([(query.text, query.gold or query.candidates[0])])
+    candidates = sum(map(len, query.candidates))
+    return len(demonstration) / CHARACTERS, (len(text) + candidates) / CHARACTERS

@@ -1,0 +1,91 @@
+"""Units of a run: jobs of one task whose readings share a pass; what a worker does at a time, and what a shard is of.
+
+A unit names its jobs by their numbers. A worker prepares them again from the run's request; the unit's digest, over
+the keys of all their rows, shows whether they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from deepthink_cli.experiments.jobs import PendingJobs, RunJob
+from deepthink_cli.experiments.plan import RunPlan, cells, settings
+from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.results import Setting
+from deepthink_cli.experiments.runner import Work, groups_of
+from deepthink_cli.provenance import ModelIdentity, canonical_json
+from deepthink_cli.techniques.registry import CT_KV
+
+Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number within their task, with all settings
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some jobs of one task of a request, or all of them if a method chooses their demonstrations with the model.
+
+    `jobs` are numbers in the order of `prepare_jobs`, empty for all; `done` are the keys of rows that exist already.
+    """
+
+    request: RunRequest
+    task: str
+    jobs: tuple[int, ...]
+    digest: str
+    done: frozenset[str]
+    label: str
+
+
+def unit_of_jobs(request: RunRequest, group: Group, done: Collection[str]) -> Unit:
+    """The unit of jobs whose demonstrations are known."""
+    keys = [key for _, _, wanted in group for setting in wanted for key in (setting.key, setting.without_digests.key)]
+    job, more = group[0][1], len(group) - 1
+    return Unit(
+        request=request,
+        task=job.task.name,
+        jobs=tuple(number for number, _, _ in group),
+        digest=jobs_digest([wanted for _, _, wanted in group]),
+        done=frozenset(keys) & frozenset(done),
+        label=f"{job.label} and {more} more" if more else job.label,
+    )
+
+
+def unit_of_pending(
+    request: RunRequest, plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity, done: Collection[str]
+) -> Unit:
+    """The unit of a task whose demonstrations methods choose: its jobs can be grouped only when they are chosen."""
+    task = pending[0].task.name
+    return Unit(request, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
+
+
+def jobs_digest(wanted: Sequence[Sequence[Setting]]) -> str:
+    """The digest of a group, given all settings of each of its jobs."""
+    return _digest([setting.key for of_job in wanted for setting in of_job])
+
+
+def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity) -> str:
+    """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
+    data = [[each.task_sha256, each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
+    methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
+    crossed = [[name, *map(str, cells(plan, name == CT_KV))] for name in plan.techniques]
+    return _digest([identity.contents_sha256, identity.dtype, data, methods, crossed, plan.positions, plan.score])
+
+
+def grouped_jobs(plan: RunPlan, jobs: Sequence[RunJob], identity: ModelIdentity, most: int) -> list[Group]:
+    """Jobs of known demonstrations in the groups of `together`, for an engine that reads `most` tokens in one pass."""
+    numbers = _numbers(jobs)
+    work: Work = [(job, settings(plan, job, identity)) for job in jobs]
+    return [[(numbers[job], job, wanted) for job, wanted in group] for group in groups_of(plan, most, work)]
+
+
+def _numbers(jobs: Sequence[RunJob]) -> dict[RunJob, int]:
+    """The number of every job within its task."""
+    seen: dict[str, int] = {}
+    numbers: dict[RunJob, int] = {}
+    for job in jobs:
+        numbers[job] = seen[job.task.name] = seen.get(job.task.name, -1) + 1
+    return numbers
+
+
+def _digest(values: object) -> str:
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Memories for other programs: PEFT and llama.cpp."""

@@ -1,1 +1,0 @@
-"""A memory in the formats of other programs."""

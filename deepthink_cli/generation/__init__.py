@@ -1,0 +1,1 @@
+"""Text after a memory: tokens, answers and dialogue."""

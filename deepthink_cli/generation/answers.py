@@ -1,0 +1,69 @@
+"""Generate the free answers to a task's rows, and judge them by exact match or by running them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.decoding import Decoding
+from deepthink_cli.generation.generation import Generation, generate_or_skip
+from deepthink_cli.io.sandbox import passes
+from deepthink_cli.memory import Memory
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.skipping import predicted
+from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.free import given_answer, program_of, true_answer
+
+PASSED, FAILED = "passes its tests", "fails its tests"
+
+
+def answered(
+    engine: Engine, memories: Sequence[Memory], free: Free, queries: Iterable[Query | Skipped], skipped: Counter[str]
+) -> Iterator[Prediction | Skipped]:
+    """Yield every query's answers, one by each memory, in order: greedily generated, and compared with the true one.
+
+    A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
+    compared; there are no scores. A program is run confined (`deepthink_cli.io.sandbox`). Rows that are
+    too long are skipped, and counted in `skipped` by reason.
+    """
+    stop = None if free.stop is None else tuple(free.stop)
+    decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)
+    for part in generate_or_skip(engine, memories, queries, decoding):
+        for each in part:
+            if isinstance(each, Skipped):
+                skipped[each.reason] += 1
+                yield each
+            else:
+                yield judged(free, each)
+
+
+def answers_of(
+    engine: Engine, memory: Memory, free: Free, queries: Sequence[Query], skipped: Counter[str]
+) -> list[Prediction]:
+    """The judged answers by one memory, as `answered` yields them, without skipped rows."""
+    return predicted(answered(engine, [memory], free, queries, skipped))
+
+
+def judged(free: Free, generation: Generation) -> Prediction:
+    """A generated answer as a prediction, whose label is the true answer exactly if it is right."""
+    query, gold = generation.query, generation.query.gold
+    assert gold is not None
+    if free.program is None:
+        gold, label = true_answer(free, gold), given_answer(free, generation.text)
+    else:
+        passed = passes(program_of(free, generation.text, query.fields or {}), free.seconds)
+        gold, label = PASSED, PASSED if passed else FAILED
+    return Prediction(
+        query=replace(query, gold=gold),
+        iteration=generation.iteration,
+        label=label,
+        probability=1.0,
+        scores={},
+        label_mean_per_token=label,
+        tied=False,
+        means={},
+        text=generation.text,
+    )

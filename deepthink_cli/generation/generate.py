@@ -1,0 +1,121 @@
+"""Generate answers to a file of inputs with a memory: the workflow of `deepthink generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
+from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.engine.decoding import Decoding
+from deepthink_cli.errors import Problems
+from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.generation.dialogue import Dialogue
+from deepthink_cli.generation.generation import CHUNK, Generation, Show, ended, generate_or_skip
+from deepthink_cli.io.tables import Kind
+from deepthink_cli.model.limits import check_continuation
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.prediction.rows import OutputRows
+from deepthink_cli.scoring.inputs import CheckedRows, check_rows, jsonable
+from deepthink_cli.tasks.rows import in_columns
+
+
+def generate_file(
+    memory: OpenedMemory,
+    inputs: str | RowSource,
+    decoding: Decoding,
+    *,
+    options: ModelOptions | None = None,
+    checked: CheckedRows | None = None,
+    chunk: int = CHUNK,
+    skip: bool = False,
+    show: Show | None = None,
+    tell: Tell = silent,
+) -> Iterator[list[Generation | Skipped]]:
+    """Yield a list of answers for every `chunk` of rows in a file, or on standard input (`-`).
+
+    For each row, one answer by each iteration of the memory; `show` is called with pieces of them as they are
+    generated. Rows are checked before the model is loaded, unless the caller has `checked` them. With `skip`, a row
+    that cannot be used is replaced by `Skipped`; otherwise raises InputError: with every mistake in a file, or at the
+    first bad row of standard input.
+    """
+    source = in_columns(memory, inputs, free=True)
+    checked = check_free_rows(memory, source, skip) if checked is None else checked
+    spec = find_its_model(memory, options, tell)
+    if checked is not None and not skip:
+        _check_prompts(memory, spec, source, checked, ended(decoding, spec.tokenizer, memory.provenance.demonstrations))
+    engine, memories = load_both(memory, spec, tell)
+    demonstrations = memory.provenance.demonstrations
+    prompt, done, total = (demonstrations.template, ()), 0, None if checked is None else checked.count
+    rows: Iterator[Query | Skipped]
+    if checked is None and not skip:
+        rows = read_queries(source, *prompt, free=True)
+    else:
+        rows = queries_or_skipped(source, *prompt, free=True)
+    if checked is not None:
+        rows = checked.digest.same(rows, source.name)
+    for part in generate_or_skip(engine, memories, rows, decoding, chunk, skip, show):
+        yield part
+        done += sum(isinstance(each, Skipped) or each.iteration == memories[-1].iteration for each in part)
+        tell(Progress("generating", done, total))
+
+
+def check_free_rows(
+    memory: OpenedMemory, source: RowSource, skip: bool, problems: Problems | None = None
+) -> CheckedRows | None:
+    """Check the rows of a file as `check_rows` does; raises their mistakes, or adds them to `problems`."""
+    collected = problems or Problems()
+    checked = check_rows(memory.provenance.demonstrations, source, collected, skip=skip, free=True)
+    if problems is None:
+        collected.raise_any()
+    return checked
+
+
+def _check_prompts(
+    memory: OpenedMemory, spec: ModelSpec, source: RowSource, checked: CheckedRows, decoding: Decoding
+) -> None:
+    """Raise InputError for every row of a file that is too long, before the weights are loaded."""
+    demonstrations, problems = memory.provenance.demonstrations, Problems()
+    length, new = len(demonstrations.token_ids), decoding.max_new_tokens
+    tokenize, most = query_tokenizer(spec.tokenizer, demonstrations), spec.limits.most_tokens(length)
+    # No text has more tokens than bytes, so most files need no tokenisation here.
+    if most is None or checked.longest + tokenize.added + length + new <= most:
+        return
+    for query in read_queries(source, demonstrations.template, (), free=True):
+        with problems.collected():
+            (ids,) = tokenize.prompts([query])
+            check_continuation(spec.limits, spec.id, length, ids, new, query.where)
+    problems.raise_any()
+
+
+@dataclass(frozen=True)
+class GeneratedRows(OutputRows):
+    """What the output rows of `generate` hold, and the columns of a table of them."""
+
+    def row(self, index: int, row: Any) -> dict[str, Any]:
+        """One row of output for a `Generation`, or for a row that was skipped."""
+        if isinstance(row, Skipped):
+            return {"index": index, "error": row.error}
+        several = {"iteration": row.iteration} if self.several else {}
+        fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
+        answer = {"text": row.text, "tokens": row.tokens, "finish": row.finish}
+        return {"index": index, **several, **answer, **self._input(fields)}
+
+    @cached_property
+    def _output(self) -> dict[str, Kind]:
+        several: dict[str, Kind] = {"iteration": "integer"} if self.several else {}
+        return {"index": "integer", **several, "text": "text", "tokens": "integer", "finish": "text"}
+
+
+def open_dialogue(
+    memory: OpenedMemory, decoding: Decoding, options: ModelOptions | None = None, tell: Tell = silent
+) -> Dialogue:
+    """Load the model of a memory with one iteration, for questions one after another; raises as `Dialogue`."""
+    spec = find_its_model(memory, options, tell)
+    engine, memories = load_both(memory, spec, tell)
+    return Dialogue(engine, memories[-1], decoding)

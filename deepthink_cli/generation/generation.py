@@ -1,0 +1,147 @@
+"""Generate answers to inputs after one or more iterations of a memory, one chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from transformers import PreTrainedTokenizerBase
+
+from deepthink_cli.artifact.files import check_fit
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
+from deepthink_cli.errors import InputError
+from deepthink_cli.generation.continuation import Continuation, pieces
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.chat import Conversation
+from deepthink_cli.model.limits import check_continuation
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.prediction import longest
+from deepthink_cli.scoring.skipping import TOO_LONG
+
+CHUNK = 64  # inputs whose answers are generated together
+
+Show = Callable[[str], None]  # called with every piece of an answer
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The answer that one iteration of a memory generates to one query.
+
+    `text` is what follows the query, as it was generated, without the stop string that ended it. `tokens` counts all
+    generated tokens; `finish` says why the last one is the last.
+    """
+
+    query: Query
+    iteration: int
+    text: str
+    tokens: int
+    finish: Finish
+
+
+def generate(
+    engine: Engine,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | str | Mapping[str, str]],
+    decoding: Decoding | None = None,
+    chunk: int = CHUNK,
+) -> Iterator[Generation]:
+    """Yield the generated answer to every input, in order; with several memories, one after another for each input.
+
+    Inputs are queries, or texts (strings, or the template's named fields). Without stop strings in `decoding`, an
+    answer ends where one does among the demonstrations: at the separator, or at the end of a turn in a chat. Answers of
+    `chunk` inputs are generated together. Raises InputError for an input that does not fit the template or, together
+    with its new tokens, the model's context.
+    """
+    memories = [memory] if isinstance(memory, Memory) else list(memory)
+    rows = (each if isinstance(each, Query) else Query(each, ()) for each in inputs)
+    for part in generate_or_skip(engine, memories, rows, decoding or Decoding(), chunk, skip=False):
+        yield from (each for each in part if isinstance(each, Generation))
+
+
+def generate_or_skip(
+    engine: Engine,
+    memories: Sequence[Memory],
+    rows: Iterable[Query | Skipped],
+    decoding: Decoding,
+    chunk: int = CHUNK,
+    skip: bool = True,
+    show: Show | None = None,
+) -> Iterator[list[Generation | Skipped]]:
+    """Like `generate`, a list for every chunk of rows, with `Skipped` in the place of a row that cannot be answered.
+
+    `show` is called with pieces of the answers as they are generated. With `skip` off, raises as `generate` does.
+    """
+    provenance, placed = longest(memories).provenance, [engine.place(memory) for memory in memories]
+    if provenance is None:
+        raise InputError("this memory has no template; use one from think() or load_memory()")
+    check_fit(provenance, engine.identity, "this memory")
+    decoding = ended(decoding, engine.tokenizer, provenance.demonstrations)
+    prompted = _Prompts(engine, provenance.demonstrations, decoding, skip)
+    remaining = enumerate(rows)
+    while part := list(islice(remaining, chunk)):
+        prepared = [prompted(number, row) for number, row in part]
+        prompts = [prompt for prompt in prepared if isinstance(prompt, Prompt)]
+        answers = [iter(_answers(engine, memory, prompts, decoding, show)) for memory in placed]
+        answered: list[Generation | Skipped] = []
+        for (_, row), prompt in zip(part, prepared, strict=True):
+            if isinstance(prompt, Skipped):
+                answered.append(prompt)
+                continue
+            assert isinstance(row, Query)
+            for memory, of_memory in zip(memories, answers, strict=True):
+                text = next(of_memory)
+                answered.append(Generation(row, memory.iteration, text.text, len(text.token_ids), text.finish))
+        yield answered
+
+
+def ended(decoding: Decoding, tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations) -> Decoding:
+    """The decoding with stop strings: its own, or what follows an answer among the demonstrations."""
+    if decoding.stop is not None:
+        return decoding
+    chat = demonstrations.chat
+    end = demonstrations.template.separator if chat is None else Conversation(tokenizer, demonstrations, chat).end()
+    end = end if chat is None else end.strip()
+    return decoding.model_copy(update={"stop": (end,) if end else ()})
+
+
+class _Prompts:
+    """Makes prompts of queries; one that does not fit the model raises InputError, or is replaced by the reason."""
+
+    def __init__(self, engine: Engine, demonstrations: TokenizedDemonstrations, decoding: Decoding, skip: bool) -> None:
+        self._engine, self._decoding, self._skip = engine, decoding, skip
+        self._tokenize = query_tokenizer(engine.tokenizer, demonstrations)
+        self._length = len(demonstrations.token_ids)
+
+    def __call__(self, number: int, row: Query | Skipped) -> Prompt | Skipped:
+        if isinstance(row, Skipped):
+            return row
+        try:
+            return self._prompt(number, row)
+        except InputError as error:
+            if not self._skip:
+                raise
+            return Skipped(error.messages, TOO_LONG)
+
+    def _prompt(self, number: int, query: Query) -> Prompt:
+        where, engine = query.where or f"input {number + 1}", self._engine
+        (ids,) = self._tokenize.prompts([query])
+        new = self._decoding.max_new_tokens
+        check_continuation(engine.limits, engine.identity.id, self._length, ids, new, where)
+        engine.check_ids(ids, where)
+        return Prompt(ids, self._decoding.seed + number, where)
+
+
+def _answers(
+    engine: Engine, memory: Memory, prompts: Sequence[Prompt], decoding: Decoding, show: Show | None
+) -> list[Continuation]:
+    wholes: dict[int, Continuation] = {}
+    for piece in pieces(engine, memory, prompts, decoding):
+        if show is not None:
+            show(piece.text)
+        if piece.whole is not None:
+            wholes[piece.place] = piece.whole
+    return [wholes[place] for place in range(len(prompts))]

@@ -1,0 +1,197 @@
+"""What a GGUF file says of itself, and what transformers would ignore of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.loading import read_once
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """Metadata by key (of arrays of texts only the length), and the types of tensors by name."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, Any]
+
+    @property
+    def architecture(self) -> str:
+        """The name of the architecture, which begins the keys of its metadata."""
+        return str(self.metadata.get("general.architecture", ""))
+
+    def value(self, key: str) -> Any:
+        """The value of a key of the architecture, such as `attention.head_count`; None if there is none."""
+        return self.metadata.get(f"{self.architecture}.{key}")
+
+
+def read_header(file: Path, named: str) -> GgufHeader:
+    """Read the header of a GGUF file; raises InputError, which begins with `named`, if it is not one or is damaged.
+
+    Every tensor is known to lie within the file.
+    """
+    import gguf
+
+    try:
+        with open(file, "rb") as stream:
+            if stream.read(4) != b"GGUF":
+                raise InputError(f"{named}: not a GGUF file; download it again, or name another file")
+        with read_once():
+            reader = gguf.GGUFReader(str(file))
+        metadata = {key: _value(field) for key, field in reader.fields.items()}
+    except OSError as error:
+        raise InputError(f"{named}: cannot be read: {error.strerror or error}; give a readable file") from error
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:
+        raise InputError(f"{named}: truncated or damaged; download it again") from error
+    return GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
+
+
+def _value(field: Any) -> Any:
+    """A value of the metadata; of an array of texts its length."""
+    from gguf import GGUFValueType
+
+    texts = field.types[0] == GGUFValueType.ARRAY and field.types[-1] == GGUFValueType.STRING
+    return len(field.data) if texts else field.contents()
+
+
+def check_types(header: GgufHeader, named: str) -> None:
+    """Raise InputError unless the `gguf` package can dequantize every tensor's type."""
+    import numpy
+    from gguf import GGML_QUANT_SIZES, dequantize
+
+    for kind in sorted(set(header.tensors.values())):
+        block = numpy.zeros((1, GGML_QUANT_SIZES[kind][1]), dtype=numpy.uint8)
+        try:
+            dequantize(block, kind)
+        except NotImplementedError as error:
+            raise InputError(
+                f"{named}: has tensors of type {kind.name}, which the gguf package cannot dequantize; upgrade gguf, or "
+                "use a file of another type"
+            ) from error
+
+
+# Split texts as GPT-2 does, which transformers assumes for every name that it does not know.
+_GPT2_SPLITS = {"gpt-2", "jais", "mpt", "olmo", "phi-2"}
+_EPSILONS = ("rms_norm_eps", "norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
+_SHOWN = 3  # tensors that a message names
+
+
+def refuse_other_kinds(header: GgufHeader, named: str) -> None:
+    """Raise InputError for a file that is no whole causal language model with its tokenizer."""
+    metadata, kind = header.metadata, header.metadata.get("general.type", "model")
+    if kind != "model":
+        raise InputError(f"{named}: a GGUF file of type {kind}, not a model; name the model's file")
+    if (parts := metadata.get("split.count") or 1) > 1:
+        raise InputError(
+            f"{named}: a part of a GGUF file that is split into {parts}; join them with llama-gguf-split --merge"
+        )
+    if not header.architecture:
+        raise InputError(f"{named}: names no architecture; use a file that a converter wrote")
+    if header.value("pooling_type") or header.value("attention.causal") is False:
+        raise InputError(
+            f"{named}: an embedding model ({header.architecture}), not a causal language model; choose one that is"
+        )
+    if not metadata.get("tokenizer.ggml.tokens"):
+        raise InputError(f"{named}: no tokenizer in this GGUF file; use a file that contains its tokenizer")
+
+
+def ignored_parts(header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Settings and tensors of a file that transformers does not apply, each as a few words."""
+    text = config.get_text_config(decoder=True)
+    settings = (*_attention(header, text), *_rotary(header, text), *_numbers(header, text))
+    return [*settings, *_tokenizer(header, tokenizer), *_tensors(header, config)]
+
+
+def _attention(header: GgufHeader, text: Any) -> Iterator[str]:
+    kinds = _of(text, "layer_types") or ()
+    slides = not kinds or "sliding_attention" in kinds
+    window, used = header.value("attention.sliding_window"), _of(text, "sliding_window") if slides else None
+    if isinstance(window, int) and window and window != used:
+        yield f"attention.sliding_window {window} ({'no window' if used is None else used} is used)"
+    pattern = header.value("attention.sliding_window_pattern")
+    if isinstance(pattern, int) and not isinstance(pattern, bool):
+        pattern = [pattern == 0 or layer % pattern < pattern - 1 for layer in range(text.num_hidden_layers)]
+    if window and pattern and pattern != [kind == "sliding_attention" for kind in kinds]:
+        yield "attention.sliding_window_pattern"
+
+
+def _rotary(header: GgufHeader, text: Any) -> Iterator[str]:
+    parameters = _of(text, "rope_parameters") or {}
+    full, sliding = parameters.get("full_attention", parameters), parameters.get("sliding_attention", parameters)
+    for key, used in (("rope.freq_base", full.get("rope_theta")), ("rope.freq_base_swa", sliding.get("rope_theta"))):
+        yield from _different(header, key, used)
+    kind, factor = header.value("rope.scaling.type"), header.value("rope.scaling.factor")
+    if kind not in (None, "none", full.get("rope_type")):
+        yield f"rope.scaling.type {kind}" + (f" with factor {factor:g}" if factor else "")
+    else:
+        scaled = header.value("rope.scale_linear") or (factor if kind not in (None, "none") else None)
+        if scaled and scaled != 1 and scaled != full.get("factor"):
+            yield f"rope.scaling.factor {scaled:g}"
+    heads = _of(text, "num_attention_heads")
+    if parameters and heads and header.value("rope.dimension_count_swa") is None:  # one size for all layers
+        size = _of(text, "head_dim") or text.hidden_size // heads
+        share = full.get("partial_rotary_factor") or _of(text, "partial_rotary_factor") or 1
+        yield from _different(header, "rope.dimension_count", _of(text, "rotary_dim") or int(size * share))
+
+
+def _numbers(header: GgufHeader, text: Any) -> Iterator[str]:
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_scale"):
+        yield from _different(header, key, _of(text, key))
+    yield from _different(header, "residual_scale", _of(text, "residual_multiplier"))
+    yield from _different(header, "attention.clamp_kqv", _of(text, "clip_qkv"))
+    yield from _different(header, "attention.scale", _of(text, "attention_multiplier"))
+    epsilon = next((_of(text, name) for name in _EPSILONS if _of(text, name) is not None), None)
+    for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
+        yield from _different(header, key, epsilon)
+
+
+def _different(header: GgufHeader, key: str, used: Any) -> Iterator[str]:
+    """The key, if the file states a number for it other than the one that is used."""
+    stated = header.value(key)
+    if isinstance(stated, float | int) and stated and (used is None or not isclose(stated, used, rel_tol=1e-5)):
+        yield f"{key} {stated:g} ({'none' if used is None else format(used, 'g')} is used)"
+
+
+def _of(text: Any, name: str) -> Any:
+    """A field of the configuration; None if there is none, or if it differs between layers."""
+    try:
+        return getattr(text, name, None)
+    except Exception:  # a type of its own, for fields that differ between layers
+        return None
+
+
+def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    stated = {key.removeprefix("tokenizer.ggml."): value for key, value in header.metadata.items()}
+    kind, split = stated.get("model"), stated.get("pre")
+    if kind == "gpt2" and split not in {None, *_GPT2_SPLITS, *GGUF_PRE_TOKENIZER_SPLITS}:
+        yield f"tokenizer.ggml.pre {split} (texts are split as for GPT-2)"
+    ids = tokenizer("a").input_ids
+    begins = bool(ids) and ids[0] == tokenizer.bos_token_id
+    if kind != "gemma4" and stated.get("add_bos_token", begins) != begins:
+        yield f"tokenizer.ggml.add_bos_token {stated['add_bos_token']}"
+    spaced = str(tokenizer.convert_ids_to_tokens(tokenizer("a", add_special_tokens=False).input_ids[:1])).count("▁") > 0
+    if kind == "llama" and stated.get("add_space_prefix", spaced) != spaced:
+        yield f"tokenizer.ggml.add_space_prefix {stated['add_space_prefix']}"
+
+
+def _tensors(header: GgufHeader, config: PretrainedConfig) -> Iterator[str]:
+    """Tensors of the file that end in no parameter of the network."""
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
+
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    kind: Any = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
+    known = {"output.weight", *get_gguf_hf_weights_map(network, kind(config=config.to_dict()))}
+    unknown = [name for name in header.tensors if not known & {name, name.removesuffix(".weight")}]
+    if unknown:
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        yield f"tensors {', '.join(unknown[:_SHOWN])}{more}"

@@ -1,0 +1,114 @@
+"""Check the outputs of a command, which must not overwrite its inputs or write into a run's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.data.rows import STDIN, name_of
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.folder import LOCK, check_folder
+from deepthink_cli.experiments.results import FILE
+from deepthink_cli.io.atomic import check_output
+
+_ROW = 2**20  # bytes; longer than the first row of a run
+
+Paths = Iterable[str | Path]
+
+
+def check_apart(
+    path: str | Path, read: Paths, option: str = "-o", runs: Collection[Path] = (), figures: Collection[str] = ()
+) -> None:
+    """Raise InputError unless `path` can be written without overwriting an input of the command, under any name.
+
+    `read` are files, folders whose files are read, and `-` for standard input. Into a run's folder, such as those in
+    `runs`, only files whose suffix is in `figures` may be written. Also raises as `check_output` does.
+    """
+    target = check_output(path, option)
+    for source in read if target.exists() else ():
+        if os.path.isdir(source):
+            if _lies_in(target, source) and not _is_memory(target):
+                raise InputError(f"{option} {path}: a file of {source}, which this command reads; name a new file")
+        elif _number(source) == _number(target):
+            raise InputError(
+                f"{option} {path}: the same file as {name_of(str(source))}, which this command reads; name another file"
+            )
+    known = {_number(run) for run in runs}
+    for folder in target.parents:
+        if target.suffix.lower() not in figures and (_is_run(folder) or _number(folder) in known):
+            raise InputError(
+                f"{option} {path}: {folder} holds a run, and only deepthink run writes there; name a file elsewhere"
+            )
+
+
+def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
+    """Raise InputError unless a run can be written to `folder` without overwriting its inputs.
+
+    `read` is as in `check_apart`. Also raises as `check_folder` does.
+    """
+    check_folder(folder)
+    written = {_number(path) for path in (folder, *folder.glob("*"), *folder.glob("*/*"))} - {None}
+    for source in read:
+        around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
+        if any(_number(path) in written for path in around):
+            raise InputError(
+                f"{option} {folder}: holds {name_of(str(source))}, which this command reads; name a new folder"
+            )
+
+
+def check_folder_apart(path: Path, runs: Collection[Path], option: str = "-o") -> None:
+    """Raise InputError unless files can be added to a folder, which need not exist, outside of any run."""
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not target.is_dir():
+        raise InputError(f"{option} {path}: a file; name a folder")
+    around = [folder for folder in (target, *target.parents) if folder.is_dir()]
+    known = {_number(run) for run in runs}
+    for folder in around:
+        if _is_run(folder) or _number(folder) in known:
+            raise InputError(
+                f"{option} {path}: {folder} holds a run, and only deepthink run writes there; name another folder"
+            )
+    if not os.access(around[0], os.W_OK | os.X_OK):
+        raise InputError(f"{option} {path}: the directory {around[0]} is not writable")
+
+
+def _lies_in(target: Path, folder: str | Path) -> bool:
+    """Whether an existing file is inside a folder, or a link in the folder points to it."""
+    below = _number(folder) in map(_number, target.parents)
+    return below or _number(target) in map(_number, _files(folder))
+
+
+def _files(path: str | Path) -> Iterator[Path]:
+    """The entries of a folder; none for a file."""
+    if os.path.isdir(path):
+        yield from Path(path).iterdir()
+
+
+def _number(path: str | Path) -> tuple[int, int] | None:
+    """The device and inode of a file, which are the same for all its links; None if there is no file."""
+    with suppress(OSError, ValueError):  # standard input may be closed, or have no file
+        status = os.fstat(sys.stdin.fileno()) if str(path) == STDIN else os.stat(path)
+        return (status.st_dev, status.st_ino) if str(path) != STDIN or stat.S_ISREG(status.st_mode) else None
+    return None
+
+
+def _is_memory(target: Path) -> bool:
+    """Whether a file is a memory, which is never part of a model or a task."""
+    with suppress(InputError):
+        read_header(target)
+        return True
+    return False
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder contains a run, recognised by its lock file or by its rows."""
+    if not (folder / FILE).is_file():
+        return False
+    with open(folder / FILE, "rb") as rows:
+        first = rows.readline(_ROW)
+    return (folder / LOCK).is_file() or (b'"key":' in first and b'"setting":' in first)

@@ -1,0 +1,148 @@
+"""Label a file of inputs with a memory: the workflow of `deepthink predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, opened
+from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.calibrator import Calibrator, corrected_rows
+from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
+from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
+from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
+from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import Problems
+from deepthink_cli.events import Progress, Tell, silent, warning_of
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.prediction.ensemble import members_of, open_ensemble
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
+from deepthink_cli.scoring.prediction import CHUNK, Prediction, predict_mean, predict_or_skip
+from deepthink_cli.scoring.skipping import predicted
+from deepthink_cli.tasks.rows import in_columns
+
+
+def predict_file(
+    memory: str | Path | OpenedMemory,
+    inputs: str | RowSource,
+    *,
+    iteration: int | str = "last",
+    options: ModelOptions | None = None,
+    checked: CheckedRows | None = None,
+    chunk: int = CHUNK,
+    calibrate: Sequence[str] = (),
+    ensemble: Sequence[str | Path | OpenedMemory] = (),
+    score: ScoreName = "sum",
+    skip: bool = False,
+    same_labels: bool = False,
+    start: int = 0,
+    before: Iterable[Sequence[Prediction]] = (),
+    loaded: tuple[ModelSpec, Engine, list[Memory]] | None = None,
+    tell: Tell = silent,
+) -> Iterator[list[Prediction | Skipped]]:
+    """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
+
+    For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`;
+    `score` is as in `predict`, with a warning for labels that it never chooses. Rows are checked before the model is
+    loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the
+    rows is that of all rows up to the end of the chunk. The first `start` rows are left out; `before` holds their
+    predictions in chunks, if a calibration is estimated from rows. `loaded` is the model, if it is loaded already.
+
+    With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
+    InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
+    other candidates than the labels.
+    """
+    memory = opened(memory, iteration)
+    others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
+    demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
+    checked = _checked(memory, source, skip) if checked is None else checked
+    check_supported(calibrate, memory, None if skip else checked)
+    spec = find_its_model(memory, options, tell) if loaded is None else loaded[0]
+    check_inputs(calibrate, demonstrations, spec, score)
+    for each in () if skip else (memory, *others):
+        check_tokens(each.provenance.demonstrations, spec, source, checked, score)
+    extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
+    engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
+    members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
+    rows = _rows(source, demonstrations, skip, check, checked, extended)
+    predict = partial(predict_mean, engine, [memories, *members], score=score)
+    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score, warning_of(tell))
+    for earlier in before:
+        calibrator.count(earlier)
+    done, total = start, None if checked is None else checked.count
+    warning, part = OneLabelWarning(demonstrations.labels, told), list[Prediction]()
+    for raw in predict_or_skip(engine, memories, islice(rows, start, None), chunk, members, score, skip):
+        labelled = corrected_rows(calibrator, raw)
+        yield labelled
+        part = predicted(labelled)
+        warning.add(part)
+        done += _count(labelled, len(memories))
+        tell(Progress("predicting", done, total))
+    warning.end()
+    tell_of_bias(part, demonstrations.labels, tell)
+
+
+def _checked(memory: OpenedMemory, source: RowSource, skip: bool) -> CheckedRows | None:
+    problems = Problems()
+    checked = check_rows(memory.provenance.demonstrations, source, problems, skip=skip)
+    problems.raise_any()
+    return checked
+
+
+def _warn_of_extended(
+    spec: ModelSpec,
+    source: RowSource,
+    demonstrations: TokenizedDemonstrations,
+    checked: CheckedRows | None,
+    score: ScoreName,
+    calibrate: Sequence[str],
+    tell: Tell,
+) -> ExtendedLabels | None:
+    """Warn of labels that the score never chooses, and of such candidates of the rows of a file."""
+    extended = check_labels(spec.tokenizer, demonstrations, score, calibrate, tell)
+    if extended and checked is not None and checked.own_candidates:
+        rows = queries_or_skipped(source, demonstrations.template, demonstrations.labels)
+        extended.check_rows(rows, demonstrations.labels)
+    return extended
+
+
+def _rows(
+    source: RowSource,
+    demonstrations: TokenizedDemonstrations,
+    skip: bool,
+    check: CheckRow,
+    checked: CheckedRows | None,
+    extended: ExtendedLabels | None,
+) -> Iterator[Query | Skipped]:
+    """The rows of the inputs; those that cannot be used are skipped or raise InputError.
+
+    Rows that were `checked` must be the same again; others are watched by `extended`.
+    """
+    prompt = (demonstrations.template, demonstrations.labels)
+    if checked is not None:
+        same = checked.digest.same(queries_or_skipped(source, *prompt), source.name)
+        return skipping_bad_rows(same, check) if skip else same
+    rows: Iterator[Query | Skipped]
+    if skip:
+        rows = skipping_bad_rows(queries_or_skipped(source, *prompt), check)
+    else:
+        rows = _passing(read_queries(source, *prompt), check)
+    return rows if extended is None else extended.watched(rows, demonstrations.labels)
+
+
+def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:
+    for query in queries:
+        check(query)
+        yield query
+
+
+def _count(rows: Sequence[Prediction | Skipped], iterations: int) -> int:
+    predictions = len(predicted(rows))
+    return len(rows) - predictions + predictions // iterations

@@ -1,0 +1,254 @@
+"""The rows that `predict` and `eval --samples` write, and what they count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.data.examples import Skipped
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.evaluation.rows import EvaluatedRows
+from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.io.tables import Columns, Kind, is_table
+from deepthink_cli.options import ScoreName
+from deepthink_cli.prediction.options import LabelOptions
+from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows, answer_of, jsonable, output_row, scored_by
+from deepthink_cli.scoring.prediction import Prediction
+
+UNCALIBRATED = "uncalibrated"
+ABOUT = {
+    "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
+}
+# Fields of some output rows that are divided into columns, or are in some tables only.
+_OUTPUT = ("iteration", "confidence", "top", "score", "scores", "calibrated", "input", "gold", "error")
+_SHOWN = 3  # skipped rows that are named
+
+
+@dataclass(frozen=True)
+class OutputRows:
+    """What the output rows of a memory hold, and the columns of a table of them.
+
+    `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
+    their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
+    whether they have a true label, and `skip` whether there may be rows with an error instead.
+    """
+
+    iterations: tuple[int, ...]
+    labels: tuple[str, ...]
+    calibrate: tuple[str, ...] = ()
+    score: ScoreName = "sum"
+    options: LabelOptions = field(default_factory=LabelOptions.checked)
+    fields: Mapping[str, Kind] | None = None
+    table: bool = False
+    several: bool = False
+    gold: bool = False
+    skip: bool = False
+
+    def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
+        """One row of output."""
+        if isinstance(row, Skipped):
+            return {"index": index, "error": row.error}
+        written: dict[str, Any] = {}
+        if row.text is not None:
+            iteration = {"iteration": row.iteration} if self.several else {}
+            fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
+            answer = {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
+            return {"index": index, **iteration, **answer, **self._input(fields), "gold": row.query.gold}
+        for name, value in output_row(index, row, self.several, self.calibrate, self.score).items():
+            written[name] = value
+            if name == "probability":
+                written |= self._chosen(row)
+        if self.options.threshold is not None and written["probability"] < self.options.threshold:
+            written["label"] = None
+        written |= self._input(written.pop("input"))
+        return {**written, "gold": row.query.gold} if self.gold else written
+
+    def _chosen(self, row: Prediction) -> dict[str, Any]:
+        """What the row says of its probabilities where they are used to choose labels."""
+        if self.options.top is None and self.options.threshold is None:
+            return {}
+        said: dict[str, Any] = {"confidence": UNCALIBRATED}
+        if self.options.top is not None:
+            said["top"] = best(answer_of(row, self.calibrate), self.options.top)
+        return said
+
+    def _input(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the input that are kept."""
+        if self.options.columns is not None:
+            fields = {name: fields[name] for name in self.options.columns if name in fields}
+        if not self.table:
+            return {} if self.options.columns == () else {"input": fields}
+        if not self._kept:
+            return {"input": fields} if "input" in self.columns else {}
+        return {self._kept[name]: value for name, value in fields.items()}
+
+    @property
+    def by_label(self) -> bool:
+        """Whether these are rows of a table with columns for each label."""
+        return self.table and bool(self.labels)
+
+    @cached_property
+    def _kept(self) -> dict[str, str]:
+        """The column of each kept field of the input: its own name, unless that is a column of the output."""
+        names = self.options.columns if self.options.columns is not None else tuple(self.fields or ())
+        taken = {*_OUTPUT, *self._output}
+        return {name: f"input.{name}" if name in taken else name for name in names}
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns of a table of these rows."""
+        columns = dict(self._output)
+        for name, column in self._kept.items():
+            columns[column] = (self.fields or {}).get(name, "text")
+        if self.fields is None and self.options.columns is None:
+            columns["input"] = "text"
+        return columns | {name: "text" for name, wanted in (("gold", self.gold), ("error", self.skip)) if wanted}
+
+    @cached_property
+    def _output(self) -> dict[str, Kind]:
+        """The columns of a row before those of the input."""
+        columns: dict[str, Kind] = {"index": "integer"}
+        if self.several:
+            columns["iteration"] = "integer"
+        columns |= {"label": "text", "probability": "number"}
+        if self.options.top is not None or self.options.threshold is not None:
+            columns["confidence"] = "text"
+        columns |= dict.fromkeys(scored_by(self.score), "text")
+        if not self.labels:
+            shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
+            return {**columns, **shared, "scores": "text", **({"calibrated": "text"} if self._calibrations else {})}
+        for number in range(1, min(self.options.top or 0, len(self.labels)) + 1):
+            columns |= {f"top.{number}.label": "text", f"top.{number}.probability": "number"}
+        columns |= {f"scores.{label}": "number" for label in self.labels}
+        for name in self._calibrations:
+            place, counted = f"calibrated.{name}", "rows" if calibration(name).from_rows else "texts"
+            columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
+            columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
+            columns[f"{place}.{counted}"] = "integer"
+            columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
+        return columns
+
+    @property
+    def _calibrations(self) -> list[str]:
+        return [name for name in self.calibrate if name != NONE]
+
+
+def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
+    """At most `count` candidates with the highest probability, each with it; equal ones keep their order."""
+    highest = max(prediction.scores.values())
+    shares = {label: math.exp(score - highest) for label, score in prediction.scores.items()}
+    total = sum(shares.values())
+    ordered = sorted(shares, key=lambda label: -shares[label])[:count]
+    return [{"label": label, "probability": shares[label] / total} for label in ordered]
+
+
+def output_rows(
+    memory: OpenedMemory,
+    checked: CheckedRows | None,
+    output: Path | None,
+    calibrate: Sequence[str],
+    score: ScoreName,
+    options: LabelOptions,
+    skip: bool,
+) -> OutputRows:
+    """The rows that `predict` writes for checked inputs, or for standard input; raises as `check_columns`."""
+    table, labels = output is not None and is_table(output), memory.provenance.demonstrations.labels
+    check_columns(options, checked, table)
+    fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
+    shared = checked is None or checked.other_labels is None
+    iterations, several = memory.iterations, len(memory.iterations) > 1
+    return OutputRows(
+        iterations, labels if shared else (), tuple(calibrate), score, options, fields, table, several, skip=skip
+    )
+
+
+def samples_rows(
+    memory: OpenedMemory,
+    rows: EvaluatedRows,
+    samples: Path,
+    calibrate: tuple[str, ...],
+    score: ScoreName,
+    skip: bool,
+) -> OutputRows:
+    """The rows that `eval --samples` writes: those of `predict` with their true labels; raises as `check_columns`."""
+    form = output_rows(memory, rows.checked, samples, calibrate, score, LabelOptions.checked(), skip)
+    return replace(form, several=True, gold=True)
+
+
+def check_columns(options: LabelOptions, checked: CheckedRows | None, table: bool) -> None:
+    """Raise InputError for a field that no row has, and for a table of very many different fields."""
+    if checked is None:
+        return
+    for name in options.columns or ():
+        if name not in checked.fields:
+            known = ", ".join(list(checked.fields)[:20])
+            raise InputError(f"--columns {name}: no row has this field; the rows have {known}")
+    if table and options.columns is None and len(checked.fields) >= MOST_FIELDS:
+        raise InputError(f"--columns all: the rows have {MOST_FIELDS:,} different fields or more; name some of them")
+
+
+class Numbered:
+    """Output rows of predictions, or other answers, that come in parts: `index` is that of the next row."""
+
+    def __init__(self, form: OutputRows, index: int = 0) -> None:
+        self.form, self.index = form, index
+
+    def __call__(self, part: Sequence[Any]) -> list[dict[str, Any]]:
+        rows = []
+        for each in part:
+            rows.append(self.form.row(self.index, each))
+            if isinstance(each, Skipped) or each.iteration == self.form.iterations[-1]:
+                self.index += 1
+        return rows
+
+
+@dataclass
+class RowCounts:
+    """How many rows were labelled and written as `lines`, how many have no prediction or no label; the first errors."""
+
+    rows: int = 0
+    lines: int = 0
+    errors: int = 0
+    unlabelled: int = 0
+    first: list[str] = field(default_factory=list)
+    _last: int = -1
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count output rows; those of several iterations of one input are one row."""
+        for row in rows:
+            self.rows += row["index"] != self._last
+            self._last, self.lines = row["index"], self.lines + 1
+            if "error" in row:
+                self._skip(row["error"])
+            else:
+                self.unlabelled += "label" in row and row["label"] is None
+
+    def skip(self, row: Skipped) -> None:
+        """Count a row that was skipped."""
+        self._skip(row.error)
+
+    def _skip(self, error: str) -> None:
+        self.errors += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(error)
+
+    def tell(self, tell: Tell, threshold: float | None = None) -> None:
+        """Say how many rows have no label because of the threshold; name the first ones that were skipped."""
+        if threshold is not None:
+            tell(Note(f"no label: {self.unlabelled:,} of {self.lines:,} rows, with a probability below {threshold:g}"))
+        for error in self.first:
+            tell(Warn(f"skipped: {error}"))
+        if self.errors > len(self.first):
+            tell(Warn(f"skipped: {self.errors - len(self.first):,} more rows"))
+
+    def check(self, allowed: int | None) -> None:
+        """Raise DeepThinkError if more rows were skipped than are allowed."""
+        if self.errors > (allowed or 0):
+            limit = f"more than --allow-errors {allowed}" if allowed else "see above; --allow-errors N accepts N"
+            raise DeepThinkError(f"{self.errors:,} of {self.rows:,} rows were skipped, {limit}")

@@ -1,1 +1,0 @@
-"""Runs: many jobs, with results in a folder that can be resumed."""

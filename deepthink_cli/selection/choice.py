@@ -1,0 +1,239 @@
+"""Choose demonstrations from a pool with a registered method, and record how."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.provenance import Selected
+from deepthink_cli.selection.base import Choice, Pool, SelectionMethod, Trials
+from deepthink_cli.selection.features import Advance, Observer, ignore
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.selection.store import Store
+from deepthink_cli.tasks.items import example_of
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats
+
+READING = "reading rows"  # names of the stages of a choice, for progress
+TRYING = "trying sets"
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What to choose: `shots` rows by a method, for queries if the method `reads` them.
+
+    With a `chat`, methods that try sets do so in conversations; hidden states and probabilities are those of the plain
+    template.
+    """
+
+    method: str
+    shots: int
+    seed: int = 0
+    balanced: bool = False
+    queries: Sequence[Query] = ()
+    chat: Chat | None = None
+
+    @property
+    def definition(self) -> SelectionMethod:
+        """The method's entry in the registry; raises InputError for an unknown method."""
+        return selection_method(self.method, "--method")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a choice took of the model; what was cached is not counted, except in `cached`.
+
+    Rows and queries that it observed or that were cached; sets of demonstrations that it read, and inputs that it
+    scored after them.
+    """
+
+    observed: int = 0
+    cached: int = 0
+    sets: int = 0
+    scored: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The chosen rows of a pool: their places in reading order, and how they were chosen.
+
+    `scores` are the method's by place; empty if it has none.
+    """
+
+    pool: PoolRows
+    places: tuple[int, ...]
+    scores: Mapping[int, float]
+    selected: Selected
+    cost: Cost
+
+    @property
+    def queries(self) -> list[Query]:
+        """The chosen rows, in reading order."""
+        return [self.pool.queries[place] for place in self.places]
+
+    @property
+    def demonstrations(self) -> DemonstrationSet:
+        """The chosen rows as demonstrations, with the pool's template and label words."""
+        return DemonstrationSet(tuple(map(example_of, self.queries)), self.pool.template, self.pool.labels)
+
+    @property
+    def labels(self) -> Counter[str]:
+        """How many rows of each label were chosen, in the order of the label words."""
+        counts = Counter(str(query.gold) for query in self.queries)
+        return Counter({label: counts[label] for label in self.pool.labels or sorted(counts)})
+
+
+def check_request(pool: PoolRows, request: Request) -> None:
+    """Raise InputError unless the method can choose that many rows of the pool; needs no model."""
+    method, rows = request.definition, Pool([pool.queries[place] for place in pool.free])
+    if request.shots < 1:
+        raise InputError(f"--shots {request.shots}: a number of demonstrations, 1 or more")
+    if request.shots > len(rows):
+        aside = "".join(f"; {count} {reason}" for reason, count in pool.reasons.items())
+        raise InputError(f"--shots {request.shots}: {pool.name} has {len(rows)} rows to choose from{aside}")
+    if pool.labels and len(rows.by_label) < 2:
+        raise InputError(f"{pool.name}: one label only, {next(iter(rows.by_label))!r}; add rows of another")
+    if request.balanced and not pool.labels:
+        raise InputError(f"--balance: the rows of {pool.name} have candidates of their own; omit it")
+    if request.balanced:
+        if absent := [label for label in pool.labels if label not in rows.by_label]:
+            raise InputError(f"--balance: {pool.name} has no row with the label {absent[0]!r}; add some, or omit it")
+        rows.shares(request.shots)
+    if request.queries and "queries" not in method.reads:
+        raise InputError(f"--for: --method {request.method} does not read the queries; omit it")
+    if {"probabilities", "trials"} & set(method.reads) and len({query.candidates for query in rows.rows}) > 1:
+        raise InputError(
+            f"--method {request.method}: compares the labels' probabilities, and the rows of {pool.name} have "
+            "candidates of their own; use a method that reads hidden states alone"
+        )
+
+
+def choose_demonstrations(
+    engine: Engine | None,
+    pool: PoolRows,
+    request: Request,
+    store: Store | None = None,
+    advance: Mapping[str, Advance] | None = None,
+) -> Chosen:
+    """Choose rows of a pool; `engine` may be None for a method that reads nothing of the model.
+
+    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `advance` are called as rows are
+    read (`READING`) and sets are tried (`TRYING`). Raises InputError as `check_request`, and what the method raises.
+    """
+    check_request(pool, request)
+    method, free = request.definition, pool.free
+    if method.reads and engine is None:
+        raise InputError(f"--method {request.method}: reads the rows with a model; name one with -m")
+    places = sorted(free) if method.in_file_order else free
+    rows = Pool([pool.queries[place] for place in places], balanced=request.balanced)
+    cost, trials = Cost(), None
+    if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
+        rows, cost = _observed(engine, pool, rows, request, store, advance or {})
+    if engine is not None and "trials" in method.reads:
+        from deepthink_cli.selection.trials import EngineTrials
+
+        trials = EngineTrials(
+            engine,
+            rows.rows,
+            pool.template,
+            pool.labels,
+            store=store,
+            chat=request.chat,
+            progress=(advance or {}).get(TRYING),
+        )
+        rows = replace(rows, trials=trials)
+    choice = _choice(method, rows, request)
+    order = list(choice.rows)
+    if not choice.ordered:
+        random.Random(request.seed).shuffle(order)
+    scores = {} if choice.scores is None else dict(zip(places, map(float, choice.scores), strict=True))
+    return Chosen(
+        pool=pool,
+        places=tuple(places[row] for row in order),
+        scores={place: score for place, score in scores.items() if not math.isnan(score)},
+        selected=_selected(engine if method.reads else None, pool, request),
+        cost=cost if trials is None else replace(cost, sets=trials.sets_read, scored=trials.inputs_scored),
+    )
+
+
+def _observed(
+    engine: Engine, pool: PoolRows, rows: Pool, request: Request, store: Store | None, advance: Mapping[str, Advance]
+) -> tuple[Pool, Cost]:
+    """The rows with the hidden states and probabilities of them and of the queries, and what that took."""
+    everything = [*rows.rows, *request.queries]
+    observe = Observer(engine, pool.template, everything, "tokens" in request.definition.reads, store)
+    features = observe(rows.rows, advance.get(READING, ignore))
+    rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
+    read = features.read
+    if request.queries:
+        targets = observe(request.queries, advance.get(READING, ignore))
+        rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
+        read += targets.read
+    return rows, Cost(read, len(everything) - read)
+
+
+def _choice(method: SelectionMethod, rows: Pool, request: Request) -> Choice:
+    """The method's choice; if it is to be balanced and the method does not do that, one for the rows of each label."""
+    draw = random.Random(request.seed)
+    if not request.balanced or method.balances:
+        return method(rows, request.shots, draw)
+    import numpy as np
+
+    chosen, scores, scored = list[int](), np.full(len(rows), np.nan), False
+    for label, share in rows.shares(request.shots).items():
+        numbers = rows.by_label[label]
+        if share:
+            choice = method(_part(rows, numbers), share, draw)
+            chosen += [numbers[row] for row in choice.rows]
+            if choice.scores is not None:
+                scores[numbers], scored = choice.scores, True
+    return Choice(chosen, scores if scored else None)
+
+
+def _part(rows: Pool, numbers: Sequence[int]) -> Pool:
+    """Some rows of a pool as a pool of their own."""
+    return replace(
+        rows,
+        rows=[rows.rows[number] for number in numbers],
+        hidden=None if rows.hidden is None else rows.hidden[numbers],
+        probabilities=None if rows.probabilities is None else rows.probabilities[numbers],
+        tokens=None if rows.tokens is None else [rows.tokens[number] for number in numbers],
+        trials=None if rows.trials is None else _PartTrials(rows.trials, numbers),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _PartTrials:
+    """Trials of some rows of a pool, which have the numbers 0, 1, ... here."""
+
+    trials: Trials
+    numbers: Sequence[int]
+
+    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+        """p(y | demonstrations, x) of the pool's own numbers."""
+        sets = [[self.numbers[row] for row in members] for members in sets]
+        return self.trials.probabilities(sets, [self.numbers[row] for row in rows])
+
+
+def _selected(engine: Engine | None, pool: PoolRows, request: Request) -> Selected:
+    return Selected(
+        method=request.method,
+        shots=request.shots,
+        seed=request.seed,
+        balanced=request.balanced,
+        pool=pool.name,
+        pool_rows=len(pool.free),
+        pool_sha256=pool.sha256,
+        model=None if engine is None else engine.identity.id,
+        model_sha256=None if engine is None else engine.identity.contents_sha256,
+    )

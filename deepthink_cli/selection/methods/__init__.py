@@ -1,0 +1,1 @@
+"""Methods of choosing demonstrations: one file a method or a family of them."""

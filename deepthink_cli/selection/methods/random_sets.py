@@ -1,0 +1,110 @@
+"""Random sets of a pool's rows and their accuracy, and the best of several (Random&Valid)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.selection.base import Choice, Pool, Trials
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats, Ints
+
+
+DEV = 100  # rows of the pool on which sets are tried
+
+
+def trials_of(pool: Pool) -> Trials:
+    """The pool's trials, which the registry entry of a method promises."""
+    assert pool.trials is not None
+    return pool.trials
+
+
+def random_set(pool: Pool, shots: int, draw: random.Random) -> list[int]:
+    """Rows drawn without replacement, in random order; equal numbers of every label if the pool is balanced."""
+    return next(random_sets(pool, shots, draw))
+
+
+def random_sets(pool: Pool, shots: int, draw: random.Random) -> Iterator[list[int]]:
+    """Yield random sets without end, in which all rows, or all of a label, occur equally often, or once more."""
+    shares = pool.shares(shots) if pool.balanced else {"": shots}
+    dealt = [
+        _deal(pool.by_label[label] if pool.balanced else range(len(pool)), share, draw)
+        for label, share in shares.items()
+    ]
+    while True:
+        rows = [row for hands in dealt for row in next(hands)]
+        draw.shuffle(rows)
+        yield rows
+
+
+def _deal(rows: Sequence[int], count: int, draw: random.Random) -> Iterator[list[int]]:
+    """Yield `count` different rows at a time, every row once before any is repeated."""
+    left: list[int] = []
+    while True:
+        if len(left) < count:  # rows that are left follow the others, so that no row is twice in one hand
+            again = set(left)
+            left += sorted(draw.sample(rows, len(rows)), key=again.__contains__)
+        hand, left = left[:count], left[count:]
+        yield hand
+
+
+def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> list[int]:
+    """At most `most` rows, or 2 `shots` if that is more, on which sets of `shots` rows are tried; in random order.
+
+    Any set lacks at least one of them. Raises InputError for a pool that has no more than `shots` rows.
+    """
+    if len(pool) <= shots:
+        raise InputError(
+            f"--shots {shots}: the pool has {len(pool)} rows, and none is left to try sets on; add rows to it, use "
+            "fewer --shots, or --method random"
+        )
+    return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
+
+
+def right_of(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> tuple[Ints, Ints]:
+    """How many of the rows that are not in a set it classifies correctly (sets,), and how many those are (sets,)."""
+    probabilities = trials_of(pool).probabilities(sets, rows)  # (sets, rows, C)
+    correct = probabilities.argmax(axis=2) == pool.gold[list(rows)]
+    counted = np.array([[row not in each for row in rows] for each in map(set, sets)])
+    return (correct & counted).sum(axis=1), counted.sum(axis=1)
+
+
+def accuracies(pool: Pool, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+    """The accuracy (sets,) of each set on those of the rows that are not in it; equal shares are equal numbers."""
+    right, counted = right_of(pool, sets, rows)
+    accuracy: Floats = right / counted
+    return accuracy
+
+
+def best_rows(pool: Pool, scores: Floats, shots: int) -> list[int]:
+    """The rows with the highest scores, or of every label its share of them; the first row wins a tie."""
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    if not pool.balanced:
+        return order[:shots]
+    left = dict(pool.shares(shots))
+    chosen = []
+    for row in order:
+        label = str(pool.rows[row].gold)
+        if left[label]:
+            left[label] -= 1
+            chosen.append(row)
+    return chosen
+
+
+SETS = 30
+
+
+def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose the set, in its order, with the highest accuracy on dev rows, among 30 random ones; the first wins a tie.
+
+    Dev rows are 100 rows of the pool; a set is tried on those that are not in it.
+    """
+    dev = dev_rows(pool, shots, draw)
+    sets = list(islice(random_sets(pool, shots, draw), SETS))
+    return Choice(sets[int(accuracies(pool, sets, dev).argmax())], ordered=True)

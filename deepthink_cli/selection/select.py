@@ -1,0 +1,236 @@
+"""Choose demonstrations from a pool, and write them with the file that says how they were chosen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError, with_config
+
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_queries
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.engine.opening import describe_engine, find_model, load
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.io.atomic import writing
+from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
+from deepthink_cli.io.text import json_line
+from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.provenance import STRICT, Selected, canonical_json
+from deepthink_cli.scoring.inputs import jsonable
+from deepthink_cli.selection.choice import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
+from deepthink_cli.selection.features import Advance
+from deepthink_cli.selection.options import SelectOptions
+from deepthink_cli.selection.pool import CHOOSE_FREELY, TOO_LONG, PoolRows, check_held_out, fits
+from deepthink_cli.selection.store import Store
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class _Beside:
+    """The content of the file: how demonstrations were chosen, and a digest of them."""
+
+    examples_sha256: str
+    selected: Selected
+
+
+_CONTENT = TypeAdapter(_Beside)
+
+
+def file_beside(path: str | Path) -> Path:
+    """The file that says how the demonstrations in `path` were chosen."""
+    return Path(f"{path}.selection.json")
+
+
+def write_selected(path: str | Path, selected: Selected, examples: Sequence[Example]) -> None:
+    """Write the file beside `path`, atomically."""
+    with writing(file_beside(path)) as out:
+        out.write(json_line(_CONTENT.dump_python(_Beside(_digest(examples), selected))))
+
+
+def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
+    """How the demonstrations in `path` were chosen; None if there is no file beside it, or it does not describe them.
+
+    The latter is reported: the demonstrations were changed, or are read with other fields.
+    """
+    beside = file_beside(path)
+    if not beside.is_file():
+        return None
+    try:
+        content = _CONTENT.validate_json(beside.read_bytes())
+    except (OSError, ValidationError):
+        tell(Note(f"{beside}: cannot be read; how the demonstrations were chosen is not recorded"))
+        return None
+    if content.examples_sha256 != _digest(examples):
+        text = f"{path}: not the demonstrations that {beside.name} describes (changed, or read with another template)"
+        tell(Note(f"{text}; how they were chosen is not recorded"))
+        return None
+    return content.selected
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """The digest of texts and labels, in order."""
+    return sha256(canonical_json([[example.text, example.label] for example in examples]).encode()).hexdigest()
+
+
+_SCORES: Columns = {"index": "integer", "label": "text", "score": "number", "chosen": "integer", "set_aside": "text"}
+
+
+@dataclass(frozen=True, eq=False)
+class SelectResult:
+    """Chosen demonstrations, and the seconds that the choice took without loading the model."""
+
+    chosen: Chosen
+    seconds: float
+
+    @property
+    def demonstrations(self) -> DemonstrationSet:
+        """The chosen rows as demonstrations, with the pool's template and label words."""
+        return self.chosen.demonstrations
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The chosen rows as they were read, in reading order."""
+        for place in self.chosen.places:
+            yield {name: jsonable(value) for name, value in self.chosen.pool.row(place).items()}
+
+    def score_rows(self) -> Iterator[dict[str, Any]]:
+        """Every row of the pool: its index, label and score, its place among the chosen ones, or why it was set aside.
+
+        `score` is null if the method gives none, or did not need one for this row.
+        """
+        pool, order = self.chosen.pool, {place: number for number, place in enumerate(self.chosen.places)}
+        for place, query in enumerate(pool.queries):
+            score = self.chosen.scores.get(place)
+            yield {
+                "index": place,
+                "label": query.gold,
+                "score": score if score is None or math.isfinite(score) else None,
+                "chosen": order.get(place),
+                **({"set_aside": pool.set_aside[place]} if place in pool.set_aside else {}),
+            }
+
+    def as_json(self) -> dict[str, Any]:
+        """The choice as JSON values."""
+        chosen = self.chosen
+        return {
+            **asdict(chosen.selected),
+            "labels": dict(chosen.labels),
+            "rows": list(chosen.places),
+            "set_aside": dict(chosen.pool.reasons),
+            "left_out": dict(chosen.pool.left_out),
+            **asdict(chosen.cost),
+            "seconds": self.seconds,
+        }
+
+
+def select(
+    pool: PoolRows,
+    options: SelectOptions,
+    model: ModelOptions | None = None,
+    queries: Sequence[Query] = (),
+    store: Store | None = None,
+    tell: Tell = silent,
+) -> SelectResult:
+    """Choose demonstrations from a pool, for queries if the method reads them.
+
+    With a model, rows that do not fit it are set aside; its weights are loaded only if the method reads the rows with
+    it. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool does
+    not allow, before any weights are loaded.
+    """
+    request = Request(options.method, options.shots, options.seed, options.balance, queries)
+    if request.definition.reads and model is None:
+        raise InputError(f"--method {options.method}: reads the rows with a model; name one with -m, as in -m gpt2")
+    spec = None if model is None else find_model(model, tell)
+    if spec is not None:
+        pool = pool.fitting(spec.tokenizer, spec.limits)
+        request = replace(request, queries=_fitting(spec, pool, queries, tell))
+    _tell_of({**pool.left_out, **pool.reasons}, pool.name, tell)
+    pool = pool.sampled(options.pool_size, options.seed)
+    check_request(pool, request)
+    engine = load(spec, tell) if spec is not None and request.definition.reads else None
+    if engine is not None:
+        describe_engine(engine, tell)
+    started = time.perf_counter()
+    chosen = choose_demonstrations(engine, pool, request, store, _progress(tell))
+    seconds = time.perf_counter() - started
+    _check_chosen(chosen, spec, tell)
+    return SelectResult(chosen, seconds)
+
+
+def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
+    """The queries of a file that demonstrations are chosen for; labels in it are not read.
+
+    Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
+    """
+    queries = list(read_queries(source, pool.template, pool.labels))
+    if pool.evaluated is not None:
+        check_held_out(((f"--for {query.where}", query) for query in queries), pool.evaluated, CHOOSE_FREELY)
+    return queries
+
+
+def write_selection(result: SelectResult, output: str | Path) -> None:
+    """Write the chosen rows to a file, and beside it how they were chosen (`FILE.selection.json`)."""
+    write_selected(output, result.chosen.selected, result.demonstrations.examples)
+    rows = list(result.rows())
+    with writing_rows(output, columns_of(rows)) as write:
+        write(rows)
+
+
+def write_scores(result: SelectResult, path: str | Path) -> None:
+    """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix is the format."""
+    with writing_rows(path, _SCORES, "--scores") as write:
+        write(result.score_rows())
+
+
+def check_output_holds(pool: PoolRows, output: str | Path) -> None:
+    """Raise InputError for an output of unknown format, and for a table if rows of the pool hold lists."""
+    check_suffix(output)
+    for place in range(len(pool.queries)) if is_table(output) else ():
+        for name, value in pool.row(place).items():
+            if isinstance(value, list | dict):
+                raise InputError(f"-o {output}: {name!r} holds a list, which no table does; write .jsonl")
+
+
+def _progress(tell: Tell) -> dict[str, Advance]:
+    """Functions that report the progress of the stages of a choice."""
+
+    def of(stage: str) -> Advance:
+        return lambda done, total: tell(Progress(stage, done, total))
+
+    return {stage: of(stage) for stage in (READING, TRYING)}
+
+
+def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
+    """The queries that fit the model; raises InputError if there are some, and none fits."""
+    fit = fits(spec.tokenizer, spec.limits, pool.template)
+    fitting = [query for query in queries if fit(query)]
+    _tell_of({TOO_LONG: len(queries) - len(fitting)}, "--for", tell)
+    if queries and not fitting:
+        raise InputError(f"--for: no query fits {spec.id}; give shorter ones")
+    return fitting
+
+
+def _tell_of(counts: Mapping[str, int], name: str, tell: Tell) -> None:
+    for reason, count in counts.items():
+        if count:
+            tell(Note(f"{name}: {count} {'row' if count == 1 else 'rows'} left out: {reason}"))
+
+
+def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
+    """Warn if the chosen rows do not fit the model together, or if a label is missing."""
+    missing = [label for label, count in chosen.labels.items() if not count]
+    if missing:
+        way = "give all labels to think with --labels (a --task has its own), or use --balance"
+        tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
+    if spec is not None:
+        try:
+            check_fit(spec.limits, spec.tokenizer, chosen.demonstrations, 1, "continued", spec.id)
+        except InputError as error:
+            tell(Warn(error.messages[0]))

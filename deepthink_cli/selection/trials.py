@@ -1,0 +1,183 @@
+"""Tries sets of a pool's rows as demonstrations: plain in-context learning (T = 1), in shared passes, cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query
+from deepthink_cli.data.template import Template
+from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.errors import InputError
+from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.score import check_finite, score_each
+from deepthink_cli.selection.store import Store, key_of, model_parts
+
+if TYPE_CHECKING:
+    from deepthink_cli.selection.base import Floats
+
+Progress = Callable[[int, int], None]  # inputs done and inputs in all, of one call of `probabilities`
+_NAME = "probabilities"  # of the array in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """Queries prepared for scoring, and the digest of their tokens.
+
+    `rest` are the queries without the tokens `plan.shared` with which all of them begin: those are read together with
+    a set of demonstrations, since a pass over a few tokens takes as long as one over a hundred.
+    """
+
+    plan: ScoringPlan
+    rest: ScoringPlan
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A set of `shots` demonstrations as tokens, what is asked after it, and the key of the result in the cache."""
+
+    shots: int
+    token_ids: tuple[int, ...]
+    asked: _Asked
+    key: str
+
+
+class EngineTrials:
+    """Label probabilities after sets of demonstrations, by an engine; implements `selection.base.Trials`.
+
+    Zero-shot means after the special tokens that the tokenizer adds before a text, if there are any, and with a `chat`
+    by the template alone. With a `store`, results are also cached on disk by their tokens and every byte of the
+    model, so that an interrupted selection continues. `sets_read` and `inputs_scored` count what was not in the cache.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        rows: Sequence[Query],
+        template: Template,
+        labels: Sequence[str],
+        chat: Chat | None = None,
+        store: Store | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.sets_read = self.inputs_scored = 0
+        # Without a digest of the weights, models cannot be told apart.
+        self._store = store if engine.identity.weights_sha256 else None
+        self._engine, self._progress = engine, progress
+        self._queries = [Query(row.text, tuple(labels), where=row.where) for row in rows]
+        self._examples = [Example(row.text, str(row.gold)) for row in rows]
+        self._empty = DemonstrationSet((), template, tuple(labels), chat)
+        self._known: dict[str, Floats] = {}
+
+    def probabilities(self, sets: Sequence[Sequence[int]], rows: Sequence[int]) -> Floats:
+        """p(y | demonstrations, x), normalised over the labels, in float64 (sets, rows, C).
+
+        Every set is tokenised and checked before the first one is read. Raises InputError for one that is too long for
+        the model with the longest of the rows, and what `score_each` raises.
+        """
+        import numpy as np
+
+        trials = self._prepared(list(dict.fromkeys(map(tuple, sets))), [self._queries[row] for row in rows])
+        done = 0
+        for group in self._groups(list(trials.values())):
+            # A group is run whole, in the same passes as without a cache, so that results are identical.
+            if not all(self._is_known(trial.key) for trial in group):
+                for trial, sums in zip(group, self._scored(group), strict=True):
+                    self._keep(trial.key, _softmax(sums))
+                self.sets_read += sum(trial.shots > 0 for trial in group)
+                self.inputs_scored += len(group) * len(rows)
+            done += len(group)
+            if self._progress is not None:
+                self._progress(done * len(rows), len(trials) * len(rows))
+        shape = (len(sets), len(rows), len(self._empty.labels))
+        return np.array([self._known[trials[tuple(each)].key] for each in sets], np.float64).reshape(shape)
+
+    def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
+        """The trial of every set; all that share a template share a plan."""
+        by_template = self._asked(self._empty.template, queries)
+        trials = {}
+        for rows in sets:
+            asked = by_template
+            if not rows:
+                token_ids = special_ids(self._engine.tokenizer)
+            else:
+                examples = tuple(self._examples[row] for row in rows)
+                read = tokenize_demonstrations(self._engine.tokenizer, replace(self._empty, examples=examples))
+                token_ids = read.token_ids
+                if read.chat is not None:  # a chat template may write queries in another way after other turns
+                    asked = self._asked(read, queries)
+            self._check(len(rows), token_ids, asked.plan)
+            key = key_of(_NAME, *model_parts(self._engine.identity), token_ids, asked.sha256)
+            trials[rows] = _Trial(len(rows), token_ids, asked, key)
+        return trials
+
+    def _asked(self, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
+        tokenized = query_tokenizer(self._engine.tokenizer, prompt)(queries)
+        plan = self._engine.plan(tokenized)
+        rest = [replace(query, prefix=query.prefix[len(plan.shared) :]) for query in tokenized]
+        return _Asked(plan, self._engine.plan(rest), key_of(*([query.prefix, query.answers] for query in tokenized)))
+
+    def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
+        """Raise InputError unless the set and the longest query after it fit the model."""
+        limits, model, length = self._engine.limits, self._engine.identity.id, len(token_ids)
+        most, total = limits.most_tokens(length), length + (plan.longest.longest if plan.longest else 0)
+        if most is not None and total > most:
+            raise InputError(
+                f"a set of {shots} demonstrations and a query after it have {total} tokens, {model} holds {most} "
+                f"({limits.reason(length)}); use fewer --shots, or omit the longest rows from the pool"
+            )
+        self._engine.check_ids(token_ids, f"a set of {shots} demonstrations")
+
+    def _groups(self, trials: Sequence[_Trial]) -> Iterator[list[_Trial]]:
+        """The trials in groups whose demonstrations are fastest to read together."""
+        group, tokens = list[_Trial](), 0
+        for trial in trials:
+            tokens += len(trial.token_ids)
+            if group and tokens > self._engine.tokens_together:
+                yield group
+                group, tokens = [], len(trial.token_ids)
+            group.append(trial)
+        if group:
+            yield group
+
+    def _scored(self, group: Sequence[_Trial]) -> Iterator[Sums]:
+        """The log-probabilities of the asked rows' labels after every set, in nats."""
+        for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.token_ids))):
+            trials = list(part)
+            plan, rest = trials[0].asked.plan, trials[0].asked.rest
+            if not trials[0].token_ids:  # there is only one such set
+                sums = [list(observation.sums) for observation in self._engine.observe(None, plan)]
+                check_finite(self._engine, plan, sums)
+                yield sums
+                continue
+            memories = self._engine.read([Reading(trial.token_ids + plan.shared) for trial in trials])
+            for scores in score_each(self._engine, list(map(self._engine.place, memories)), rest):
+                yield [list(each.sums) for each in scores]
+
+    def _is_known(self, key: str) -> bool:
+        if key not in self._known and self._store is not None:
+            arrays = self._store.get(key)
+            if arrays is not None:
+                self._known[key] = arrays[_NAME]
+        return key in self._known
+
+    def _keep(self, key: str, probabilities: Floats) -> None:
+        if not self._is_known(key):
+            self._known[key] = probabilities
+            if self._store is not None:
+                self._store.put(key, {_NAME: probabilities})
+
+
+def _softmax(sums: Sums) -> Floats:
+    """Probabilities (rows, C) of log-probabilities."""
+    import numpy as np
+
+    logits = np.array(sums, np.float64)
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities

@@ -1,0 +1,103 @@
+"""Read demonstrations and rows of tasks, and report events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from deepthink_cli.artifact.opening import OpenedMemory
+from deepthink_cli.data.rows import RowSource
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.io.sandbox import way_to_confine, what_holds
+from deepthink_cli.options import TaskOptions
+from deepthink_cli.tasks.catalogue import built_in, find_task
+from deepthink_cli.tasks.columns import TaskColumns
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.free import runs_programs
+from deepthink_cli.tasks.sources import Source, needs_hub
+from deepthink_cli.tasks.splits import Drawn, draw_demonstrations, evaluation_set
+
+
+def announce(source: Source, tasks: Sequence[Task], tell: Tell) -> None:
+    """Report that rows may be downloaded, before that happens."""
+    remote = sum(needs_hub(task, source) for task in tasks)
+    if remote:
+        rows = "its rows" if remote == 1 else f"the rows of {remote} tasks"
+        tell(Note(f"reading {rows} from the hub, or from its cache"))
+
+
+def tell_of_programs(tasks: Sequence[Task], tell: Tell) -> None:
+    """Say how the programs of tasks are confined, before one runs: a warning unless all of it holds."""
+    if names := ", ".join(task.name for task in tasks if runs_programs(task)):
+        kind = Note if way_to_confine() == "bubblewrap" else Warn
+        tell(kind(f"task {names}: programs are run {what_holds()}"))
+
+
+def draw(task: Task, protocol: str, source: Source, options: TaskOptions, tell: Tell) -> Drawn:
+    """Draw the task's demonstrations; reports the rows that were omitted."""
+    announce(source, [task], tell)
+    evaluated = evaluation_set(task, protocol, source)
+    drawn = draw_demonstrations(task, evaluated, options.shots, options.seed, options.order_seed, options.sampling)
+    for reason, count in drawn.left_out.items():
+        tell(Note(f"{task.name}: {count} training rows cannot be demonstrations: {reason}"))
+    return drawn
+
+
+def in_columns(
+    memory: OpenedMemory, source: str | Path | RowSource, name: str | None = None, free: bool = False
+) -> RowSource:
+    """The rows of a file with the template's fields, or in the columns of the task that the memory was made for.
+
+    `name` names the task, or its file, if it is not built in. With `free`, rows need no candidates. Raises InputError
+    if the task is unknown or has other labels or fields than the memory.
+    """
+    source = RowSource.of(source)
+    if source.convert is not None:
+        return source
+    named = None if name is None else find_task(name)
+    if named is not None:
+        check_memory(memory, named, silent)
+    demonstrations = memory.provenance.demonstrations
+    find = cache(lambda: named or _task_of(memory))
+    columns = TaskColumns(demonstrations.template, demonstrations.labels, find, memory.provenance.task, free)
+    return replace(source, convert=columns)
+
+
+def _task_of(memory: OpenedMemory) -> Task | None:
+    """The built-in task that a memory was made for, if it has the memory's labels and fields."""
+    task = built_in().get(memory.provenance.task or "")
+    try:
+        if task is not None:
+            check_memory(memory, task, silent)
+        return task
+    except InputError:
+        return None
+
+
+def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
+    """Raise InputError if a memory was made for other label words or other fields than the task's.
+
+    Warns if the templates differ in their text: the memory's template is used.
+    """
+    demonstrations, labels = memory.provenance.demonstrations, task.labels or []
+    template, prompt = demonstrations.template, task.prompt
+    advice = f"think again with --task {task.name}"
+    if set(demonstrations.labels) != set(labels):
+        of_memory = ", ".join(demonstrations.labels) or "candidates of every input"
+        of_task = ", ".join(labels) or "every input's own candidates"
+        raise InputError(f"{memory.name}: made for the labels {of_memory}; task {task.name} has {of_task}: {advice}")
+    fields, task_fields = template.text_fields, prompt.text_fields
+    if set(fields) != set(task_fields) and not len(fields) == len(task_fields) == 1:
+        raise InputError(
+            f"{memory.name}: its template asks for {', '.join(fields)}; task {task.name} has "
+            f"{', '.join(task_fields)}: {advice}"
+        )
+    if template.words != prompt.words or (len(fields) > 1 and fields != task_fields):
+        text = (
+            f"{memory.name}: its template {template.pattern!r} is not that of task {task.name}, {prompt.pattern!r}; "
+            "the rows are written with the memory's"
+        )
+        tell(Warn(text))

@@ -1,0 +1,194 @@
+"""Read demonstrations T times and store the memory: the workflow of `deepthink think`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.artifact.files import save_memory
+from deepthink_cli.artifact.format import Header
+from deepthink_cli.artifact.metadata import rule_as_json
+from deepthink_cli.calibration.extended_labels import ExtendedLabels
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Progress, Tell, Warn, silent
+from deepthink_cli.meaning import check_meaning
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.families import windowed_layers
+from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import tokenize_demonstrations
+from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
+from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
+from deepthink_cli.rereading import reread
+from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
+from deepthink_cli.techniques.training import Partial, plan_training, train
+from deepthink_cli.thinking import think
+
+
+@dataclass(frozen=True)
+class ThinkPlan:
+    """A checked plan for making a memory, before the weights are loaded.
+
+    `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task, `selected` if
+    `deepthink select` chose them, `technique` if they were changed by a control, `tuning` if the memory is trained.
+    """
+
+    spec: ModelSpec
+    demonstrations: TokenizedDemonstrations
+    options: MethodOptions
+    kept: tuple[int, ...]
+    task: str | None = None
+    seed: int | None = None
+    selected: Selected | None = None
+    technique: Technique | None = None
+    tuning: ContextTuning | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON values, sizes in bytes."""
+        spec, method, length = self.spec, self.options.method, len(self.demonstrations.token_ids)
+        memory_bytes = spec.memory_bytes(length)
+        return {
+            "model": spec.id,
+            "architecture": spec.architecture,
+            "dtype": str(spec.dtype).removeprefix("torch."),
+            "device": "several (auto)" if spec.options.device_map else str(spec.device),
+            "demonstrations": len(self.demonstrations.examples),
+            "labels": list(self.demonstrations.labels),
+            "tokens": length,
+            "tokens_attended": length if method.iterations == 1 else 2 * length,
+            "largest": spec.limits.largest(method.positions, method.iterations, length),
+            "context": spec.limits.most_tokens(length),
+            "window": _window(spec),
+            "passes": method.iterations,
+            **rule_as_json(method.update),
+            "positions": method.positions,
+            "kept": list(self.kept),
+            "technique": str(self.tuning.technique if self.tuning else self.technique or DEEP_THINKING),
+            "memory_bytes": memory_bytes,
+            "file_bytes": memory_bytes * len(self.kept),
+        }
+
+
+def _window(spec: ModelSpec) -> dict[str, int] | None:
+    """The attention window of a model in tokens, and the layers that have it; None without a window."""
+    window = windowed_layers(spec.config.get_text_config(decoder=True))
+    return None if window is None else dict(zip(("tokens", "layers", "of_layers"), window, strict=True))
+
+
+@dataclass(frozen=True)
+class ThinkResult:
+    """A stored memory: the header of its file, and the time of the readings in seconds."""
+
+    header: Header
+    seconds: float
+
+
+def plan_thinking(
+    demonstrations: DemonstrationSet,
+    model: ModelOptions,
+    method: MethodOptions,
+    task: str | None = None,
+    seed: int | None = None,
+    tell: Tell = silent,
+    selected: Selected | None = None,
+    technique: TechniqueOptions | None = None,
+) -> ThinkPlan:
+    """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
+
+    With a `technique`, the demonstrations are those that it reads; if not all fit as it reads them, the first ones are
+    left out, with a warning. Raises InputError if they do not fit as they are or cannot be changed or trained on, for
+    label words with the same tokens, for tokens unknown to the model, and for options without meaning beside the
+    technique.
+    """
+    technique = technique or TechniqueOptions.checked()
+    given = [*method.model_fields_set, *technique.model_fields_set]
+    check_meaning("think", given, {**method.model_dump(), **technique.model_dump()})
+    controlled(technique.method, demonstrations)  # raises, before the model is looked for, if it cannot change them
+    spec = find_model(model, tell)
+    warn_without_chat(spec, demonstrations.chat, tell)
+    check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
+    demonstrations, control = _fitting(spec, technique.method, demonstrations, method, tell)
+    tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
+    spec.check_ids(tokenized.token_ids, "demonstrations")
+    reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
+    if demonstrations.labels:
+        extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
+        labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
+        spec.check_ids(labelled.ids, labelled.where)
+    tuning = plan_training(spec, tokenized, technique, tell) if technique.trains else None
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
+
+
+def _fitting(
+    spec: ModelSpec, technique: str, given: DemonstrationSet, method: MethodOptions, tell: Tell
+) -> tuple[DemonstrationSet, Technique | None]:
+    """What a technique reads of demonstrations that fit as they are: all of them, or those that a run would read."""
+    changed, control = controlled(technique, given)
+    if control is None:
+        return changed, None
+
+    @cache
+    def tokens(number: int) -> int:
+        reading, _ = controlled(technique, last_of(given, number))
+        return count_tokens(spec.tokenizer, reading, reading.examples)
+
+    count, limits = len(given.examples), (spec.limits, method.positions, method.iterations)
+    if most_held(*limits, tokens, count) == count:
+        return changed, control
+    fit = most_held(*limits, tokens, count, SHARE)
+    if not fit:
+        raise InputError(
+            f"--method {technique}: none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
+            f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, and a "
+            "query needs some of its context; use another method, or shorter demonstrations"
+        )
+    tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {technique}; the first {count - fit} are left out"))
+    return controlled(technique, last_of(given, fit))
+
+
+def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
+    """Load the model, think, and write the kept iterations to a file."""
+    engine = load(plan.spec, tell)
+    describe_engine(engine, tell)
+    engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
+    started = time.perf_counter()
+    if plan.tuning is None:
+        memories = _kept(engine, plan, started, tell)
+    else:
+        memories = [train(engine, plan.demonstrations, plan.tuning, output, tell)]
+    seconds = time.perf_counter() - started
+    header = save_memory([_recorded(memory, plan) for memory in memories], output)
+    if plan.tuning is not None:
+        Partial(output).remove()
+    return ThinkResult(header, seconds)
+
+
+def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
+    """The memory with what the plan knows of its origin."""
+    provenance = memory.provenance
+    assert provenance is not None
+    technique = plan.technique or provenance.technique
+    provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=technique)
+    return replace(memory, provenance=provenance)
+
+
+def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequence[Memory]:
+    memories = []
+    total = plan.options.iterations
+    tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))
+    for memory in think(engine, plan.demonstrations, plan.options.method):
+        if memory.iteration in plan.kept:
+            memories.append(memory)
+        speed = memory.iteration * memory.length / (time.perf_counter() - started)
+        drift = memory.drift[-1] if memory.drift else None
+        changes = f"drift K {drift.mean_keys:.2%} V {drift.mean_values:.2%}" if drift else "first reading"
+        tell(Progress("reading", memory.iteration, total, {"drift": changes, "speed": f"{speed:,.0f} tokens/s"}))
+    return memories

@@ -1,0 +1,106 @@
+"""Score held-out rows after every reading of the memories that are made without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.calibration.base import Calibration, normalised
+from deepthink_cli.calibration.basis import BasisInputs
+from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.events import Progress, Tell
+from deepthink_cli.experiments.batches import think_in_batches
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.scoring.score import Scores, score_each
+from deepthink_cli.tuning.grid import Grid
+from deepthink_cli.tuning.plan import LabelledRows
+from deepthink_cli.tuning.sets import TrainingSet
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
+
+
+def held_out_scores(
+    engine: Engine, rows: LabelledRows, sets: Sequence[TrainingSet], grid: Grid, tell: Tell
+) -> list[dict[str, Floats]]:
+    """For each set, log-probabilities (methods, T, n, C) of its n held-out rows after each reading of its memories.
+
+    They are raw under `none`, and corrected under each calibration that scores texts through the memory. C is the most
+    candidates of a row; a row with fewer has -inf for the rest. All readings are done in shared passes, as many at once
+    as fit the device.
+    """
+    methods = grid.methods
+    scorers = [_Scorer(engine, rows, each, grid) for each in sets]
+    total, done = len(sets) * len(methods) * grid.iterations, 0
+
+    def score(numbers: Sequence[int], memories: list[Memory]) -> Iterator[int]:
+        for place, group in groupby(zip(numbers, memories, strict=True), lambda pair: pair[0] // len(methods)):
+            of_set = {number % len(methods): memory for number, memory in group}
+            scorers[place].score(of_set)
+            yield len(of_set)
+
+    tell(Progress("tuning", 0, total))
+    thoughts = [(each.demonstrations, method) for each in sets for method in methods]
+    for scored in think_in_batches(engine, thoughts, score):
+        done = min(total, done + scored)  # a batch that runs out of memory is scored again
+        tell(Progress("tuning", done, total))
+    return [scorer.scores for scorer in scorers]
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """The texts of a calibration for rows with the same candidates: `texts` are their places among all queries."""
+
+    name: str
+    method: Calibration
+    rows: list[int]
+    texts: range
+    candidates: int
+
+
+class _Scorer:
+    """The scores of one set's held-out rows; they and the texts of calibrations are tokenised once."""
+
+    def __init__(self, engine: Engine, rows: LabelledRows, of: TrainingSet, grid: Grid) -> None:
+        import numpy as np
+
+        queries = [rows.queries[row] for row in of.rows]
+        tokenized = query_tokenizer(engine.tokenizer, of.demonstrations)(queries)
+        places: dict[tuple[str, ...], list[int]] = {}
+        for place, query in enumerate(queries):
+            places.setdefault(query.candidates, []).append(place)
+        self.engine, self.rows, self.bases = engine, len(queries), list[_Basis]()
+        for name in grid.calibrations:
+            if name != NONE and not calibration(name).from_rows:
+                inputs = BasisInputs(name, engine.tokenizer, of.demonstrations)
+                for candidates, same in places.items():
+                    _, texts = inputs([candidates])
+                    span = range(len(tokenized), len(tokenized) + len(texts))
+                    self.bases.append(_Basis(name, calibration(name), same, span, len(candidates)))
+                    tokenized += texts
+        self.plan = engine.plan(tokenized)
+        shape = (len(grid.methods), grid.iterations, len(queries), max(map(len, (q.candidates for q in rows.queries))))
+        self.scores = {name: np.full(shape, -np.inf) for name in (NONE, *(basis.name for basis in self.bases))}
+
+    def score(self, memories: dict[int, Memory]) -> None:
+        """Score the memories of some methods, by the method's index, after the same reading."""
+        numbers: list[Any] = list(memories)
+        iteration = memories[numbers[0]].iteration
+        if iteration == 1:  # the same memory for every method
+            numbers, memories = [numbers], {0: memories[numbers[0]]}
+        placed = [self.engine.place(memory) for memory in memories.values()]
+        for number, scored in zip(numbers, score_each(self.engine, placed, self.plan), strict=True):
+            self._keep(number, iteration - 1, scored)
+
+    def _keep(self, number: int | list[int], reading: int, scored: Sequence[Scores]) -> None:
+        for row, scores in enumerate(scored[: self.rows]):
+            self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
+        for basis in self.bases:
+            bias = basis.method.bias(normalised([scored[place].sums for place in basis.texts]))
+            corrected = normalised([scored[row].sums for row in basis.rows]) - bias
+            for row, values in zip(basis.rows, corrected, strict=True):
+                self.scores[basis.name][number, reading, row, : basis.candidates] = values

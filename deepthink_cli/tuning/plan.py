@@ -1,0 +1,190 @@
+"""The plan of `deepthink tune`: its rows, folds and settings, checked before the model is loaded."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from deepthink_cli.calibration.basis import check_calibrations, check_inputs
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.data.chat import Chat
+from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.same_input import input_text
+from deepthink_cli.engine.opening import find_model, warn_without_chat
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.meaning import check_meaning
+from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
+from deepthink_cli.options import ModelOptions
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.score import check_length
+from deepthink_cli.selection.choice import Request, choose_demonstrations
+from deepthink_cli.selection.pool import PoolRows
+from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.tasks.items import example_of
+from deepthink_cli.tuning.grid import Grid
+from deepthink_cli.tuning.nested import split
+from deepthink_cli.tuning.options import TuneOptions
+from deepthink_cli.tuning.verdict import FEWEST_ROWS
+
+FEWEST_FOLDS = 3  # with two of them held out, one is left to read
+FEWEST_OF_LABEL = 2
+PLAIN_SELECTION = "random"  # how the demonstrations of plain in-context learning are chosen with --shots
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Different labelled rows in content order, so that the order of their file changes nothing; they may be turns."""
+
+    pool: PoolRows
+    chat: Chat | None = None
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """The rows; identical ones are set aside but for the first."""
+        return tuple(replace(self.pool.queries[place], fields=None) for place in self.pool.free)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label words; none if every row has candidates of its own."""
+        return self.pool.labels
+
+    @property
+    def name(self) -> str:
+        """The file of the rows, in messages."""
+        return self.pool.name
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """What is compared of two rows: those with one text are in one fold, whatever their labels and candidates."""
+        return [input_text(query, self.pool.template) for query in self.queries]
+
+    @cached_property
+    def gold(self) -> list[int]:
+        """The index of every row's true label among its candidates."""
+        return [query.candidates.index(str(query.gold)) for query in self.queries]
+
+    def part(self, rows: Sequence[int]) -> PoolRows:
+        """Some of the rows as a pool to choose demonstrations from."""
+        queries = [self.queries[row] for row in rows]
+        return PoolRows.of(self.pool.name, queries, self.pool.template, self.pool.labels)
+
+    def demonstrations(self, rows: Sequence[int]) -> DemonstrationSet:
+        """Some of the rows, in this order, as demonstrations."""
+        examples = tuple(example_of(self.queries[row]) for row in rows)
+        return DemonstrationSet(examples, self.pool.template, self.pool.labels, self.chat)
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """A checked plan; `order` are all rows in the order in which they are read."""
+
+    spec: ModelSpec
+    rows: LabelledRows
+    options: TuneOptions
+    grid: Grid
+    folds: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+
+
+def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, tell: Tell = silent) -> TunePlan:
+    """Find the model, and check rows, folds, settings and readings without loading the weights.
+
+    Raises InputError for rows that are too few for a result beyond noise or for the folds, for a label with fewer than
+    two, and if T readings of all rows, or a row after them, do not fit the model.
+    """
+    _check_rows(rows)
+    strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
+    folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
+    order = random.Random(options.seed).sample(range(len(rows)), len(rows))
+    default = not rows.labels and "calibrate" not in options.model_fields_set
+    calibrations = (NONE,) if default else options.calibrate
+    for name in from_rows(calibrations):
+        if doubt := calibration(name).doubt(len(rows) - max(map(len, folds))):
+            tell(Warn(doubt))
+    grid = Grid(options.methods, calibrations, _selections(rows, options, folds))
+    if rows.pool.reasons:
+        tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
+    spec = find_model(model, tell)
+    warn_without_chat(spec, rows.chat, tell)
+    plan = TunePlan(spec, rows, options, grid, tuple(folds), tuple(order))
+    _check_model(plan)
+    return plan
+
+
+def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:
+    """Demonstrations as tokens; raises InputError unless T readings of them fit the model."""
+    spec, iterations = plan.spec, plan.options.iterations
+    ids = tokenize_demonstrations(spec.tokenizer, demonstrations)
+    for positions in plan.options.positions:
+        if spec.limits.relative or not spec.limits.holds(len(ids.token_ids), positions, iterations):
+            check_fit(spec.limits, spec.tokenizer, demonstrations, iterations, positions, spec.id)
+    return ids
+
+
+def _check_model(plan: TunePlan) -> None:
+    """Raise InputError unless the demonstrations fit the model T times, with every row and calibration after them."""
+    spec, rows, options = plan.spec, plan.rows, plan.options
+    chosen = rows.demonstrations(plan.order)
+    if options.shots is not None:  # those of plain in-context learning, whose choice needs no model
+        request = Request(PLAIN_SELECTION, options.shots, options.seed)
+        chosen = replace(choose_demonstrations(None, rows.part(plan.order), request).demonstrations, chat=rows.chat)
+    demonstrations = tokenized(plan, chosen)
+    spec.check_ids(demonstrations.token_ids, rows.name)
+    for query in query_tokenizer(spec.tokenizer, demonstrations)(rows.queries):
+        spec.check_ids(query.ids, query.where)
+        check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
+    check_calibrations(plan.grid.calibrations, demonstrations, rows.name)
+    check_inputs(plan.grid.calibrations, demonstrations, spec)
+
+
+def _check_rows(rows: LabelledRows) -> None:
+    counts = Counter(str(query.gold) for query in rows.queries)
+    if rows.labels and len(counts) < 2:
+        raise InputError(f"{rows.name}: one label only, {next(iter(counts))!r}; add rows of another")
+    for label in rows.labels:
+        if counts[label] < FEWEST_OF_LABEL:
+            raise InputError(
+                f"{rows.name}: label {label!r} has {counts[label]} rows, and every label needs {FEWEST_OF_LABEL}, one "
+                "to read and one to hold out; add rows of it, or omit the label"
+            )
+    if len(rows) < FEWEST_ROWS:
+        raise InputError(
+            f"{rows.name}: {len(rows)} different rows; give {FEWEST_ROWS} at least: with fewer, no difference is "
+            "beyond noise"
+        )
+
+
+def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
+    most = len(set(rows.texts))
+    count = most if options.folds == "loo" else int(options.folds)
+    if not FEWEST_FOLDS <= count <= most:
+        raise InputError(
+            f"--folds {options.folds}: {rows.name} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
+        )
+    return count
+
+
+def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]]) -> tuple[str | None, ...]:
+    """The methods that choose demonstrations, that of plain in-context learning first; None if all rows are read."""
+    check_meaning("tune", ["demos_by"], options.model_dump())
+    if options.shots is None:
+        return (None,)
+    largest = sorted(map(len, folds))[-2:]
+    if options.shots > len(rows) - sum(largest):
+        raise InputError(
+            f"--shots {options.shots}: with two of {len(folds)} folds held out, {len(rows) - sum(largest)} rows are "
+            "left to choose from; use fewer, or more folds"
+        )
+    for name in options.demos_by:
+        if "queries" in selection_method(name, "--demos-by").reads:
+            raise InputError(f"--demos-by {name}: chooses for given queries, and tune has none; omit it")
+    return tuple(dict.fromkeys((PLAIN_SELECTION, *options.demos_by)))

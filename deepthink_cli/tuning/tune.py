@@ -1,0 +1,188 @@
+"""Choose a method with labelled rows alone, by nested cross-validation: what `deepthink tune` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.artifact.files import save_memory
+from deepthink_cli.artifact.format import Header
+from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.engine.opening import describe_engine, load
+from deepthink_cli.evaluation.accuracy import wilson
+from deepthink_cli.events import Detail, Progress, Tell, silent
+from deepthink_cli.provenance import Tuned
+from deepthink_cli.selection.store import Store
+from deepthink_cli.thinking import think
+from deepthink_cli.tuning.grid import Setting
+from deepthink_cli.tuning.held_out import held_out_scores
+from deepthink_cli.tuning.plan import TunePlan
+from deepthink_cli.tuning.sets import TrainingSet, training_set, training_sets
+from deepthink_cli.tuning.verdict import Comparison
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.tuning.nested import HeldOutScores
+
+
+@dataclass(frozen=True)
+class TuneReport:
+    """The result of `deepthink tune`.
+
+    `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation; `best` is the
+    setting with the most. `chosen` are the settings of the nested cross-validation, one for each fold, and `comparison`
+    is that of their labels with plain in-context learning. `header` is that of the memory, if one was written.
+    """
+
+    plan: TunePlan
+    right: tuple[int, ...]
+    best: int
+    chosen: tuple[int, ...]
+    comparison: Comparison
+    seconds: float
+    header: Header | None = None
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All settings that were tried; the first is plain in-context learning."""
+        return self.plan.grid.settings
+
+    @property
+    def kept(self) -> int:
+        """The setting to use: the best, or plain in-context learning if the difference may be noise."""
+        return self.best if self.comparison.beyond_noise else 0
+
+    @property
+    def setting(self) -> Setting:
+        """The setting to use."""
+        return self.settings[self.kept]
+
+    @property
+    def tuned(self) -> Tuned:
+        """What the memory records of its choice."""
+        comparison = self.comparison
+        return Tuned(
+            folds=len(self.plan.folds),
+            seed=self.plan.options.seed,
+            rows=comparison.rows,
+            tried=len(self.settings),
+            accuracy=comparison.accuracy if self.kept else comparison.baseline,
+            baseline=comparison.baseline,
+            calibration=self.setting.calibration,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values; `settings` are all that were tried, in their order."""
+        return {
+            "model": self.plan.spec.id,
+            "rows": len(self.plan.rows),
+            "labels": list(self.plan.rows.labels),
+            "folds": len(self.plan.folds),
+            "seed": self.plan.options.seed,
+            "settings": [self._cross_validated(number) for number in range(len(self.settings))],
+            "best": self._cross_validated(self.best),
+            "nested": {**self.comparison.as_json(), "chosen": [self.settings[n].as_json() for n in self.chosen]},
+            "difference_beyond_noise": self.kept != 0,
+            "choice": self.setting.as_json(),
+            "seconds": self.seconds,
+            "file": self.header and self.header.path,
+        }
+
+    def _cross_validated(self, number: int) -> dict[str, Any]:
+        accuracy = self.right[number] / self.comparison.rows
+        ci95 = wilson(accuracy, self.comparison.rows)
+        return {**self.settings[number].as_json(), "accuracy": accuracy, "ci95": ci95}
+
+
+def tune(
+    plan: TunePlan,
+    output: str | Path | None = None,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    tell: Tell = silent,
+) -> TuneReport:
+    """Score the held-out rows with every setting, choose one, and estimate on other rows how good the choice is.
+
+    With an `output`, also writes the memory of all rows with the setting to use. `engine` is the model, if it is
+    already loaded; `store` caches what methods of selection read; `tell` is called with every event. Raises InputError
+    as `training_sets` does.
+    """
+    from deepthink_cli.tuning.nested import best, choose_nested, correctness
+
+    if engine is None:
+        engine = load(plan.spec, tell)
+        describe_engine(engine, tell)
+    started, settings = time.perf_counter(), plan.grid.settings
+    sets = training_sets(plan, engine, store, tell)
+    memories = len(sets) * len(plan.grid.methods)
+    tell(Detail(f"{memories} memories without one or two of {len(plan.folds)} folds, T = {plan.grid.iterations}"))
+    whole, without = _arranged(plan, sets, held_out_scores(engine, plan.rows, sets, plan.grid, tell))
+    outer = correctness(whole, _gold(plan), settings)
+    inner = [
+        correctness(scores, _gold(plan)[rows], settings) for scores, rows in zip(without, _others(plan), strict=True)
+    ]
+    nested = choose_nested(outer, inner, plan.folds)
+    report = TuneReport(
+        plan,
+        tuple(int(count) for count in outer.sum(axis=1)),
+        best(outer),
+        nested.chosen,
+        Comparison.of(nested.right.tolist(), outer[0].tolist()),
+        time.perf_counter() - started,
+    )
+    return report if output is None else replace(report, header=_make_memory(engine, report, store, output, tell))
+
+
+def _gold(plan: TunePlan) -> Any:
+    import numpy as np
+
+    return np.array(plan.rows.gold)
+
+
+def _others(plan: TunePlan) -> list[list[int]]:
+    """For each fold, the rows outside it, in order."""
+    return [[row for row in range(len(plan.rows)) if row not in fold] for fold in plan.folds]
+
+
+def _arranged(
+    plan: TunePlan, sets: Sequence[TrainingSet], scores: Sequence[Mapping[str, Floats]]
+) -> tuple[HeldOutScores, list[HeldOutScores]]:
+    """Scores (selections, methods, T, N, C) of all rows after memories without their fold; and those for each fold.
+
+    Those for fold i are of the rows outside it, in order, after memories without fold i and without their own fold.
+    """
+    import numpy as np
+
+    methods, iterations, _, width = scores[0][NONE].shape
+    shape = (1 + len(plan.folds), len(plan.grid.selections), methods, iterations, len(plan.rows), width)
+    # Without a row's own fold alone; then without fold 0, too; without fold 1, too; ...
+    arranged = {name: np.full(shape, np.nan) for name in scores[0]}
+    for each, of_set in zip(sets, scores, strict=True):
+        for fold in each.held_out:
+            (other,) = [1 + number for number in each.held_out if number != fold] or [0]
+            rows = list(plan.folds[fold])
+            places = [each.rows.index(row) for row in rows]
+            for name, values in of_set.items():
+                arranged[name][other, each.selection][:, :, rows] = values[:, :, places]
+    inner: list[HeldOutScores] = [
+        {name: values[1 + fold][..., rows, :] for name, values in arranged.items()}
+        for fold, rows in enumerate(_others(plan))
+    ]
+    return {name: values[0] for name, values in arranged.items()}, inner
+
+
+def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output: str | Path, tell: Tell) -> Header:
+    """Think about all rows with the setting to use, and write the last memory."""
+    method, tuned = report.setting.method, report.tuned
+    whole = training_set(report.plan, (), report.setting.place[0], engine, store)
+    for memory in think(engine, whole.demonstrations, method):
+        tell(Progress("reading", memory.iteration, method.iterations))
+        if memory.iteration == method.iterations:
+            assert memory.provenance is not None
+            last = replace(memory, provenance=replace(memory.provenance, tuned=tuned, selected=whole.selected))
+    return save_memory(last, output)

@@ -1,1 +1,0 @@
-"""Workflows: the commands as functions that do not print."""

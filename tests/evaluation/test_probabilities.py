@@ -1,0 +1,67 @@
+"""Metrics of probabilities agree with plain numpy and with numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from deepthink_cli.evaluation.probabilities import BINS, ProbabilityTally, RunningMean, log_share
+
+
+def tally(
+    log_probabilities: NDArray[np.float64], shares: NDArray[np.float64], right: NDArray[np.bool_]
+) -> ProbabilityTally:
+    counted = ProbabilityTally()
+    for values in zip(log_probabilities.tolist(), shares.tolist(), right.tolist(), strict=True):
+        counted.add(*values)
+    return counted
+
+
+def test_the_share_of_a_candidate_is_its_probability_among_all() -> None:
+    scores = [-3.0, -1.0, -2.0]
+    exponentials = np.exp(scores)
+    for score, share in zip(scores, exponentials / exponentials.sum(), strict=True):
+        assert log_share(score, scores) == pytest.approx(math.log(share))
+
+
+def test_a_share_of_very_small_probabilities_does_not_underflow() -> None:
+    assert log_share(-2000.0, [-2000.0, -2000.0]) == pytest.approx(-math.log(2))
+
+
+def test_the_calibration_error_of_four_rows_worked_out_by_hand() -> None:
+    counted = ProbabilityTally()
+    for share, right in [(0.55, True), (0.59, False), (0.92, True), (0.98, True)]:
+        counted.add(math.log(share if right else 1 - share), share, right)
+    # Bin 0.5 to 0.6: accuracy 0.5, mean probability 0.57; bin 0.9 to 1: accuracy 1, mean probability 0.95.
+    assert counted.result().ece == pytest.approx(2 / 4 * 0.07 + 2 / 4 * 0.05)
+    assert counted.result().ece_bins == BINS == 10
+
+
+def test_metrics_of_many_rows_are_those_of_numpy() -> None:
+    random = np.random.default_rng(0)
+    shares, right = random.uniform(0.2, 1, 500), random.random(500) < 0.6
+    log_probabilities = np.log(random.uniform(0.01, 1, 500))
+    result = tally(log_probabilities, shares, right).result()
+    bins = np.digitize(shares, np.arange(1, 10) / 10, right=True)
+    expected = sum(
+        (bins == number).mean() * abs(right[bins == number].mean() - shares[bins == number].mean())
+        for number in np.unique(bins)
+    )
+    assert result.ece == pytest.approx(expected)
+    assert result.log_probability == pytest.approx(log_probabilities.mean())
+    interval = stats.t.interval(0.95, 499, log_probabilities.mean(), stats.sem(log_probabilities))
+    assert result.log_probability_ci95 == pytest.approx(interval)
+
+
+def test_certain_and_right_has_no_calibration_error() -> None:
+    assert tally(np.zeros(3), np.ones(3), np.ones(3, dtype=bool)).result().ece == 0
+
+
+def test_one_number_has_a_mean_and_no_interval() -> None:
+    mean = RunningMean()
+    mean.add(0.25)
+    assert (mean.mean, mean.ci95) == (0.25, None)

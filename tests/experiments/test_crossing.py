@@ -1,0 +1,226 @@
+"""Runs that cross T and eta with ways to choose demonstrations, techniques and corrections of the scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from scipy.special import log_softmax, logsumexp
+from tiny import run_files, run_words
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments import jobs, runner
+from deepthink_cli.experiments.results import Result, read_results
+from deepthink_cli.experiments.samples import samples_path
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def words(models: Models, tmp_path: Path) -> Callable[..., list[str]]:
+    """The words of a small run with T = 2, and a cache of its own."""
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--cache", str(tmp_path / "cache"))
+    return lambda *more: [*command, *more]
+
+
+def rows_of(folder: Path) -> list[Result]:
+    return read_results(folder / "out")
+
+
+def samples(folder: Path, row: Result) -> dict[str, list[object]]:
+    return pyarrow.parquet.read_table(samples_path(folder / "out", row)).to_pydict()
+
+
+def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,batch"]
+    assert (
+        run(words(*crossed, "--method", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1")) == 0
+    )
+    settings = [row.setting for row in rows_of(tmp_path)]
+    assert len(settings) == len({setting.key for setting in settings}) == 2 * 2 * 3 * 2 * 2 * 2
+    assert {setting.sampling for setting in settings} == {"random", "herding"}
+    assert {setting.technique for setting in settings} == {None, "repeat-2", "ensemble-2"}
+    assert {setting.calibration for setting in settings} == {None, "batch"}
+    assert {(setting.pool_size, setting.balanced) for setting in settings} == {(10, False)}
+
+
+def test_a_run_without_them_has_the_rows_and_keys_of_before(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    assert run(words()) == 0
+    plain = (tmp_path / "out" / "results.jsonl").read_text()
+    assert not {"calibration", "technique", "pool_size", "balanced"} & set(json.loads(plain.splitlines()[0])["setting"])
+    assert run([*words("--calibrate", "none,batch", "--method", "deep-thinking"), "--out", str(tmp_path / "more")]) == 0
+    more = [row for row in read_results(tmp_path / "more") if row.setting.calibration is None]
+    assert [row.key for row in more] == [row.key for row in rows_of(tmp_path)]
+
+
+def test_a_corrected_row_rests_on_the_raw_scores_beside_it(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Batch calibration as Zhou et al. (2023) define it, from the stored raw scores."""
+    assert run(words("--calibrate", "none,batch", "--samples")) == 0
+    rows = rows_of(tmp_path)
+    raw = {row.setting.iteration: row for row in rows if row.setting.calibration is None}
+    for row in (row for row in rows if row.setting.calibration == "batch"):
+        stored, plain = samples(tmp_path, row), samples(tmp_path, raw[row.setting.iteration])
+        assert stored["scores"] == plain["scores"]
+        logs = log_softmax(np.array(stored["scores"]), axis=1)
+        bias = logsumexp(logs, axis=0) - np.log(len(logs))
+        np.testing.assert_allclose(stored["calibrated"], logs - bias, atol=1e-12)
+        labels = [stored["candidates"][n][place] for n, place in enumerate((logs - bias).argmax(axis=1))]
+        assert stored["label"] == labels
+        assert row.right == sum(label == gold for label, gold in zip(labels, stored["gold"], strict=True))
+        assert row.corrected is not None
+        assert (row.corrected.inputs, row.corrected.counted) == (12, "rows")
+        assert list(row.corrected.bias.values()) == pytest.approx(bias)
+
+
+def test_an_ensemble_is_the_mean_over_the_orders_of_its_demonstrations(
+    words: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    assert run(words("--method", "deep-thinking,ensemble-2", "--samples")) == 0
+    plain, ensemble = (
+        next(row for row in rows_of(tmp_path) if row.setting.technique == name and row.setting.iteration == 2)
+        for name in (None, "ensemble-2")
+    )
+    other = next(iter(_other_order(words, tmp_path)))
+    mean = (np.array(samples(tmp_path, plain)["scores"]) + np.array(other["scores"])) / 2
+    np.testing.assert_allclose(samples(tmp_path, ensemble)["scores"], mean, atol=1e-5)
+
+
+def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[str, list[object]]]:
+    """The samples at T = 2 of the same demonstrations in the order of seed 1."""
+    assert run([*words("--order-seed", "1", "--samples"), "--out", str(tmp_path / "order")]) == 0
+    return [
+        pyarrow.parquet.read_table(samples_path(tmp_path / "order", row)).to_pydict()
+        for row in read_results(tmp_path / "order")
+        if row.setting.iteration == 2
+    ]
+
+
+def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    assert run(words("--method", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,batch")) == 0
+    tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
+    assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "batch")]
+    assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
+
+
+def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
+    words: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("these demonstrations cannot be trained on")
+
+    monkeypatch.setattr(jobs, "check_trainable", refuse)
+    assert run(words("--method", "deep-thinking,ct-kv", "--dry-run")) == 2
+    assert capsys.readouterr().err == "deepthink: these demonstrations cannot be trained on\n"
+    assert run(words("--dry-run")) == 0
+
+
+def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
+    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = words("--method", "deep-thinking,ct-kv", "--steps", "1")
+    assert run(command) == 0
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"technique"' in line]
+    assert 0 < len(kept) < len(lines)
+    (tmp_path / "out" / "results.jsonl").write_text("".join(kept))
+    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    assert run(command) == 0
+    assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
+
+
+def test_a_folder_whose_trained_rows_have_the_gate_of_the_run_continues(
+    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions wrote eta, momentum and update of the run into rows of a memory that has none of them."""
+    command = words("--method", "ct-kv", "--steps", "1")
+    assert run(command) == 0
+    (row,) = rows_of(tmp_path)
+    setting = replace(row.setting, eta=0.2, momentum=0.5, update="keys-only")
+    (tmp_path / "out" / "results.jsonl").write_text(replace(row, setting=setting, key=setting.key).line())
+    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    assert run(command) == 0
+    assert [each.setting for each in rows_of(tmp_path)] == [setting]
+
+
+def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
+    words: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    command = words("--demos-by", "k-center,entropy", "--seeds", "2", "--samples")
+    assert run(command) == 0
+    whole = run_files(tmp_path / "out")
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "out" / "results.jsonl").write_text("".join(lines[:3]))
+    assert run(command) == 0
+    assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
+    assert set(run_files(tmp_path / "out")) == set(whole)
+
+
+def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    assert run(words("--demos-by", "herding", "--select", "dev", "--calibrate", "none,batch", "--samples")) == 0
+    dev = [row for row in rows_of(tmp_path) if row.setting.part == "dev"]
+    assert len(dev) == 4
+    assert len(samples(tmp_path, dev[0])["where"]) == 12
+
+
+def test_a_dry_run_counts_what_is_still_to_be_chosen(
+    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    crossed = ("--demos-by", "random,herding", "--method", "deep-thinking,ensemble-3", "--calibrate", "none,prior")
+    assert run([*words(*crossed), "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["jobs"], plan["rows"]) == (4, 16)
+    assert plan["inputs_to_score"] == 2 * (1 + 3) * 2 * 12
+    assert plan["demos_by"] == ["random", "herding"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--demos-by", "herdin"], "--demos-by herdin: use random, "),
+        (["--demos-by", "herding,herding"], "--demos-by herding,herding: herding is duplicated; name each once"),
+        (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
+        (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
+        (["--method", "ensemble-1"], "--method ensemble-1: use deep-thinking, ct-kv, repeat-R"),
+        (["--pool-size", "5"], "--pool-size 5: only with --demos-by NAME; name a method there, or omit"),
+        (["--balance"], "--balance: only with --demos-by NAME; name a method there, or omit this"),
+        (["--steps", "5"], "--steps 5: only with --method ct-kv; add it, or omit this"),
+        (["--demos-by", "herding", "--sampling", "first"], "--sampling first: not with --demos-by, which chooses the"),
+        (["--demos-by", "herding", "--pool-size", "3"], "--shots 4: tiny has 3 rows to choose from"),
+        (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),
+    ],
+)
+def test_bad_input_is_one_line(
+    more: list[str], message: str, words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words(*more)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_a_report_shows_t_1_and_t_raw_and_corrected(
+    words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(words("--calibrate", "none,batch", "--seeds", "2"))
+    capsys.readouterr()
+    assert run(["report", str(tmp_path / "out"), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("batch", False)]
+
+
+def test_a_correction_of_few_rows_is_refused_for_one_and_warned_of_once(
+    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrated = words("--calibrate", "none,batch,prior,contextual", "--seeds", "2")
+    assert run([*calibrated, "--limit", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "deepthink: --calibrate batch: the bias is estimated from the rows themselves, and there is only 1" in error
+    assert run([*calibrated, "--limit", "3"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "--calibrate" in line]
+    assert ["warning: task" in line and "there are only 3" in line for line in lines] == [True, True]
+    assert [name in line for name, line in zip(["batch", "prior"], lines, strict=True)] == [True, True]

@@ -1,0 +1,144 @@
+"""Damaged runs: a row whose values contradict each other is an error, and lost samples are made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from tiny import run_words
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import FILE, bits, read_results
+from deepthink_cli.experiments.samples import FOLDER, find_samples, texts_path
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def command(models: Models, tmp_path: Path) -> list[str]:
+    """A small run with samples: one task, one seed, T = 2."""
+    return run_words(tmp_path, models("llama"), "-T", "2", "--samples", "--quiet")
+
+
+@pytest.fixture
+def out(command: list[str], tmp_path: Path) -> Path:
+    """The folder of the run, complete."""
+    assert run(command) == 0
+    return tmp_path / "out"
+
+
+def files_of(out: Path) -> dict[str, bytes]:
+    """All that a run wrote, by name."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def changed(out: Path, **values: Any) -> None:
+    """Change values of the second row."""
+    first, second = (out / FILE).read_text().splitlines()
+    (out / FILE).write_text(f"{first}\n{json.dumps({**json.loads(second), **values})}\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"accuracy": 0.9}, "its accuracy is 0.9, and right / n is"),
+        ({"right": 13}, "its right is 13 of n 12"),
+        ({"right": -1}, "its right is -1 of n 12"),
+        ({"n": 0, "right": 0}, "its right is 0 of n 0"),
+        ({"n": 20}, "its correct does not have one bit for each of n 20 inputs"),
+        ({"correct": ""}, "its correct does not have one bit for each of n 12 inputs"),
+        ({"correct": "//8="}, "its correct does not have one bit for each of n 12 inputs"),
+        ({"correct": "AAA="}, "its correct has 0 right answers, and right is"),
+        ({"correct": "?"}, "its correct is not base64"),
+        ({"accuracy_mean_per_token": 0.51}, "its accuracy_mean_per_token is 0.51, which is no share of n 12 inputs"),
+        ({"majority": 1.5}, "its majority is 1.5, which is no share of n 12 inputs"),
+        ({"macro_f1": 1.1}, "its macro_f1 is 1.1, not from 0 to 1"),
+        ({"chance": -0.5}, "its chance is -0.5, not from 0 to 1"),
+        ({"ties": -1}, "its ties is -1"),
+    ],
+)
+def test_a_row_whose_values_contradict_each_other_is_an_error_that_names_its_line(
+    command: list[str], out: Path, values: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed(out, **values)
+    for words in (["report", str(out)], command):
+        assert run(words) == 2
+        assert f"{out / FILE}:2: {message}" in capsys.readouterr().err
+
+
+def wrong_labels(path: Path) -> None:
+    """Make every right label in a file of samples a wrong one."""
+    table = pyarrow.parquet.read_table(path)
+    labels = table["label"].to_pylist()
+    wrong = ["wrong" if label == gold else label for label, gold in zip(labels, table["gold"].to_pylist(), strict=True)]
+    number = table.column_names.index("label")
+    pyarrow.parquet.write_table(table.set_column(number, "label", [wrong]), path)
+
+
+def one_bit(path: Path) -> None:
+    """Change one bit of the last score."""
+    columns = pyarrow.parquet.ParquetFile(path).metadata.row_group(0)
+    number = next(n for n in range(columns.num_columns) if columns.column(n).path_in_schema.startswith("scores"))
+    column, content = columns.column(number), bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:100]),
+    "one bit": one_bit,
+    "wrong labels": wrong_labels,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_samples_that_are_missing_or_damaged_are_made_again(
+    command: list[str], out: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, path = files_of(out), find_samples(out, read_results(out)[1])
+    assert path is not None
+    DAMAGES[damage](path)
+    assert run([word for word in command if word != "--quiet"]) == 0
+    assert f"{out}: the samples of 1 rows are missing or damaged" in capsys.readouterr().err
+    assert files_of(out) == before
+
+
+@pytest.mark.parametrize("content", [None, b"not parquet"])
+def test_the_texts_of_inputs_are_made_again_too(command: list[str], out: Path, content: bytes | None) -> None:
+    before, path = files_of(out), texts_path(out, str(read_results(out)[0].setting.rows_sha256))
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert run(command) == 0
+    assert files_of(out) == before
+
+
+def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(command: list[str], tmp_path: Path) -> None:
+    plain = [word for word in command if word != "--samples"]
+    assert run(plain) == 0
+    rows = (tmp_path / "out" / FILE).read_bytes()
+    assert run([*command, "--workers", "1"]) == 0
+    assert (tmp_path / "out" / FILE).read_bytes() == rows
+    assert len(list((tmp_path / "out" / FOLDER).iterdir())) == 3
+    assert run(plain) == 0  # and is complete without them
+
+
+def test_samples_of_a_row_that_is_otherwise_today_are_not_written(
+    command: list[str], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = read_results(out)[1]
+    opposite = [not right for right in row.was_right()]
+    changed(out, correct=bits(opposite), right=sum(opposite), accuracy=sum(opposite) / row.n)
+    before = files_of(out)
+    assert run(command) == 1
+    assert f"(key {row.key}) gets other labels now than when its row was written" in capsys.readouterr().err
+    assert files_of(out) == before

@@ -1,0 +1,164 @@
+"""The studies of the package: each runs at its small scale and draws its figure; the forms show what rows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from synthetic import curve, row, seeds, write
+from task_rows import write_task_rows
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.study.files import open_study, packaged
+from deepthink_cli.report.forms.iterations import draw_iterations
+from deepthink_cli.report.forms.lines import draw_lines
+from deepthink_cli.report.forms.spec import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
+from deepthink_cli.report.forms.table import draw_table, lines_of
+from deepthink_cli.report.forms.violins import draw_violins
+from deepthink_cli.report.job_results import jobs_of
+
+STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]
+CLASSIC = ("sst2", "sst5", "trec", "mr", "agnews")
+
+
+def words_of(figure: Any) -> list[str]:
+    """Every text of a figure."""
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def test_every_table_and_figure_of_the_paper_has_a_study() -> None:
+    figures = {"mmlu-categories", "shots", "seeds-and-orders", "eta"}
+    wanted = {"table1", "table2", "table3", "official-recipe", *figures}
+    assert {name.removeprefix("paper/") for name in STUDIES if name.startswith("paper/")} == wanted
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    tasks = open_study(name, "small").study.tasks
+    data = write_task_rows(tmp_path / "data", tasks)
+    out, cache = str(tmp_path / "out"), str(tmp_path / "cache")
+    words = ["--scale", "small", "--data-dir", str(data), "--limit", "4"]
+    assert run(["study", "run", name, *words, "--out", out, "--cache", cache, "--quiet"]) == 0
+    assert run(["study", "plot", name, "--scale", "small", "--from", out]) == 0
+    assert "rows are there" not in capsys.readouterr().err  # the study is complete
+    assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "figure.svg").is_file()
+    assert run(["study", "report", name, "--scale", "small", "--from", out, "--published"]) == 0
+    assert "pocket" in capsys.readouterr().out
+
+
+def table(block: Block, **form: Any) -> list[tuple[str, list[float | None], list[float | None]]]:
+    """The lines of a table of the synthetic classic tasks: labels, our means and the paper's figures, in percent."""
+    jobs = jobs_of(synthetic.classic())
+    lines = lines_of(TableForm(kind="table", columns=[*CLASSIC, "classic"], **form), block, jobs, [*CLASSIC, "classic"])
+    means = [[None if cell is None else round(100 * cell.mean, 1) for cell in line.ours] for line in lines]
+    return [(line.label, mean, list(line.paper)) for line, mean in zip(lines, means, strict=True)]
+
+
+def test_a_table_has_the_papers_figures_beside_ours() -> None:
+    (plain, ours, paper), (thinking, moved, of_thinking) = table(Block(iteration=5))
+    assert (plain, thinking) == ("ICL", "Deep-Thinking, T = 5")
+    assert paper == [57.9, 27.5, 30.3, 59.5, 33.6, 41.8]
+    assert of_thinking == [85.7, 39.2, 54.2, 71.6, 72.9, 64.7]
+    expected = {name: [] for name in CLASSIC}  # type: ignore[var-annotated]
+    for each in synthetic.classic():
+        if each.setting.iteration == 1:
+            expected[each.setting.task].append(100 * each.accuracy)
+    means = [sum(values) / len(values) for values in expected.values()]
+    assert ours == pytest.approx([*means, sum(means) / 5], abs=0.06)
+    assert moved != ours
+
+
+def test_a_column_of_a_group_beside_its_tasks_is_their_average() -> None:
+    form = TableForm(kind="table", columns=[*CLASSIC, "classic"])
+    words = words_of(draw_table(form, jobs_of(synthetic.classic())))
+    assert {"average", "ours", "paper", "85.7", *CLASSIC} <= set(words)
+    assert "classic" not in words
+
+
+def test_a_model_that_the_paper_does_not_have_gets_no_figures_of_it() -> None:
+    words = words_of(draw_table(TableForm(kind="table"), jobs_of(seeds(synthetic.THREE, model="mine"))))
+    assert "paper" not in words
+    assert any("the paper has no figures for mine" in " ".join(text.split()) for text in words)
+
+
+def test_ways_of_choosing_keep_the_order_of_the_rows_and_some_have_deep_thinking() -> None:
+    chosen = {"balanced": False, "pool_size": 100}
+    rows = [each for name in ("random", "herding", "cal") for each in curve([40, 50], sampling=name, **chosen)]
+    form = TableForm(kind="table", thinking=["random"])
+    lines = lines_of(form, Block(iteration=2), jobs_of(rows), ["sst2"])
+    assert [line.label for line in lines] == ["random, ICL", "herding, ICL", "cal, ICL", "random, Deep-Thinking, T = 2"]
+    assert [line.paper[0] for line in lines] == [57.9, 62.0, 59.3, 85.7]
+    only = lines_of(form, Block(iteration=2, methods=["random"]), jobs_of(rows), ["sst2"])
+    assert [line.label for line in only] == ["random, ICL", "random, Deep-Thinking, T = 2"]
+
+
+def test_lines_are_the_mean_over_seeds_for_each_number_of_demonstrations() -> None:
+    rights = [[40, 50], [60, 90]]
+    rows = [row for count in (2, 8) for row in seeds(rights, shots=count)]
+    (axes,) = draw_lines(LinesForm(kind="lines"), jobs_of(rows)).axes
+    plain, thinking = axes.lines
+    assert list(plain.get_xdata()) == [2, 8]
+    assert list(plain.get_ydata()) == [50, 50]
+    assert list(thinking.get_ydata()) == [70, 70]
+
+
+def test_violins_part_seeds_from_orders() -> None:
+    rows = [*seeds([[40, 50], [60, 90]])]
+    rows += [
+        each for order in (0, 1, 2) for each in curve([45, 55], order_seed=order, demonstrations_sha256=f"{order}")
+    ]
+    titles = [axes.get_title() for axes in draw_violins(ViolinsForm(kind="violins"), jobs_of(rows)).axes]
+    assert [title.splitlines()[0] for title in titles] == ["sst2, 2 random seeds", "sst2, 3 random orders"]
+
+
+def test_dev_rows_are_drawn_beside_the_test_rows_of_one_eta() -> None:
+    rows = [each for eta in (0.01, 0.1) for each in curve([50, 60], eta=eta)]
+    rows += [each for eta in (0.01, 0.1) for each in synthetic.dev([55, 65], 0, eta)]
+    etas, beside = draw_iterations(IterationsForm(kind="iterations", dev_eta=0.01), jobs_of(rows)).axes
+    assert [line.get_label() for line in etas.lines] == ["eta 0.01", "eta 0.1"]
+    assert {line.get_label(): list(line.get_ydata()) for line in beside.lines} == {
+        "test rows": pytest.approx([50, 60]),
+        "dev rows": pytest.approx([55, 65]),
+    }
+
+
+def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
+    form = IterationsForm(kind="iterations", published="readme")
+    for model, labels in (("facebook/opt-125m", ["eta 0.01", "authors' README"]), ("mine", ["eta 0.01"])):
+        (axes,) = draw_iterations(form, jobs_of(curve([50, 60], model=model))).axes
+        assert [line.get_label() for line in axes.lines] == labels
+
+
+def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "rows", [row(50, iteration=2)])
+    assert run(["study", "plot", "paper/seeds-and-orders", "--from", str(folder)]) == 2
+    assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no rows of its columns"):
+        draw_table(TableForm(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
+
+
+@pytest.mark.parametrize(
+    ("figure", "message"),
+    [
+        ("{kind: pie}", "pie"),
+        ("{kind: table, column: [sst2]}", "no such field"),
+        ("{kind: bars, iteration: 0}", "iteration"),
+    ],
+)
+def test_a_wrong_figure_is_named_by_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], figure: str, message: str
+) -> None:
+    study = tmp_path / "mine.yaml"
+    study.write_text(f"tasks: [sst2]\nfigure: {figure}\n", encoding="utf-8")
+    assert run(["study", "validate", str(study)]) == 2
+    err = capsys.readouterr().err
+    assert "mine.yaml:2" in err
+    assert message in err

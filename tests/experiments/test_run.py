@@ -1,0 +1,346 @@
+"""`deepthink run`: every row once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from tiny import run_words, tiny_task
+
+from deepthink_cli.artifact.files import load_memory
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.results import FILE, Result, bits, read_results
+from deepthink_cli.experiments.samples import find_samples, read_texts, samples_path, texts_path
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def command(models: Models, tmp_path: Path) -> list[str]:
+    """A small run: one task, two seeds, T = 3."""
+    return run_words(tmp_path, models("llama"), "-T", "3", "--seeds", "2", "--quiet")
+
+
+def rows_of(tmp_path: Path) -> bytes:
+    return (tmp_path / "out" / FILE).read_bytes()
+
+
+def test_a_run_has_one_row_for_every_seed_and_iteration(command: list[str], tmp_path: Path) -> None:
+    assert run(command) == 0
+    rows = read_results(tmp_path / "out")
+    found = [(row.setting.iteration, row.setting.seed) for row in rows]
+    assert found == [(t, s) for t in (1, 2, 3) for s in (0, 1)]  # short demonstrations are read in step
+    assert {(row.n, row.shots_used, row.setting.protocol, row.groups[0]) for row in rows} == {(12, 4, "paper", "small")}
+    assert all(sum(row.was_right()) == row.right == round(row.accuracy * row.n) for row in rows)
+
+
+def test_a_row_is_what_think_and_eval_say(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(command)
+    last = read_results(tmp_path / "out")[-1]
+    memory = str(tmp_path / "mem.safetensors")
+    task = [*command[1:5], "--protocol", "paper", "-q"]
+    assert run(["think", *task, "--seed", "1", *command[5:7], "-T", "3", "-o", memory]) == 0
+    capsys.readouterr()
+    assert run(["eval", memory, *task, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"][-1]["accuracy"] == last.accuracy
+    assert (found["task"], found["protocol"], found["n"]) == ("tiny", "paper", last.n)
+
+
+def test_a_finished_run_is_left_as_it_is(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    before = rows_of(tmp_path)
+    assert run(command) == 0
+    assert rows_of(tmp_path) == before
+
+
+def test_more_seeds_are_added_to_a_run(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    before = rows_of(tmp_path)
+    assert run([*command, "--seeds", "3"]) == 0
+    assert rows_of(tmp_path).startswith(before)
+    assert len(read_results(tmp_path / "out")) == 9
+
+
+def test_the_first_reading_is_the_same_for_every_gate(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--eta", "0.01,0.5", "--momentum", "0,0.9", "--seeds", "1"]) == 0
+    rows = read_results(tmp_path / "out")
+    assert len(rows) == 2 * 2 * 3
+    assert len({row.correct for row in rows if row.setting.iteration == 1}) == 1
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--at", "1,3", "--seeds", "1"]) == 0
+    chosen = read_results(tmp_path / "out")
+    assert [row.setting.iteration for row in chosen] == [1, 3]
+    assert run([*command, "--seeds", "1"]) == 0
+    everything = {row.setting.iteration: row for row in read_results(tmp_path / "out")}
+    assert sorted(everything) == [1, 2, 3]
+    assert run([*command, "--seeds", "1", "--out", str(tmp_path / "all")]) == 0
+    assert [row.line() for row in read_results(tmp_path / "all")] == [everything[t].line() for t in (1, 2, 3)]
+
+
+def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--eta", "0.1", "--seeds", "1"]) == 0
+    memory = str(tmp_path / "mem.safetensors")
+    words = [*command[1:5], "--protocol", "paper", "--eta", "0.1", *command[5:7], "-T", "3"]
+    assert run(["think", *words, "-q", "-o", memory]) == 0
+    drift = load_memory(memory).drift
+    rows = read_results(tmp_path / "out")
+    assert rows[0].drift is None
+    assert [row.drift for row in rows[1:]] == [pytest.approx((each.mean_keys, each.mean_values)) for each in drift]
+
+
+def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--select", "dev", "--dev-size", "7", "--seeds", "1"]) == 0
+    parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
+    assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
+
+
+def test_samples_hold_every_inputs_scores(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples", "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[-1]
+    kept = pyarrow.parquet.read_table(samples_path(tmp_path / "out", row)).to_pylist()
+    assert [one["label"] == one["gold"] for one in kept] == row.was_right()
+    assert all(max(one["scores"]) == one["scores"][one["candidates"].index(one["label"])] for one in kept)
+
+
+def test_a_file_of_samples_is_named_after_its_row(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples", "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[-1]
+    path = find_samples(tmp_path / "out", row)
+    assert path is not None
+    assert path.name == f"tiny-seed0-T3-{row.key}.parquet"
+    of_family = replace(row, setting=replace(row.setting, task="mmlu/anatomy", seed=7))
+    assert samples_path(tmp_path, of_family).name == f"mmlu_anatomy-seed7-T3-{row.key}.parquet"
+
+
+def test_samples_have_the_texts_of_their_inputs_once(command: list[str], tmp_path: Path) -> None:
+    assert run([*command, "--samples"]) == 0
+    rows = read_results(tmp_path / "out")
+    (digest,) = {row.setting.rows_sha256 for row in rows}
+    assert digest is not None
+    texts = read_texts(tmp_path / "out", digest)
+    samples = pyarrow.parquet.read_table(samples_path(tmp_path / "out", rows[0])).to_pylist()
+    assert list(texts) == [sample["where"] for sample in samples]
+    assert all(texts.values())
+    written = texts_path(tmp_path / "out", digest).read_bytes()
+    (tmp_path / "out" / FILE).unlink()
+    (tmp_path / "out" / FILE).touch()
+    assert run([*command, "--samples"]) == 0
+    assert texts_path(tmp_path / "out", digest).read_bytes() == written
+
+
+def test_a_damaged_file_of_texts_is_named(tmp_path: Path) -> None:
+    path = texts_path(tmp_path, "0123456789abcdef0123")
+    path.parent.mkdir()
+    path.write_bytes(b"not parquet")
+    with pytest.raises(InputError, match=r"inputs-0123456789abcdef\.parquet: not a file of inputs; remove it"):
+        read_texts(tmp_path, "0123456789abcdef0123")
+
+
+def test_samples_of_an_older_version_are_found_by_their_key(command: list[str], tmp_path: Path) -> None:
+    run([*command, "--seeds", "1"])
+    row = read_results(tmp_path / "out")[-1]
+    assert find_samples(tmp_path / "out", row) is None
+    (tmp_path / "out" / "samples").mkdir()
+    older = tmp_path / "out" / "samples" / f"{row.key}.parquet"
+    older.touch()
+    assert find_samples(tmp_path / "out", row) == older
+
+
+def test_given_demonstrations_stand_for_every_seeds(command: list[str], tmp_path: Path, demos: Path) -> None:
+    demos.write_text(demos.read_text().replace('"review"', '"text"').replace('"sentiment"', '"kind"'))
+    assert run([*command, "--seeds", "1", "--demos", str(demos)]) == 0
+    assert {row.setting.sampling for row in read_results(tmp_path / "out")} == {"given"}
+    assert run([*command, "--demos", str(demos)]) == 2
+
+
+def test_a_folder_with_other_files_is_refused(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    assert run(command) == 2
+    assert "holds other files and no run" in capsys.readouterr().err
+
+
+def test_demonstrations_that_do_not_fit_are_dropped_and_counted(models: Models, tmp_path: Path) -> None:
+    task, data = tiny_task(tmp_path, train=60, shots=40)
+    out = tmp_path / "out"
+    arguments = [
+        "run",
+        "--task",
+        str(task),
+        "--data-dir",
+        str(data),
+        "-m",
+        str(models("gpt2")),
+        "-T",
+        "2",
+        "--out",
+        str(out),
+        "-q",
+    ]
+    assert run(arguments) == 0
+    row = read_results(out)[0]
+    assert 0 < row.shots_used < row.setting.shots == 40
+    assert 2 * row.length <= 512
+
+
+def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "data" / "tiny" / "test.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, json.dumps({"body": "word " * 600, "kind": 1}) + "\n", *rest]))
+    assert run([*command, "--seeds", "1"]) == 0
+    row = read_results(tmp_path / "out")[0]
+    assert (row.n, row.skipped, row.unscored) == (12, {"too long for the model": 1}, [1])
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--task", "agnew"], "did you mean agnews?"),
+        (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
+        (["--seeds", "0"], "--seeds 0: a number of seeds"),
+        (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
+        (["--select", "test"], "--select test"),
+        (["--limit", "0"], "--limit 0: a number of rows"),
+        (["-T", "0"], "--iterations 0"),
+        (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
+        (["--at", "some"], "--at some: say all, or iterations as in 1,3,5"),
+        (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
+    ],
+)
+def test_a_wrong_run_is_refused_and_writes_nothing(
+    command: list[str], extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, *extra]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_says_what_would_be_done(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run"]) == 0
+    assert "2 jobs, 6 rows, 72 inputs to score" in capsys.readouterr().out
+    assert run([*command, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["jobs"], plan["rows"], plan["inputs_to_score"]) == (2, 6, 72)
+    assert run([*command, "--dry-run", "--at", "1,3"]) == 0
+    said = capsys.readouterr().out
+    assert "T = 1, 3\n" in said
+    assert "2 jobs, 4 rows, 48 inputs to score" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_estimates_the_time_of_what_is_missing(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run"]) == 0
+    assert re.search(r"time     about \d+ s, by a probe of \d+ s\n", capsys.readouterr().out)
+    assert run([*command, "--seeds", "1"]) == 0
+    assert run([*command, "--dry-run", "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    assert (estimate["rows"], estimate["inputs"], estimate["tasks"], estimate["timed"]) == (3, 36, 1, 1)
+    assert estimate["seconds"] > 0
+    assert estimate["reason"] is None
+    assert run([*command, "--dry-run", "--seeds", "1"]) == 0
+    assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [["--method", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
+def test_every_kind_of_job_is_estimated(
+    command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert run([*command, *more, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["estimate"]["rows"], plan["estimate"]["inputs"]) == (plan["rows"], plan["inputs_to_score"])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_without_weights_or_without_a_probe_says_why_there_is_no_estimate(
+    command: list[str], models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*command, "--dry-run", "--no-probe"]) == 0
+    assert "time     not estimated: --no-probe\n" in capsys.readouterr().out
+    bare = tmp_path / "bare"
+    shutil.copytree(models("llama"), bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert run([*command, "--dry-run", "-m", str(bare)]) == 0
+    out = capsys.readouterr().out
+    assert "2 jobs, 6 rows, 72 inputs to score" in out
+    assert "not estimated: the weights are not on this machine, and a dry run downloads nothing\n" in out
+
+
+def test_bits_are_unpacked_as_they_were_packed(command: list[str], tmp_path: Path) -> None:
+    run([*command, "--seeds", "1"])
+    row = read_results(tmp_path / "out")[0]
+    pattern = [True, False, False, True, True, False, True, False, True, True, False, True]
+    assert Result(**{**vars(row), "correct": bits(pattern)}).was_right() == pattern
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [("{}\n", "not a row of a run"), ("nonsense\n", "not a row"), (None, "the key is not")]
+)
+def test_a_row_that_is_not_a_runs_is_named(command: list[str], tmp_path: Path, line: str | None, message: str) -> None:
+    run([*command, "--seeds", "1"])
+    path = tmp_path / "out" / FILE
+    spoiled = path.read_text().replace('"iteration":2', '"iteration":9')
+    path.write_text(spoiled if line is None else path.read_text() + line)
+    with pytest.raises(InputError, match=message):
+        read_results(tmp_path / "out")
+
+
+def test_tasks_may_stand_in_a_configuration_file_or_the_environment(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(f'task = ["{command[2]}"]\nseeds = "1"\n')
+    without = [*command[:1], *command[3:]]
+    assert run([*without, "--config", str(config)]) == 0
+    monkeypatch.setenv("DEEPTHINK_TASK", command[2])
+    assert run(without) == 0
+    assert {row.setting.task for row in read_results(tmp_path / "out")} == {"tiny"}
+
+
+def test_samples_of_different_size_are_reported_apart(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--limit", limit]) == 0
+    assert run(["report", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("at most")] == ["at most 5 rows", "at most 9 rows"]
+    assert run(["report", str(tmp_path / "out"), "--where", "limit=9"]) == 0
+    assert "at most 5" not in capsys.readouterr().out
+
+
+def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
+    for limit in ("5", "9"):
+        assert run([*command, "--select", "dev", "--limit", limit, "--seeds", "1"]) == 0
+    sizes = [(row.setting.limit, row.n) for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
+    assert sorted(set(sizes)) == [(5, 5), (9, 9)]
+
+
+def test_a_report_takes_its_format_from_the_files_name(command: list[str], tmp_path: Path) -> None:
+    run(command)
+    for name, start in (("x.md", "**"), ("x.csv", "model,"), ("x.json", "{"), ("x.tex", "%")):
+        assert run(["report", str(tmp_path / "out"), "-o", str(tmp_path / name), "-q"]) == 0
+        assert (tmp_path / name).read_text().startswith(start), name
+
+
+def test_a_run_of_one_iteration_says_it_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([word for word in [*command, "-T", "1"] if word != "--quiet"]) == 0
+    assert capsys.readouterr().err.count("T = 1: ") == 2  # one a seed

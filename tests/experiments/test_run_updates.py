@@ -1,0 +1,99 @@
+"""Runs that cross T and eta with update rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny import run_files, run_words
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.results import read_results
+
+
+@pytest.fixture
+def words(models: Callable[[str], Path], tmp_path: Path) -> Callable[..., list[str]]:
+    command = run_words(tmp_path, models("llama"), "-T", "2", "--quiet", "--eta", "0.5")
+    return lambda *more: [*command, *more]
+
+
+def test_a_run_of_the_gate_has_the_rows_and_keys_of_before(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    assert run(words()) == 0
+    plain = (tmp_path / "out" / "results.jsonl").read_text()
+    assert "update" not in json.loads(plain.splitlines()[0])["setting"]
+    assert run([*words("--update", "gate,keys-only"), "--out", str(tmp_path / "more")]) == 0
+    more = (tmp_path / "more" / "results.jsonl").read_text().splitlines(keepends=True)
+    assert "".join(line for line in more if '"update"' not in line) == plain
+
+
+def test_every_rule_has_its_own_rows_and_they_share_the_first_reading(
+    words: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    rules = "gate,values-only,layer-ramp:last=0,first=1,rotated"
+    assert run(words("--update", rules, "--eta", "0.1,0.5", "--seeds", "2")) == 0
+    rows = read_results(tmp_path / "out")
+    assert len({row.key for row in rows}) == len(rows) == 4 * 2 * 2 * 2
+    assert [*dict.fromkeys(row.setting.update for row in rows)] == [
+        None,
+        "values-only",
+        "layer-ramp:first=1,last=0",
+        "rotated",
+    ]
+    assert len({row.correct for row in rows if row.setting.iteration == 1 and row.setting.seed == 0}) == 1
+    assert {row.drift[0] for row in rows if row.drift and row.setting.update == "values-only"} == {0.0}
+
+
+def test_a_run_that_stopped_continues_to_the_same_files(words: Callable[..., list[str]], tmp_path: Path) -> None:
+    command = words("--update", "cosine:readings=3,shuffled")
+    assert run(command) == 0
+    whole = run_files(tmp_path / "out")
+    results = tmp_path / "out" / "results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:3]))
+    assert run(command) == 0
+    assert run_files(tmp_path / "out") == whole
+
+
+def test_a_report_shows_rules_as_arms_beside_the_gate(
+    words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words("--update", "gate,keys-only")) == 0
+    capsys.readouterr()
+    out = str(tmp_path / "out")
+    assert run(["report", out]) == 0
+    table = capsys.readouterr().out
+    assert "keys-only" in table
+    assert "gate" in table
+    assert run(["report", out, "--json"]) == 0
+    updates = [row.get("update") for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert set(updates) == {None, "keys-only"}
+    assert run(["report", out, "--where", "update=keys-only"]) == 0
+    assert "gate" not in capsys.readouterr().out.partition("T = 1")[0]
+    assert run(["report", out, "--html", str(tmp_path / "page.html")]) == 0
+    assert "--update gate,keys-only" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("keyes-only", "--update keyes-only: update rule 'keyes-only' is unknown here; the known ones are gate"),
+        ("gate,cosine:readings=0", "update rule 'cosine': readings: must be 2 or more"),
+        ("layer-range:first=1,last=9", "layer-range:first=1,last=9: not a range of this model's layers"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused(
+    words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], rule: str, message: str
+) -> None:
+    assert run(words("--update", rule)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_memory_says_by_which_rule_it_was_made(
+    models: Callable[[str], Path], demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = str(tmp_path / "mem.safetensors")
+    rule = ["--update", "cosine:readings=3", "--eta", "0.5"]
+    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "2", *rule, "-o", memory]) == 0
+    assert run(["inspect", memory]) == 0
+    assert "cosine, eta 0.5, momentum 0.0, readings 3" in capsys.readouterr().out

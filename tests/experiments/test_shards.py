@@ -1,0 +1,160 @@
+"""Shards of a run: together they are the run, and a report says what is missing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from tiny import run_words
+from waiting import wait_until
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.slurm import Script, submit
+from deepthink_cli.experiments.results import FILE
+from deepthink_cli.experiments.shards import MANIFEST, Shard
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def words(models: Models, tmp_path: Path) -> list[str]:
+    """A run of many units: one for each seed."""
+    return run_words(
+        tmp_path,
+        models("llama"),
+        "-T",
+        "2",
+        "--seeds",
+        "6",
+        "--batch-tokens",
+        "64",
+        "--limit",
+        "2",
+        "--shots",
+        "2",
+        "-q",
+    )
+
+
+def test_shards_are_the_run_and_are_reported_as_one(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, parts = tmp_path / "out", tmp_path / "parts"
+    assert run(words) == 0
+    for number in (1, 2, 3):
+        assert run([*words, "--out", str(parts), "--shard", f"{number}/3"]) == 0
+    lines = [(folder / FILE).read_bytes().splitlines() for folder in sorted(parts.iterdir())]
+    assert sorted(chain(*lines)) == sorted((whole / FILE).read_bytes().splitlines())
+    assert sum(bool(rows) for rows in lines) > 1
+    capsys.readouterr()
+    reports = []
+    for folder in (whole, parts):
+        assert run(["report", str(folder), "--json"]) == 0
+        captured = capsys.readouterr()
+        reports.append({**json.loads(captured.out), "runs": ""})
+        assert not captured.err
+    assert reports[0] == reports[1]
+
+
+def test_a_report_warns_of_a_shard_that_is_not_done(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        run([*words, "--shard", f"{number}/3"])
+    capsys.readouterr()
+    run(["report", str(tmp_path / "out")])
+    assert "warning: " in (said := capsys.readouterr().err)
+    assert "shard 3 of 3 is not done: rows are missing" in said
+
+
+def test_a_report_warns_of_shards_that_were_planned_differently(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run([*words, "--shard", "1/2"])
+    run([*words, "--shard", "2/2", "--seeds", "7"])
+    capsys.readouterr()
+    run(["report", str(tmp_path / "out")])
+    assert "its shards were planned differently" in capsys.readouterr().err
+
+
+def test_a_damaged_manifest_is_named(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run([*words, "--shard", "1/1"])
+    (tmp_path / "out" / "shard-1-of-1" / MANIFEST).write_text("{")
+    capsys.readouterr()
+    assert run(["report", str(tmp_path / "out")]) == 2
+    assert "is not what a shard writes; remove it and run the shard again" in capsys.readouterr().err
+
+
+def test_a_shard_does_not_mix_with_a_run_or_with_other_shards(tmp_path: Path) -> None:
+    (tmp_path / "shard-1-of-4").mkdir()
+    assert Shard(2, 4).folder(tmp_path) == tmp_path / "shard-2-of-4"
+    with pytest.raises(InputError, match="holds shards of 4"):
+        Shard(1, 2).folder(tmp_path)
+    (tmp_path / FILE).touch()
+    with pytest.raises(InputError, match="holds a run that is not divided into shards"):
+        Shard(1, 4).folder(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.5/2", "１/２"])
+def test_a_wrong_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"--shard .*: say I/N, part I of N"):
+        Shard.parsed(text)
+
+
+def test_every_unit_belongs_to_one_shard() -> None:
+    digests = [f"{number:016x}" for number in range(100)]
+    assert all(sum(Shard(number, 7).has(digest) for number in range(1, 8)) == 1 for digest in digests)
+
+
+def test_the_script_for_slurm_runs_every_shard(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out of 'two' $words"
+    with_script = [*words, "--out", str(out), "--slurm", "2", "--sbatch=--gres=gpu:1", "--sbatch", "--partition=big"]
+    assert run(with_script) == 0
+    command = shlex.split(capsys.readouterr().out)
+    assert command[0] == "sbatch"
+    lines = Path(command[1]).read_text().splitlines()
+    assert {"#SBATCH --array=1-2", "#SBATCH --gres=gpu:1", "#SBATCH --partition=big"} <= set(lines)
+    assert not out.exists()
+    execs = [line for line in lines if line.startswith("exec ")]
+    checked = subprocess.run(
+        ["bash", "-c", execs[0].replace("exec ", "printf '%s\\n' ", 1)],
+        env={"SLURM_ARRAY_TASK_ID": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert checked.stdout.splitlines()[1:] == ["-m", "deepthink_cli", *words, "--out", str(out), "--shard", "2/2"]
+
+
+@pytest.mark.parametrize("option", ["gpu", "--a\n#SBATCH -b", ""])
+def test_a_wrong_option_of_sbatch_is_refused(words: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--slurm", "2", "--sbatch", option]) == 2
+    assert "write an option of sbatch on one line" in capsys.readouterr().err
+
+
+def test_submitted_shards_all_run(tmp_path: Path) -> None:
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    written = tmp_path / "shard"
+    code = f"import sys; open({str(written)!r} + sys.argv[2].replace('/', '-of-'), 'w').close()"
+    jobs = submit(Script(tmp_path / "out.sbatch", (sys.executable, "-c", code), 2, ("--time=5",)))
+    assert len(set(jobs)) == 2
+    wait_until(lambda: sorted(path.name for path in tmp_path.glob("shard*")) == ["shard1-of-2", "shard2-of-2"])
+
+
+def test_submitting_without_submitit_says_what_to_install_and_leaves_the_script(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    out = tmp_path / "out"
+    assert run([*words, "--out", str(out), "--slurm", "2", "--submit"]) == 2
+    assert f"needs submitit; pip install submitit, or run: sbatch {out}.sbatch" in capsys.readouterr().err
+    assert out.with_suffix(".sbatch").is_file()

@@ -1,0 +1,149 @@
+"""`deepthink study list`, `show`, `validate`, `plan`, `report` and `plot`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from imports import HEAVY, modules_after
+from tiny import tiny_task
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.study import preparing
+from deepthink_cli.experiments.study.files import open_study, packaged
+
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study of the tiny task: two numbers of demonstrations with two gates, T = 2."""
+    tiny_task(tmp_path)
+    path = tmp_path / "films.yaml"
+    fields = {"tasks": "tiny.yaml", "data_dir": "data", "protocols": "paper", "iterations": 2, "shots": [2, 4]}
+    path.write_text(yaml.safe_dump(fields | {"etas": [0.01, 0.1], "title": "Films"}))
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_every_packaged_study_is_listed_and_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["study", "list", "--json"]) == 0
+    assert [each["study"] for each in json.loads(capsys.readouterr().out)] == list(packaged())
+    assert run(["study", "show", "example"]) == 0
+    assert capsys.readouterr().out == packaged()["example"].read_text()
+    assert run(["study", "show", "example", "--json"]) == 0
+    assert told(capsys)["seeds"] == [0, 1, 2]
+
+
+def test_a_study_is_found_by_a_name_that_is_nearly_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["study", "show", "exampel"]) == 2
+    assert capsys.readouterr().err == "deepthink: exampel: no such study; did you mean example?\n"
+    assert run(["study", "validate", "gone.yaml"]) == 2
+    assert "gone.yaml: no such study file" in capsys.readouterr().err
+
+
+def test_listing_and_showing_studies_does_not_import_torch() -> None:
+    assert not modules_after(["study", "list"]) & HEAVY
+    assert not modules_after(["study", "show", "example", "--json"]) & HEAVY
+
+
+def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = EXAMPLE.parent.parent.parent / "docs" / "studies.md"
+    assert f"```yaml\n{EXAMPLE.read_text()}```" in page.read_text()
+    assert run(["study", "validate", str(EXAMPLE)]) == 0
+    counted = capsys.readouterr().err.splitlines()[0].split(": ", 1)[1]
+    assert counted == "shots is a study: 15 combinations in 3 runs of 1 model"
+    assert counted in page.read_text()
+
+
+def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    assert run(["study", "run", str(EXAMPLE), "--scale", "small", "--out", out, "-q"]) == 0
+    assert run(["study", "report", str(EXAMPLE), "--from", out]) == 0
+    table, notes = capsys.readouterr()
+    assert table.startswith(f"Film reviews with few and with many demonstrations ({out}): ")
+    assert "shots: 6 of 75 rows are there" in notes
+    assert run(["study", "plot", str(EXAMPLE), "--scale", "small", "--from", out, "-o", str(tmp_path / "a.svg")]) == 0
+    assert "rows are there" not in capsys.readouterr().err
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+
+
+def test_a_plan_counts_what_is_there_and_what_is_missing(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(study), "--out", str(tmp_path / "out")]
+    assert run(["study", "run", *words, "--quiet"]) == 0
+    study.write_text(study.read_text().replace("- 4\n", "- 4\n- 6\n"))
+    assert run(["study", "plan", *words, "--no-probe", "--json"]) == 0
+    values = told(capsys)
+    (plan,) = values["plan"]  # type: ignore[misc]
+    assert (values["combinations"], values["runs"]) == (6, 3)
+    assert (plan["rows"], plan["written"], plan["inputs"], plan["exact"]) == (12, 8, 36, True)
+    assert plan["basis"] == "computed"
+    assert plan["memory_bytes"] > plan["file_bytes"] > plan["parameters"]
+
+
+def test_a_plan_of_a_model_that_is_not_here_is_computed_from_a_table(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = "facebook/opt-13b,openai-community/gpt2-large,no-such/model"
+    assert run(["study", "plan", str(study), "--models", models, "--speed", "50", "--json"]) == 0
+    larger, smaller, unknown = told(capsys)["plan"]  # type: ignore[misc]
+    assert larger["seconds"] / smaller["seconds"] == pytest.approx(12853.5 / 774, rel=0.01)
+    assert (larger["rows"], larger["inputs"], larger["exact"]) == (8, 2 * 36, False)
+    assert larger["file_bytes"] == pytest.approx(25.7e9, rel=0.01)
+    assert (unknown["seconds"], unknown["memory_bytes"], unknown["rows"]) == (None, None, 8)
+    assert "is not on this machine" in unknown["reason"]
+
+
+def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["study", "plan", str(study), "--models", "pocket"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("pocket"))
+    assert line.split()[:4] == ["pocket", "8", "0", "72"]
+    assert "probe" in line
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan"])
+def test_a_speed_is_a_positive_number(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["study", "plan", "example", "--speed", speed]) == 2
+    assert "TFLOP/s above 0" in capsys.readouterr().err
+
+
+def test_options_are_checked_as_those_of_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--seeds", "x", "--limit", "0", "-T", "none"]
+    assert run(["study", "validate", str(study), *wrong]) == 2
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [
+        " --limit 0",
+        " --iterations none",
+        " --seeds x",
+    ]
+    assert run(["study", "validate", str(study), "--models", "a,a", "--task", "sst3"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["--task sst3", "--models a,a"]
+    assert run(["study", "validate", str(study), "--scale", "small"]) == 2
+    assert "does not name it; the study has no scales" in capsys.readouterr().err
+
+
+def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
+    study.write_text(study.read_text() + "exclude:\n- {shots: 4, etas: 0.1, models: pocket}\n")
+    assert run(["study", "validate", str(study), "--models", "gpt2", "--quiet"]) == 0
+
+
+def test_a_note_is_told_once() -> None:
+    heard: list[object] = []
+    tell = preparing.once(heard.append)
+    for text in ("a", "a", "b"):
+        tell(preparing.Note(text))
+    assert heard == [preparing.Note("a"), preparing.Note("b")]
+
+
+def test_a_study_knows_where_its_fields_are_written(study: Path) -> None:
+    opened = open_study(str(study), options={"seeds": ("--seeds 3", [0, 1, 2])})
+    assert opened.where("seeds", 1) == "--seeds 3"
+    assert opened.where("data_dir") == f"{study}:1"
+    assert opened.study.name == "films"

@@ -1,0 +1,214 @@
+"""`deepthink study run`: the rows of a study are those of `deepthink run` with the same values, each once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny import run_words, tiny_task
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments import here as run_here
+from deepthink_cli.experiments.results import FILE, read_results
+from deepthink_cli.experiments.study.crossing import cross, requests_of
+from deepthink_cli.experiments.study.files import open_study
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def study(models: Models, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a study of the tiny task and a tiny model; None omits a field."""
+    tiny_task(tmp_path)
+    common = {"models": str(models("llama")), "tasks": "tiny.yaml", "data_dir": "data"}
+    common |= {"protocols": "paper", "iterations": 2}
+
+    def write(**fields: Any) -> Path:
+        content = {name: value for name, value in (common | fields).items() if value is not None}
+        path = tmp_path / "films.yaml"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        return path
+
+    return write
+
+
+def study_run(study: Path, out: Path, *more: str) -> int:
+    return run(["study", "run", str(study), "--out", str(out), "--quiet", *more])
+
+
+ONE_LINE = [
+    ({}, ""),
+    ({"seeds": 2, "etas": [0.01, 0.1]}, "--seeds 2 --eta 0.01,0.1"),
+    (
+        {"seeds": [3], "shots": 2, "orders": 1, "sampling": "stratified"},
+        "--seeds 3, --shots 2 --order-seed 1 --sampling stratified",
+    ),
+    (
+        {"methods": ["deep-thinking", "repeat-2"], "calibrations": ["none", "batch"], "limit": 6, "at": [1, 2]},
+        "--method deep-thinking,repeat-2 --calibrate none,batch --limit 6 --at 1,2",
+    ),
+    (
+        {"select": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
+        "--select dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), ONE_LINE, ids=[words for _, words in ONE_LINE])
+def test_a_study_with_the_values_of_a_run_writes_its_rows(
+    fields: dict[str, Any], words: str, study: Callable[..., Path], models: Models, tmp_path: Path
+) -> None:
+    assert study_run(study(**fields), tmp_path / "study") == 0
+    command = run_words(tmp_path / "line", models("llama"), "-T", "2", "--quiet", *words.split())
+    assert run(command) == 0
+    assert (tmp_path / "study" / FILE).read_bytes() == (tmp_path / "line" / "out" / FILE).read_bytes()
+
+
+def test_axes_that_one_run_cannot_cross_are_crossed_too(study: Callable[..., Path], tmp_path: Path) -> None:
+    fields = {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"]}
+    fields |= {"protocols": ["paper", "official"], "sampling": ["random", "stratified"]}
+    assert study_run(study(**fields, iterations=1, limit=4), tmp_path / "out") == 0
+    rows = read_results(tmp_path / "out")
+    assert len({row.key for row in rows}) == len(rows) == 2**5
+    for name in ("shots", "order_seed", "positions", "protocol", "sampling"):
+        assert len({getattr(row.setting, name) for row in rows}) == 2
+
+
+def test_excluded_combinations_have_no_rows(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = study(
+        seeds=3, etas=[0.01, 0.1], shots=[2, 4], exclude=[{"seeds": [1, 2], "etas": 0.1}, {"shots": 4, "seeds": 0}]
+    )
+    assert study_run(path, tmp_path / "out") == 0
+    rows = {(row.setting.seed, row.setting.eta, row.setting.shots) for row in read_results(tmp_path / "out")}
+    assert rows == {(0, 0.01, 2), (0, 0.1, 2), (1, 0.01, 2), (1, 0.01, 4), (2, 0.01, 2), (2, 0.01, 4)}
+
+
+def test_each_model_is_loaded_once_and_its_rows_stand_together(
+    study: Callable[..., Path], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    load = run_here.load
+    monkeypatch.setattr(run_here, "load", lambda spec, tell: (loaded.append(spec.id), load(spec, tell))[1])
+    names = [str(models("llama")), str(models("gpt2"))]
+    path = study(models=names, shots=[2, 4], orders=[0, 1], exclude=[{"models": names[0], "orders": 1, "shots": 4}])
+    assert study_run(path, tmp_path / "out") == 0
+    assert loaded == names
+    rows = [row.setting.model for row in read_results(tmp_path / "out")]
+    assert rows == sorted(rows, key=names.index)
+    assert len(rows) == 2 * 7
+
+
+def test_an_interrupted_study_continues_with_the_same_bytes(
+    study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = study(shots=[2, 4], seeds=2)
+    assert study_run(path, tmp_path / "whole") == 0
+    events, seen = run_here.job_events, []
+
+    def stop(*arguments: Any) -> Any:
+        for event in events(*arguments):
+            seen.append(event)
+            if len(seen) == 12:
+                raise KeyboardInterrupt
+            yield event
+
+    monkeypatch.setattr(run_here, "job_events", stop)
+    assert study_run(path, tmp_path / "out") == 130
+    whole = (tmp_path / "whole" / FILE).read_bytes()
+    begun = (tmp_path / "out" / FILE).read_bytes()
+    assert 0 < len(begun) < len(whole)
+    assert whole.startswith(begun)
+    monkeypatch.undo()
+    assert study_run(path, tmp_path / "out") == 0
+    assert (tmp_path / "out" / FILE).read_bytes() == whole
+    assert study_run(path, tmp_path / "out") == 0
+    assert (tmp_path / "out" / FILE).read_bytes() == whole
+
+
+def test_the_shards_of_a_study_have_its_rows(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = study(shots=[2, 4], iterations=1, limit=4)
+    assert study_run(path, tmp_path / "whole") == 0
+    for shard in ("1/2", "2/2"):
+        assert study_run(path, tmp_path / "out", "--shard", shard) == 0
+    parts = [read_results(folder) for folder in sorted((tmp_path / "out").iterdir())]
+    keys = [row.key for part in parts for row in part]
+    assert sorted(keys) == sorted(row.key for row in read_results(tmp_path / "whole"))
+
+
+def test_a_scale_and_options_replace_fields(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = study(seeds=3, limit=8, scales={"small": {"seeds": 2, "iterations": 1}})
+    small = cross(open_study(str(path), "small"))
+    assert [(each.options.seeds, each.options.iterations, each.options.limit) for each in requests_of(small)] == [
+        ("2", 1, 8)
+    ]
+    assert study_run(path, tmp_path / "out", "--scale", "small", "--seeds", "5,", "--limit", "4", "-T", "3") == 0
+    rows = read_results(tmp_path / "out")
+    assert {(row.setting.seed, row.setting.limit, row.n) for row in rows} == {(5, 4, 4)}
+    assert [row.setting.iteration for row in rows] == [1, 2, 3]
+
+
+def test_variables_of_the_environment_do_not_change_what_is_measured(
+    study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = study(models=[{"model": "pocket", "dtype": "float32"}])
+    for name, value in {"ITERATIONS": "9", "SEEDS": "4", "LIMIT": "2", "DTYPE": "bfloat16"}.items():
+        monkeypatch.setenv(f"DEEPTHINK_{name}", value)
+    assert study_run(path, tmp_path / "out") == 0
+    assert [(row.setting.dtype, row.n) for row in read_results(tmp_path / "out")] == [("float32", 12)] * 2
+
+
+def test_options_of_the_machine_hold_for_every_model(study: Callable[..., Path], tmp_path: Path) -> None:
+    assert study_run(study(models=["pocket"]), tmp_path / "out", "--dtype", "bfloat16") == 0
+    assert {row.setting.dtype for row in read_results(tmp_path / "out")} == {"bfloat16"}
+
+
+def test_two_names_of_one_model_are_refused_before_it_is_loaded(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_here, "load", lambda *_: pytest.fail("a model was loaded"))
+    path = study(models=["pocket", {"model": "pocket", "dtype": "float32"}])
+    assert study_run(path, tmp_path / "out", "--device", "cpu") == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"deepthink: {path}:")
+    assert "models: pocket with device cpu and pocket with dtype float32, device cpu have the same rows" in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_is_not_there_is_named_with_its_line(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study(models=["pocket", "no-such/model", "no-such/other"], seeds=2)
+    assert study_run(path, tmp_path / "out", "--offline") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" -m ")[1].split(":")[0] for line in lines] == ["no-such/model", "no-such/other"]
+    assert all(line.startswith(f"deepthink: {path}:") and ": models: " in line for line in lines)
+
+
+def test_paths_are_relative_to_the_study(
+    study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = study(exclude=[{"tasks": "tiny.yaml", "seeds": 1}], seeds=2)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (request,) = requests_of(cross(open_study(f"../{path.name}")))
+    assert request.tasks == ("../tiny.yaml",)
+    assert str(request.data_dir) == "../data"
+    assert request.options.seeds == "1"
+    with pytest.raises(InputError, match=r"gone\.yaml: no such task file"):
+        cross(open_study(str(study(tasks=["gone.yaml"]))))
+
+
+def test_a_run_of_a_study_is_described_in_json(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study(shots=[2, 4])
+    assert run(["study", "run", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["written"], told["inputs"]) == (4, 4, 48)

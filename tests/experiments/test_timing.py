@@ -1,0 +1,57 @@
+"""The estimate of a run is the sum of what its jobs repeat, at the rates of a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny import tiny_task
+
+from deepthink_cli.cli.console import duration
+from deepthink_cli.experiments.estimate import estimate
+from deepthink_cli.experiments.prepared import PreparedRun
+from deepthink_cli.experiments.request import plan_run
+from deepthink_cli.experiments.run import prepare_run
+from deepthink_cli.experiments.timing import Amount, Rates, amount_of
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.tasks.catalogue import find_tasks
+from deepthink_cli.tasks.sources import Source
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture
+def prepared(models: Models, tmp_path: Path) -> PreparedRun:
+    """One task, two seeds, two gates, T = 3."""
+    task, data = tiny_task(tmp_path)
+    options = RunOptions.checked(iterations=3, etas="0.01,0.1", seeds="2")
+    plan = plan_run(find_tasks([str(task)]), options, "paper", Source(data))
+    return prepare_run(plan, open_model(ModelOptions(model=str(models("llama")))), tmp_path / "out")
+
+
+def test_an_amount_counts_readings_inputs_and_steps(prepared: PreparedRun) -> None:
+    (job, wanted), *_ = prepared.settings()
+    length = len(job.demonstrations.token_ids)
+    amount = amount_of(prepared.plan, job, wanted)
+    assert amount == Amount(length, 2 * 2 * length, 12, 12 * (1 + 2 * 2), 0)
+    only_first = [setting for setting in wanted if setting.iteration == 1]
+    assert amount_of(prepared.plan, job, only_first) == Amount(length, 0, 12, 12, 0)
+
+
+def test_the_time_of_an_amount_is_the_sum_of_its_parts() -> None:
+    assert Rates(1, 10, 100, 1000, 10_000).seconds(Amount(1, 2, 3, 4, 5)) == 1 + 20 + 300 + 4000 + 50_000
+
+
+def test_tasks_that_are_not_timed_are_like_the_mean(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepthink_cli.experiments.estimate.measure", lambda *arguments: Rates(0, 0, 0, 1, 0))
+    estimated = estimate(prepared)
+    assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 1, 2 * 12 * 5)
+    assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
+    assert estimated.as_json()["hours"] == round((estimated.seconds or 0) / 3600, 4)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (99.4, "99 s"), (270, "4.5 minutes"), (26_000, "7.2 hours")])
+def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,130 @@
+"""Worker processes: the rows of a serial run, whoever is killed; and no process is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tiny import run_words
+from waiting import wait_until
+
+from cluster_kills import workers_of
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
+from deepthink_cli.experiments.executors.messages import Open
+from deepthink_cli.experiments.results import FILE
+from deepthink_cli.options import ModelOptions
+
+Models = Callable[[str], Path]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
+
+
+def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Models, tmp_path: Path) -> None:
+    words = run_words(
+        tmp_path,
+        models("llama"),
+        "-T",
+        "3",
+        "--seeds",
+        "40",
+        "--limit",
+        "4",
+        "--shots",
+        "2",
+        "--batch-tokens",
+        "64",
+        "-q",
+    )
+    assert run(words) == 0
+    whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
+    folder = tmp_path / "divided"
+    divided = [*words, "--workers", "2", "--out", str(folder)]
+    driver = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *divided], stderr=subprocess.DEVNULL)
+    wait_until(lambda: (folder / FILE).is_file() and (folder / FILE).stat().st_size > 0)
+    workers = workers_of(driver.pid)
+    os.kill(workers[0], signal.SIGKILL)
+    wait_until(lambda: bool(set(workers_of(driver.pid)) - set(workers)) or driver.poll() is not None)
+    workers = workers_of(driver.pid)
+    driver.kill()
+    driver.wait()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)  # no orphans
+    assert run(divided) == 0
+    assert sorted((folder / FILE).read_bytes().splitlines()) == whole
+
+
+def test_processes_start_before_they_are_needed_and_end_with_their_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.experiments.executors.local.cores", lambda: 2)
+    with closing(LocalExecutor(2, (), tmp_path)) as executor:
+        early = set(workers_of(os.getpid()))
+        worker = executor.start(1, lambda event: None)
+        assert worker.process.pid in early
+        worker.stop()
+        successor = executor.start(1, lambda event: None)
+        assert successor.process.pid not in early
+        successor.stop()
+    assert len(early) == 2
+    assert workers_of(os.getpid()) == []
+
+
+def test_a_process_that_a_signal_has_stopped_is_found_and_can_be_written_to_and_ended(tmp_path: Path) -> None:
+    with closing(LocalExecutor(1, (), tmp_path)) as executor:
+        worker = executor.start(0, lambda event: None)
+        assert worker.suspended() is None
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        wait_until(lambda: worker.suspended() == worker.process.pid)
+        worker.send(Open(ModelOptions.checked(model="x" * 1_000_000)))  # more than a pipe holds
+        os.kill(worker.process.pid, signal.SIGCONT)
+        wait_until(lambda: worker.suspended() is None)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        worker.stop()
+    assert worker.process.returncode == -signal.SIGKILL
+
+
+def test_processes_that_no_unit_is_left_for_end_and_never_outnumber_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.experiments.executors.local.cores", lambda: 3)
+    with closing(LocalExecutor(1000, (), tmp_path)) as executor:
+        assert len(workers_of(os.getpid())) == 3
+        worker = executor.start(0, lambda event: None)
+        executor.settle()
+        assert workers_of(os.getpid()) == [worker.process.pid]
+        worker.stop()
+
+
+def test_a_run_that_is_refused_leaves_no_process(models: Models, tmp_path: Path) -> None:
+    words = run_words(tmp_path, models("llama"), "--workers", "2", "--shots", "1000")
+    assert run(words) == 2
+    assert workers_of(os.getpid()) == []
+
+
+def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
+    with closing(LocalExecutor(2, ("4", "5", "6", "7"), Path("cache"))) as executor:
+        assert executor.shares == [("4", "5"), ("6", "7")]
+    variables = worker_variables({"OMP_NUM_THREADS": "3"}, ("4", "5"), 2)
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("4,5", "3")
+    variables = worker_variables({}, (), 10_000)
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "1"
+
+
+def test_a_numbered_device_and_more_workers_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    with pytest.raises(InputError, match="--device cuda:1: with --workers each worker has GPUs of its own"):
+        visible_gpus("cuda:1", 2)
+    assert visible_gpus("cpu", 8) == ()
+    monkeypatch.setattr("deepthink_cli.model.devices.choose_device", lambda device: torch.device("cuda"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert visible_gpus("auto", 2) == ("2", "3")
+    with pytest.raises(InputError, match="--workers 3: this machine has 2 GPUs"):
+        visible_gpus("auto", 3)

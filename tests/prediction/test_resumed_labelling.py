@@ -1,0 +1,153 @@
+"""A labelling that was killed continues with the bytes of one that was never interrupted, or says why it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import write_reviews, write_rows
+from forks import Forks
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.prediction.resume import partial_of
+from deepthink_cli.scoring.prediction import CHUNK
+
+Captured = pytest.CaptureFixture[str]
+ROWS = 3 * CHUNK + 20
+
+
+@pytest.fixture(scope="module")
+def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory of two iterations, and inputs of four chunks, among them bad rows and rows of several lengths."""
+    folder = tmp_path_factory.mktemp("resume")
+    demos = write_reviews(folder / "demos.jsonl")
+    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q"]
+    assert run([*words, "-o", str(folder / "mem.safetensors")]) == 0
+    inputs = [json.dumps({"id": n, "review": f"film {n} " * (1 + n % 7)}) for n in range(ROWS)]
+    for place in (3, CHUNK - 1, CHUNK, ROWS - 1):
+        inputs[place] = "not json"
+    (folder / "in.jsonl").write_text("\n".join(inputs) + "\n")
+    return folder
+
+
+def words_of(folder: Path, output: Path, *more: str) -> list[str]:
+    fixed = ["--on-error", "skip", "--allow-errors", "4", "--iteration", "all", "-q", "-o", str(output)]
+    return ["predict", str(folder / "mem.safetensors"), str(folder / "in.jsonl"), *fixed, *more]
+
+
+def killed(forks: Forks, words: list[str], output: Path, chunks: int) -> None:
+    """Start a labelling and kill it when it has written so many chunks."""
+    partial = partial_of(output)
+    child = forks.start([*words, "--resume"])
+    assert child.until(lambda: partial.exists() and f'"index": {chunks * CHUNK}, '.encode() in partial.read_bytes())
+    child.kill()
+    assert partial.exists()
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("out.jsonl", []),
+        ("out.csv", ["--top", "2", "--threshold", "0.6"]),
+        ("out.parquet", ["--columns", "id"]),
+        ("out.jsonl", ["--calibrate", "batch,prior,contextual"]),
+    ],
+)
+def test_it_has_the_bytes_of_one_that_was_not_interrupted(
+    name: str, more: list[str], folder: Path, tmp_path: Path, forks: Forks
+) -> None:
+    (tmp_path / "whole").mkdir()
+    assert run(words_of(folder, tmp_path / "whole" / name, *more)) == 0
+    output = tmp_path / name
+    words = words_of(folder, output, *more)
+    for chunks in (0, 2):
+        killed(forks, words, output, chunks)
+        with open(partial_of(output), "ab") as file:  # a line that was not written to its end
+            file.write(b'{"index": 9')
+    code, said = forks.run([*words, "--resume"])
+    assert code == 0, said
+    assert output.read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({name, "whole"})
+
+
+def test_rows_that_are_all_there_need_no_model(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    from deepthink_cli.scoring.prediction import files as label_files
+    from deepthink_cli.scoring.prediction import predict
+
+    output = tmp_path / "out.jsonl"
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(label_files, "writing_rows", stopped)
+        assert run(words_of(folder, output, "--resume")) == 130
+    monkeypatch.setattr(predict, "load_both", None)
+    assert run([*words_of(folder, output, "--resume"), "-v"]) == 0
+    assert f"continuing {partial_of(output)}: {ROWS} of {ROWS} rows are there" in capsys.readouterr().err
+    assert json.loads(output.read_text().splitlines()[-1])["index"] == ROWS - 1
+
+
+def test_without_resume_nothing_is_kept(folder: Path, tmp_path: Path, forks: Forks) -> None:
+    child = forks.start(words_of(folder, tmp_path / "out.jsonl"))
+    # Not at the instant in which the temporary folder appears: then it stays until the next labelling removes it.
+    assert child.until(lambda: any(tmp_path.glob(".out.jsonl.*/out.jsonl")))
+    child.interrupt()
+    assert child.wait(30) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_options_inputs_and_memories_are_refused_by_name(
+    folder: Path, tmp_path: Path, forks: Forks, capsys: Captured
+) -> None:
+    output = tmp_path / "out.jsonl"
+    killed(forks, words_of(folder, output), output, 1)
+    before = partial_of(output).read_bytes()
+    assert run(words_of(folder, output, "--resume", "--top", "1", "--columns", "id")) == 2
+    assert f"{partial_of(output)}: was begun with another --top, another --columns; give" in capsys.readouterr().err
+    other = write_rows(tmp_path / "in.jsonl", [{"review": "other"}])
+    words = words_of(folder, output, "--resume")
+    assert run([str(other) if word == str(folder / "in.jsonl") else word for word in words]) == 2
+    assert "another name of the inputs, another content of the inputs" in capsys.readouterr().err
+    assert run(["think", str(folder / "demos.jsonl"), "-T", "1", "-q", "-o", str(tmp_path / "other.safetensors")]) == 0
+    memory = str(folder / "mem.safetensors")
+    assert run([str(tmp_path / "other.safetensors") if word == memory else word for word in words]) == 2
+    assert "was begun with another memory" in capsys.readouterr().err
+    assert partial_of(output).read_bytes() == before
+
+
+def test_a_file_that_is_something_else_is_refused_and_left(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    output = tmp_path / "out.jsonl"
+    for content in ('{"text": "mine"}\n', "half a line", "[1]\n"):
+        partial_of(output).write_text(content)
+        assert run(words_of(folder, output, "--resume")) == 2
+        assert "out.jsonl.partial: not the rows of a labelling" in capsys.readouterr().err
+        assert partial_of(output).read_text() == content
+
+
+def test_two_processes_do_not_continue_the_same_labelling(
+    folder: Path, tmp_path: Path, forks: Forks, capsys: Captured
+) -> None:
+    output = tmp_path / "out.jsonl"
+    child = forks.start(words_of(folder, output, "--resume"))
+    assert child.until(partial_of(output).exists)
+    assert run(words_of(folder, output, "--resume")) == 2
+    assert "another deepthink predict --resume writes there" in capsys.readouterr().err
+    child.kill()
+
+
+def test_a_full_disk_keeps_the_rows_that_are_there(folder: Path, tmp_path: Path, forks: Forks) -> None:
+    output = tmp_path / "out.jsonl"
+    words = words_of(folder, output, "--resume")
+    code, said = forks.run(words, largest=150_000)
+    assert code == 1
+    assert f"-o {output}: cannot be written: File too large; the same command continues it" in said
+    assert partial_of(output).exists()
+    assert forks.run(words)[0] == 0
+    assert output.exists()
+    assert not partial_of(output).exists()

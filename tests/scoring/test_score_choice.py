@@ -1,0 +1,175 @@
+"""What candidates are compared by: the sum of log-probabilities, the mean per token, or the sum with an end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+import pytest
+import torch
+
+from deepthink_cli import (
+    DemonstrationSet,
+    Example,
+    Memory,
+    Method,
+    Query,
+    Template,
+    predict,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.evaluation.evaluation import evaluated
+from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.options import ScoreName
+from deepthink_cli.scoring.prediction import predict_chunks, prediction_of
+from deepthink_cli.scoring.score import Scores
+from deepthink_cli.scoring.skipping import TOO_LONG
+
+PATTERN = "Text: {text}\nKind: {kind}"
+LABELS = ("b", "bu", "feature")
+TEXTS = ["it fails", "a button", "steps to see it", "please add", "x", "why", "and then", "no idea at all"]
+SCORES: list[ScoreName] = ["sum", "mean", "end"]
+
+
+@pytest.fixture(scope="module")
+def memories(llama: Engine) -> list[Memory]:
+    """Two iterations; the second label begins with the tokens of the first."""
+    examples = [Example("it stops", "b"), Example("log attached", "bu"), Example("dark mode", "feature")]
+    demonstrations = DemonstrationSet.of(examples, PATTERN)
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, demonstrations), Method(2)))
+
+
+def by_forward(engine: Engine, memory: Memory, text: str, after: str) -> dict[str, list[float]]:
+    """The log-probability of every token of the label and the text `after` it, by one pass of transformers each."""
+    assert memory.provenance is not None
+    tokenizer, start = engine.tokenizer, f"Text: {text}\nKind:"
+    query = tokenizer.encode(start, add_special_tokens=False)
+    log_probabilities = {}
+    for label in LABELS:
+        whole = tokenizer.encode(f"{start} {label}{after}", add_special_tokens=False)
+        ids = [*memory.provenance.demonstrations.token_ids, *whole]
+        with torch.no_grad():
+            logs = engine.model.network(torch.tensor([ids])).logits[0].log_softmax(-1)
+        answer = range(len(ids) - len(whole) + len(query), len(ids))
+        log_probabilities[label] = [float(logs[place - 1, ids[place]]) for place in answer]
+    return log_probabilities
+
+
+def test_the_scores_are_those_of_one_pass_over_all_tokens(llama: Engine, memories: list[Memory]) -> None:
+    for text in TEXTS:
+        plain = by_forward(llama, memories[0], text, "")
+        ended = {
+            label: logs[: len(plain[label]) + 1] for label, logs in by_forward(llama, memories[0], text, "\n\n").items()
+        }
+        expected = {
+            "sum": {label: sum(logs) for label, logs in plain.items()},
+            "mean": {label: fmean(logs) for label, logs in plain.items()},
+            "end": {label: sum(logs) for label, logs in ended.items()},
+        }
+        for score in SCORES:
+            (prediction,) = predict(llama, memories[0], [text], score=score)
+            assert prediction.scores == pytest.approx(expected[score], abs=1e-4)
+            assert prediction.label == max(expected[score], key=expected[score].__getitem__)
+            total = sum(map(math.exp, expected[score].values()))
+            assert prediction.probability == pytest.approx(
+                math.exp(expected[score][prediction.label]) / total, rel=1e-3
+            )
+
+
+class Bigrams(Engine):
+    """Every token has a probability after the one before it: of `likely`, or else one in a hundred."""
+
+    description = "bigram engine"
+    tokenizer, identity, limits = None, None, None  # of each engine
+
+    def __init__(self, engine: Engine, likely: Mapping[tuple[str, str], float]) -> None:
+        self.tokenizer, self.identity, self.limits = engine.tokenizer, engine.identity, engine.limits
+        self.likely = likely
+
+    def read(self, readings: Sequence[Reading]) -> list[Memory]:
+        return [Memory((torch.zeros(1, len(reading), 1),), (torch.zeros(1, len(reading), 1),)) for reading in readings]
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        return [[[self._sum(query, answer) for answer in query.answers] for query in plan.queries] for _ in memories]
+
+    def _sum(self, query: TokenizedQuery, answer: Sequence[int]) -> float:
+        tokens = self.tokenizer.convert_ids_to_tokens([query.prefix[-1], *answer])
+        return sum(math.log(self.likely.get(pair, 0.01)) for pair in pairwise(tokens))
+
+
+def test_a_label_that_begins_with_another_wins_by_a_mean_or_with_an_end_and_never_by_a_sum(llama: Engine) -> None:
+    line = llama.tokenizer.convert_ids_to_tokens(llama.tokenizer.encode("\n\n", add_special_tokens=False))[0]
+    likely = {("Ġb", "u"): 0.5, ("b", "u"): 0.5, ("b", line): 0.1, ("u", line): 0.8, ("Ġb", line): 0.1}
+    engine = Bigrams(llama, likely)
+    demonstrations = DemonstrationSet.of([Example("x", "b"), Example("y", "bu"), Example("z", "k")], PATTERN)
+    (memory,) = think(engine, tokenize_demonstrations(engine.tokenizer, demonstrations), Method(1))
+    answers = {}
+    for score in SCORES:
+        (prediction,) = predict(engine, memory, ["w"], score=score)
+        answers[score] = prediction.label
+        if score == "end":
+            assert prediction.scores["bu"] - prediction.scores["b"] == pytest.approx(math.log(0.5 * 0.8 / 0.1))
+    assert answers == {"sum": "b", "mean": "bu", "end": "bu"}
+
+
+def test_by_the_mean_the_label_its_probability_and_ties_are_those_of_the_means() -> None:
+    scores = Scores((-1.0, -1.2, -1.8), (-1.0, -0.6, -0.6)).compared("mean")
+    prediction = prediction_of(Query("text", ("a", "b c", "d e f")), 1, scores)
+    assert prediction.scores == {"a": -1.0, "b c": -0.6, "d e f": -0.6}
+    assert (prediction.label, prediction.tied) == ("b c", True)
+    assert prediction.probability == pytest.approx(1 / (2 + math.exp(-0.4)))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_bias_is_estimated_from_scores_of_the_same_kind(
+    score: ScoreName, llama: Engine, memories: list[Memory]
+) -> None:
+    assert memories[1].provenance is not None
+    calibrator = Calibrator(llama, memories[1:], memories[1].provenance.demonstrations, ["contextual"], score=score)
+    (prediction,) = calibrator(list(predict(llama, memories[1], ["it fails"], score=score)))
+    free = [shares(each.scores) for each in predict(llama, memories[1], ["N/A", "[MASK]", ""], score=score)]
+    bias = [fmean(column) for column in zip(*free, strict=True)]
+    expected = [p / b for p, b in zip(shares(prediction.scores), bias, strict=True)]
+    after = prediction.calibrated["contextual"].prediction
+    assert [math.exp(value) for value in after.scores.values()] == pytest.approx(expected, rel=1e-3)
+
+
+def shares(scores: dict[str, float]) -> list[float]:
+    """The probabilities of the labels among themselves."""
+    weights = [math.exp(value - max(scores.values())) for value in scores.values()]
+    return [weight / sum(weights) for weight in weights]
+
+
+def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memories: list[Memory]) -> None:
+    assert memories[0].provenance is not None
+    demonstrations = memories[0].provenance.demonstrations
+    examples = demonstrations.examples[::-1]
+    turned = DemonstrationSet.of(examples, demonstrations.template, demonstrations.labels)
+    other = next(think(llama, tokenize_demonstrations(llama.tokenizer, turned)))
+    for score in SCORES:
+        alone = [
+            [each.scores for each in predict(llama, memory, TEXTS, score=score)] for memory in (memories[0], other)
+        ]
+        (together,) = predict_chunks(llama, memories[:1], TEXTS, ensemble=[[other]], score=score)
+        for prediction, *members in zip(together, *alone, strict=True):
+            mean = {label: fmean(member[label] for member in members) for label in LABELS}
+            assert prediction.scores == pytest.approx(mean, abs=1e-4)
+
+
+@pytest.mark.parametrize(("score", "over"), [("sum", 0), ("mean", 0), ("end", 1)])
+def test_an_end_counts_toward_the_length_of_a_query(
+    score: ScoreName, over: int, llama: Engine, memories: list[Memory]
+) -> None:
+    (short,) = tokenize_queries(llama.tokenizer, Template(PATTERN), [Query("x", ("b", "k"))])
+    count = 512 - memories[0].length - short.longest + 1
+    skipped: Counter[str] = Counter()
+    for _ in evaluated(llama, memories[:1], [Query("x" * count, ("b", "k"), "b")], skipped, score=score):
+        pass
+    assert skipped[TOO_LONG] == over

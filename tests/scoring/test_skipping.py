@@ -1,0 +1,83 @@
+"""A row that cannot be scored is replaced by the reason, and the others are scored as ever."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from deepthink_cli import DemonstrationSet, Memory, Method, Query, predict, think, tokenize_demonstrations
+from deepthink_cli.data.examples import UNREADABLE, Skipped
+from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
+from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.evaluation.evaluation import evaluated, evaluated_or_skipped
+from deepthink_cli.scoring.prediction import Prediction, predict_or_skip
+from deepthink_cli.scoring.score import NotFiniteError
+from deepthink_cli.scoring.skipping import NOT_FINITE, SAME_TOKENS, TOO_LONG, predicted
+
+LABELS = ("positive", "negative")
+GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]
+NAN = Query("a film that overflows", LABELS, "positive", "overflows")
+UNREAD = Skipped(("row 3: not JSON",))
+BAD = [NAN, UNREAD, Query("fine " * 3000, LABELS, "positive", "row 4"), Query("a", ("yes", "yes"), "yes", "row 5")]
+
+
+class Overflowing(DelegatingEngine):
+    """Gives NaN for the row that is called `overflows`."""
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        sums = self.inner.score(memories, plan)
+        for of_memory in sums:
+            for query, scores in zip(plan.queries, of_memory, strict=True):
+                scores[0] = math.nan if query.where == "overflows" else scores[0]
+        return sums
+
+
+@pytest.fixture
+def engine(llama: Engine) -> Engine:
+    return Overflowing(llama)
+
+
+@pytest.fixture
+def memories(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
+    return list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(2)))
+
+
+def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predict_or_skip(engine, memories, [GOOD[0], *BAD, GOOD[1]])
+    first, second, *bad, third, fourth = rows
+    assert [each.reason for each in bad if isinstance(each, Skipped)] == [NOT_FINITE, UNREADABLE, TOO_LONG, SAME_TOKENS]
+    assert bad[1] == UNREAD
+    assert "overflows: the score of candidate 1 is nan" in bad[0].error
+    good = [first, second, third, fourth]
+    assert [(each.iteration, each.query) for each in good if isinstance(each, Prediction)] == [
+        *((1, GOOD[0]), (2, GOOD[0]), (1, GOOD[1]), (2, GOOD[1])),
+    ]
+
+
+def test_a_chunk_of_bad_rows_has_no_predictions(engine: Engine, memories: list[Memory]) -> None:
+    parts = list(predict_or_skip(engine, memories, [*BAD, *GOOD], chunk=len(BAD)))
+    assert [len(predicted(part)) for part in parts] == [0, 4]
+
+
+def test_other_rows_have_the_scores_they_have_alone(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predict_or_skip(engine, memories, [*BAD, *GOOD])
+    alone = list(predict(engine, memories, GOOD))
+    for row, expected in zip(predicted(rows), alone, strict=True):
+        assert row.scores == pytest.approx(expected.scores, abs=1e-4)
+
+
+def test_without_skipping_scores_that_are_not_finite_are_an_error(engine: Engine, memories: list[Memory]) -> None:
+    with pytest.raises(NotFiniteError, match="overflows: the score of candidate 1 is nan"):
+        list(predict(engine, memories, [*GOOD, NAN]))
+    with pytest.raises(NotFiniteError):
+        list(evaluated(engine, memories, [*GOOD, NAN], Counter()))
+
+
+def test_an_evaluation_counts_skipped_rows_by_reason(engine: Engine, memories: list[Memory]) -> None:
+    skipped: Counter[str] = Counter()
+    rows = list(evaluated_or_skipped(engine, memories, [*BAD, *GOOD], skipped))
+    assert skipped == {NOT_FINITE: 1, UNREADABLE: 1, TOO_LONG: 1, SAME_TOKENS: 1}
+    assert len(predicted(rows)) == 4

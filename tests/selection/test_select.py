@@ -1,0 +1,189 @@
+"""The workflow of `deepthink select`, and what a memory records of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import REVIEWS, TEMPLATE, write_rows
+from tiny import tiny_task
+
+from deepthink_cli.artifact.format import read_header
+from deepthink_cli.cli.main import run
+from deepthink_cli.data.examples import read_demonstrations
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Note, Warn
+from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.provenance import Selected
+from deepthink_cli.selection.options import SelectOptions
+from deepthink_cli.selection.pool import PoolRows, pool_of_file, pool_of_task
+from deepthink_cli.selection.select import (
+    file_beside,
+    queries_of_file,
+    read_selected,
+    select,
+    write_scores,
+    write_selection,
+)
+from deepthink_cli.selection.store import Store
+from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.sources import Source
+from deepthink_cli.tasks.splits import evaluation_set
+from deepthink_cli.techniques.think import plan_thinking, think_and_save
+
+Models = Callable[[str], Path]
+ROWS: list[dict[str, object]] = [
+    {"id": number, "review": f"{text} {number}", "sentiment": label} for number, (text, label) in enumerate(REVIEWS * 5)
+]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> PoolRows:
+    """Twenty reviews, with a field that the template does not use."""
+    return pool_of_file(str(write_rows(tmp_path / "pool.jsonl", ROWS)), TEMPLATE)
+
+
+@pytest.fixture
+def model(models: Models) -> ModelOptions:
+    """A random tiny Llama."""
+    return ModelOptions(model=str(models("llama")))
+
+
+def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
+    pool: PoolRows, model: ModelOptions, tmp_path: Path
+) -> None:
+    result = select(pool, SelectOptions(method="stratified", shots=6, seed=3))
+    write_selection(result, tmp_path / "demos.jsonl")
+    written = [json.loads(line) for line in (tmp_path / "demos.jsonl").read_text().splitlines()]
+    assert written == [ROWS[place] for place in result.chosen.places]
+    demonstrations = read_demonstrations(str(tmp_path / "demos.jsonl"), TEMPLATE)
+    assert demonstrations.examples == result.demonstrations.examples
+    selected = read_selected(str(tmp_path / "demos.jsonl"), demonstrations.examples, pytest.fail)
+    plan = plan_thinking(demonstrations, model, MethodOptions(iterations=1), selected=selected)
+    header = think_and_save(plan, tmp_path / "mem.safetensors").header
+    assert header.metadata.format_version == 2
+    assert header.metadata.selected == result.chosen.selected
+    assert read_header(tmp_path / "mem.safetensors").metadata.selected == result.chosen.selected
+
+
+def test_without_a_model_nothing_is_loaded(
+    pool: PoolRows, model: ModelOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    for used in (None, model):
+        assert len(select(pool, SelectOptions(method="random", shots=6), used).chosen.places) == 6
+
+
+def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None:
+    events: list[Event] = []
+    rows = pool_of_file(str(write_rows(tmp_path / "twice.jsonl", ROWS + ROWS[:2])), TEMPLATE)
+    result = select(rows, SelectOptions(method="random", shots=4, pool_size=10), tell=events.append)
+    assert events == [Note(f"{rows.name}: 2 rows left out: identical to an earlier row")]
+    assert result.chosen.selected.pool_rows == 10
+    assert result.as_json()["set_aside"] == {
+        "identical to an earlier row": 2,
+        "not in the sample of --pool-size": 10,
+    }
+
+
+def test_every_row_of_the_pool_has_a_line_in_the_scores(pool: PoolRows, tmp_path: Path) -> None:
+    result = select(pool, SelectOptions(method="random", shots=3, pool_size=5))
+    write_scores(result, tmp_path / "scores.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert [row["index"] for row in rows] == list(range(20))
+    assert [row["label"] for row in rows] == [row["sentiment"] for row in ROWS]
+    chosen = {row["chosen"]: row["index"] for row in rows if row["chosen"] is not None}
+    assert tuple(chosen[number] for number in range(3)) == result.chosen.places
+    assert sum("set_aside" in row for row in rows) == 15
+
+
+def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
+    events: list[Event] = []
+    select(pool, SelectOptions(method="first", shots=1), tell=events.append)
+    assert events == [
+        Warn(
+            "no row with the label negative was chosen: give all labels to think with --labels (a --task has its own), "
+            "or use --balance"
+        ),
+    ]
+
+
+def test_chosen_rows_that_do_not_fit_together_are_a_warning(models: Models, tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"text": f"{'a warm film ' * 60}{number}", "label": str(number % 2)} for number in range(40)
+    ]
+    events: list[Event] = []
+    model = ModelOptions(model=str(models("gpt2")))
+    select(
+        pool_of_file(str(write_rows(tmp_path / "long.jsonl", rows))),
+        SelectOptions(method="random", shots=30),
+        model,
+        tell=events.append,
+    )
+    assert any(isinstance(event, Warn) and "demonstrations too long" in event.text for event in events), events
+
+
+@pytest.mark.parametrize("change", ["swapped", "shorter", "other label"], ids=lambda change: change.replace(" ", "-"))
+def test_changed_demonstrations_are_told_and_not_recorded(change: str, pool: PoolRows, tmp_path: Path) -> None:
+    path = tmp_path / "demos.jsonl"
+    write_selection(select(pool, SelectOptions(method="random", shots=6)), path)
+    lines = path.read_text().splitlines(keepends=True)
+    label, other = ("positive", "negative") if "positive" in lines[0] else ("negative", "positive")
+    changed = {
+        "swapped": [lines[1], lines[0], *lines[2:]],
+        "shorter": lines[:-1],
+        "other label": [lines[0].replace(label, other), *lines[1:]],
+    }
+    path.write_text("".join(changed[change]))
+    events: list[Event] = []
+    assert read_selected(str(path), read_demonstrations(str(path), TEMPLATE).examples, events.append) is None
+    (note,) = events
+    assert "how they were chosen is not recorded" in str(note)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"examples_sha256": 1, "selected": null}'])
+def test_a_damaged_record_is_told(content: str, demos: Path) -> None:
+    file_beside(demos).write_text(content)
+    events: list[Event] = []
+    assert read_selected(str(demos), read_demonstrations(str(demos)).examples, events.append) is None
+    (note,) = events
+    assert "demos.jsonl.selection.json: cannot be read" in str(note)
+
+
+def test_a_memory_of_other_demonstrations_has_version_1(demos: Path, models: Models, tmp_path: Path) -> None:
+    words = ["think", str(demos), "-m", str(models("llama")), "-T", "2", "-q", "-o"]
+    assert run([*words, str(tmp_path / "plain.safetensors")]) == 0
+    file_beside(demos).write_text("{}")
+    assert run([*words, str(tmp_path / "beside.safetensors")]) == 0
+    plain, beside = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("plain", "beside"))
+    assert plain == beside
+    assert b'"format_version":1' in plain.replace(b"\\", b"")
+    assert b"selected" not in plain
+
+
+def test_the_file_beside_holds_the_record_alone(pool: PoolRows, tmp_path: Path) -> None:
+    result = select(pool, SelectOptions(method="random", shots=2, seed=1, balance=True))
+    write_selection(result, tmp_path / "demos.jsonl")
+    content = json.loads(file_beside(tmp_path / "demos.jsonl").read_text())
+    assert Selected(**content["selected"]) == result.chosen.selected
+    assert content.keys() == {"examples_sha256", "selected"}
+
+
+def test_queries_that_the_task_evaluates_are_refused(tmp_path: Path) -> None:
+    path, data = tiny_task(tmp_path)
+    evaluated = evaluation_set(find_task(str(path)), "paper", Source(data))
+    pool = pool_of_task(evaluated.task, evaluated)
+    rows = write_rows(tmp_path / "queries.jsonl", [{"text": "a new film"}, {"text": next(iter(evaluated)).text}])
+    with pytest.raises(InputError, match=r"--for .*queries.jsonl:2: in split test, which task tiny evaluates"):
+        queries_of_file(str(rows), pool)
+
+
+def test_a_method_that_reads_the_model_says_so_without_one(pool: PoolRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deepthink_cli.selection.base import SelectionMethod
+    from deepthink_cli.selection.registry import METHODS
+
+    monkeypatch.setitem(METHODS, "reader", SelectionMethod("nowhere:choose", "reads", "this test", ("hidden",)))
+    with pytest.raises(InputError, match="--method reader: reads the rows with a model; name one with -m"):
+        select(pool, SelectOptions(method="reader", shots=2), store=Store(Path("nowhere")))

@@ -1,0 +1,157 @@
+"""`think --method ct-kv` as users run it: what is written, continued and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_rows
+from tiny import tiny_task
+
+from deepthink_cli import DemonstrationSet, load_memory
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Note, Progress, silent
+from deepthink_cli.experiments.results import read_results
+from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
+from deepthink_cli.techniques.think import ThinkPlan, plan_thinking, think_and_save
+from deepthink_cli.techniques.training import plan_training
+
+STEPS = 4
+
+
+@pytest.fixture
+def plan(reviews: DemonstrationSet) -> ThinkPlan:
+    """A short training of the four reviews."""
+    options = TechniqueOptions.checked(method="ct-kv", steps=STEPS)
+    return plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(iterations=1), technique=options)
+
+
+def interrupted_after(step: int, plan: ThinkPlan, output: Path) -> None:
+    """Train until Ctrl-C after a step."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Progress) and event.done == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        think_and_save(plan, output, stop)
+
+
+def test_an_interrupted_training_continues_to_the_same_bytes(plan: ThinkPlan, tmp_path: Path) -> None:
+    whole, output = tmp_path / "whole.safetensors", tmp_path / "mem.safetensors"
+    think_and_save(plan, whole)
+    interrupted_after(2, plan, output)
+    assert [path.name for path in tmp_path.glob("mem*")] == ["mem.safetensors.partial"]
+    events: list[Event] = []
+    think_and_save(plan, output, events.append)
+    assert Note(f"continuing from {output}.partial, step 2 of {STEPS}") in events
+    assert [event.done for event in events if isinstance(event, Progress)] == [2, 3, 4]
+    assert output.read_bytes() == whole.read_bytes()
+    assert not output.with_name("mem.safetensors.partial").exists()
+
+
+def test_the_state_of_another_training_is_not_overwritten(
+    plan: ThinkPlan, tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mem.safetensors"
+    interrupted_after(1, plan, output)
+    words = ["think", str(demos), "--method", "ct-kv", "-q", "-o", str(output)]
+    assert run([*words, "--steps", "5"]) == 2
+    assert "other demonstrations or other options; give the same ones" in capsys.readouterr().err
+    partial = tmp_path / "mem.safetensors.partial"
+    partial.write_text("something else")
+    assert run([*words, "--steps", str(STEPS)]) == 2
+    assert f"{partial}: not the state of a training" in capsys.readouterr().err
+    assert partial.read_text() == "something else"
+
+
+def test_a_trained_memory_says_what_made_it_and_answers(
+    tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "--method", "ct-kv", "--steps", "3", "--lr", "0.01", "-o", str(output)]) == 0
+    assert "trained on 4 demonstrations" in capsys.readouterr().err
+    provenance = load_memory(output).provenance
+    assert provenance is not None
+    assert provenance.technique is not None
+    assert provenance.technique.values == {"steps": 3, "lr": 0.01, "dropout": 0.05, "seed": 0}
+    assert run(["eval", str(output), str(demos), "-q"]) == 0
+    assert "T = 1 is one reading, then trained" in capsys.readouterr().out
+    assert run(["inspect", str(output)]) == 0
+    assert "made by   ct-kv" in capsys.readouterr().out
+
+
+def test_a_dry_run_names_the_technique(demos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["think", str(demos), "--method", "ct-kv", "--steps", "7", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["technique"] == "ct-kv steps=7 lr=0.001 dropout=0.05 seed=0"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "ct-kv", "-T", "5"], "--iterations 5: not with --method ct-kv alone, which trains"),
+        (["--method", "ct-kv", "--steps", "0"], "--steps 0: a number of steps, 1 or more"),
+        (["--method", "ct-kv", "--lr", "0"], "--lr 0: a learning rate above 0, as in 0.001"),
+        (["--lr", "0.1"], "--lr 0.1: only with --method ct-kv; add it, or omit this"),
+        (["--method", "fresh", "--steps", "9"], "--steps 9: only with --method ct-kv; add it, or omit this"),
+        (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    words: list[str], message: str, demos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["think", str(demos), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_one_reading_may_be_named(tmp_path: Path, demos: Path) -> None:
+    output = tmp_path / "mem.safetensors"
+    assert run(["think", str(demos), "--method", "ct-kv", "--steps", "1", "-T", "1", "-q", "-o", str(output)]) == 0
+
+
+def test_fewer_than_four_demonstrations_are_trained_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = write_rows(tmp_path / "two.jsonl", [{"text": "warm", "kind": "good"}, {"text": "dull", "kind": "bad"}])
+    assert run(["think", str(rows), "--method", "ct-kv", "--steps", "1", "-o", str(tmp_path / "mem.safetensors")]) == 0
+    assert "fewer than 4 demonstrations" in capsys.readouterr().err
+
+
+def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
+    spec = replace(plan.spec, options=plan.spec.options.model_copy(update={"quantize": "8bit"}))
+    with pytest.raises(InputError, match="--quantize 8bit: --method ct-kv needs gradients"):
+        plan_training(spec, plan.demonstrations, TechniqueOptions.checked(method="ct-kv"), silent)
+
+
+def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
+    models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The same demonstrations make the same memory, from a task with any seed, from a file, and in a run."""
+    task, data = tiny_task(tmp_path)
+    rows = tmp_path / "drawn.jsonl"
+    common = ["--task", str(task), "-m", str(models("llama")), "--method", "ct-kv", "--steps", "2", "-q"]
+    drawn, given = tmp_path / "drawn.safetensors", tmp_path / "given.safetensors"
+    assert run(["think", *common, "--data-dir", str(data), "--seed", "1", "-o", str(drawn)]) == 0
+    provenance = load_memory(drawn).provenance
+    assert provenance is not None
+    examples = provenance.demonstrations.examples
+    write_rows(rows, [{"text": example.text, "kind": example.label} for example in examples])
+    assert run(["think", str(rows), *common, "-o", str(given)]) == 0
+    for one, other in zip(load_memory(drawn).keys, load_memory(given).keys, strict=True):
+        assert torch.equal(one, other)
+    assert run(["run", *common, "--data-dir", str(data), "--seeds", "1,", "--out", str(tmp_path / "out")]) == 0
+    assert provenance.technique is not None
+    assert provenance.technique.values["seed"] == 0
+    recorded = {row.setting.technique for row in read_results(tmp_path / "out")}
+    assert recorded == {"ct-kv steps=2 lr=0.001 dropout=0.05 seed=0"}
+
+
+def test_options_of_readings_are_refused_from_python_too(reviews: DemonstrationSet) -> None:
+    technique = TechniqueOptions.checked(method="ct-kv")
+    with pytest.raises(InputError, match=r"--eta 0\.01: not with --method ct-kv alone"):
+        plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(eta=0.01), technique=technique)
