@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from deepthink_cli.engine.choice import load_model
     from deepthink_cli.engine.decoding import Decoding
     from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
-    from deepthink_cli.evaluation.rows import rows_of_file, rows_of_task
     from deepthink_cli.generation.dialogue import Dialogue
     from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.pool import pool_of_file, pool_of_task
     from deepthink_cli.selection.select import SelectResult, select, write_selection
     from deepthink_cli.selection.store import Store
+    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
 
@@ -67,8 +67,8 @@ _HOME = {
     "predict": "scoring.prediction",
     "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
-    "rows_of_file": "evaluation.rows",
-    "rows_of_task": "evaluation.rows",
+    "rows_of_file": "tasks.evaluated",
+    "rows_of_task": "tasks.evaluated",
     "save_memory": "artifact.files",
     "score": "scoring.score",
     "select": "selection.select",

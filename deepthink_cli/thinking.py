@@ -1,8 +1,8 @@
-"""Deep-Thinking: equations 2 to 5 of the paper."""
+"""Deep-Thinking: equations 2 to 5 of the paper, for any number of demonstration sets at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deepthink_cli.engine.base import Engine, Reading
@@ -10,6 +10,8 @@ from deepthink_cli.memory import Memory, State
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
+
+Thought = tuple[TokenizedDemonstrations, Method]
 
 
 def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Method | None = None) -> Iterator[Memory]:
@@ -20,13 +22,31 @@ def think(engine: Engine, demonstrations: TokenizedDemonstrations, method: Metho
     Only ablations change the order of the demonstrations from one reading to the next.
     The default method is the paper's: T = 5 and a gate of eta = 0.01.
     """
-    method = method or Method()
-    (first,) = engine.read([Reading(demonstrations.token_ids)])  # of L tokens
-    history = replace(first, provenance=Provenance(engine.identity, demonstrations, method))
-    state: State = ()
-    yield history  # keys and values of every layer, (kv_heads, L, head_dim)
-    for iteration in range(2, method.iterations + 1):
-        again = reread(engine.tokenizer, demonstrations, method, iteration)
-        (present,) = engine.read([Reading(again.token_ids, history, again.start)])  # Eq. 2 and 3
-        history, state = history.updated(again.in_first_order(present), method.update, state)  # Eq. 4
-        yield history  # Eq. 5
+    for memories in think_together(engine, [(demonstrations, method or Method())]):
+        yield memories.pop()
+
+
+def think_together(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list[Memory]]:
+    """Read several sets of demonstrations, each by its method, and yield all memories after every reading.
+
+    All sets are read in shared passes, up to the smallest T; a set that several methods share is read once for T = 1.
+    The caller may clear the yielded list, which frees memory for the next reading.
+    """
+    distinct = list(dict.fromkeys(demonstrations.token_ids for demonstrations, _ in thoughts))
+    first = dict(zip(distinct, engine.read(list(map(Reading, distinct))), strict=True))  # each of L tokens
+    histories = [
+        replace(first[read.token_ids], provenance=Provenance(engine.identity, read, method))
+        for read, method in thoughts
+    ]
+    del first
+    states: list[State] = [()] * len(thoughts)
+    yield list(histories)  # keys and values of every layer, (kv_heads, L, head_dim)
+    for iteration in range(2, min(method.iterations for _, method in thoughts) + 1):
+        again = [reread(engine.tokenizer, *thought, iteration) for thought in thoughts]
+        readings = [Reading(each.token_ids, old, each.start) for each, old in zip(again, histories, strict=True)]
+        presents = engine.read(readings)  # Eq. 2 and 3
+        del readings  # it holds the histories
+        for n, (_, method) in enumerate(thoughts):
+            present = again[n].in_first_order(presents[n])
+            histories[n], states[n] = histories[n].updated(present, method.update, states[n])  # Eq. 4
+        yield list(histories)  # Eq. 5

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.evaluation.rows import EvaluatedRows
     from deepthink_cli.options import ModelOptions, ScoreName
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.scoring.prediction import Prediction
+    from deepthink_cli.tasks.evaluated import EvaluatedRows
     from deepthink_cli.tasks.sources import Source
 
 T = TypeVar("T")
@@ -179,9 +179,9 @@ def _evaluate(
     """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
     from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
-    from deepthink_cli.evaluation.rows import rows_of_file, rows_of_task
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
+    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 
     used = model_options(memory, options)
     outputs.check(model=used.model, adapter=used.adapter)

@@ -16,7 +16,8 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
-    from deepthink_cli.events import RunObserver, Tell
+    from deepthink_cli.events import Tell
+    from deepthink_cli.experiments.observers import RunObserver
     from deepthink_cli.experiments.prepared import PreparedRun
     from deepthink_cli.integrations.tracking import Tracking
     from deepthink_cli.report.html.page import WebPage
@@ -84,7 +85,7 @@ def tracking_of(log: str | None) -> Tracking | None:
 
 def tracked(progress: RunObserver, tracking: Tracking | None, runs: Sequence[PreparedRun], tell: Tell) -> RunObserver:
     """An observer of runs into one folder that shows their progress, and logs their rows if a tracker is named."""
-    from deepthink_cli.events import Observers
+    from deepthink_cli.experiments.observers import Observers
     from deepthink_cli.integrations.tracking import tracker_of
 
     return progress if tracking is None or not runs else Observers(progress, tracker_of(tracking, runs, tell))

@@ -19,8 +19,8 @@ from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.study.figure import Form
     from deepthink_cli.report.curves import Panel
-    from deepthink_cli.report.forms.spec import Form
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
-from deepthink_cli.events import RunObserver
+from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.io.text import printable
 from deepthink_cli.updates.registry import brief
 

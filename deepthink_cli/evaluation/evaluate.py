@@ -30,7 +30,6 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, evaluated_or_skipped, with_first_reading
 from deepthink_cli.evaluation.overlap import Overlap, OverlapEvaluator, warn_of_overlap
-from deepthink_cli.evaluation.rows import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.events import Progress, Tell, silent, warning_of
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
@@ -39,6 +38,7 @@ from deepthink_cli.options import ModelOptions, ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
 from deepthink_cli.scoring.inputs import check_tokens, scored_by
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
 from deepthink_cli.tasks.format import Free
 
 

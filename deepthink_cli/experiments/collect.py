@@ -8,9 +8,10 @@ from collections.abc import Hashable, Sequence
 
 from deepthink_cli.calibration.registry import calibration
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.events import RunObserver, Tell, Warn, silent
+from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.experiments.folder import RunFolder
+from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import write_samples, write_texts
 

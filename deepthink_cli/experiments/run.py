@@ -11,13 +11,14 @@ from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.engine.opening import find_model, warn_without_chat
 from deepthink_cli.errors import Problems
-from deepthink_cli.events import Note, Progress, RunObserver, Tell, Warn, silent
+from deepthink_cli.events import Note, Progress, Tell, Warn, silent
 from deepthink_cli.experiments.collect import Collector
 from deepthink_cli.experiments.distribute import distribute
 from deepthink_cli.experiments.executors.base import Executor
 from deepthink_cli.experiments.folder import found_in, open_run_folder
 from deepthink_cli.experiments.here import run_here
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob, SharedRows, prepare_jobs
+from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.prepared import PreparedRun, RunSummary, tell_of_fewer
 from deepthink_cli.experiments.request import RunRequest

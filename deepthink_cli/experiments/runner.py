@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.experiments.batches import COPIES, think_in_batches
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
@@ -16,6 +15,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.techniques.context_tuning import Training
+from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings of the rows to write
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.evaluation.evaluation import scoring_chunks
-from deepthink_cli.experiments.batches import COPIES, think_in_batches
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
@@ -21,6 +20,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.prediction import predict_plan
 from deepthink_cli.techniques.context_tuning import Training
+from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 ENOUGH = 1.5  # seconds of scoring after which a sample of inputs is large enough
 SIZES = (8, 8, 64, 512)  # inputs of the samples; the first one warms up

@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, RunObserver, Tell, Warn, silent
+from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.model.failures import check_installed
 from deepthink_cli.updates.registry import brief
 

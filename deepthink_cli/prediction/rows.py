@@ -13,13 +13,13 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.evaluation.rows import EvaluatedRows
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows, answer_of, jsonable, output_row, scored_by
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.tasks.evaluated import EvaluatedRows
 
 UNCALIBRATED = "uncalibrated"
 ABOUT = {

@@ -12,10 +12,10 @@ from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
-from deepthink_cli.experiments.batches import think_in_batches
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.scoring.score import Scores, score_each
+from deepthink_cli.techniques.together import think_in_batches
 from deepthink_cli.tuning.grid import Grid
 from deepthink_cli.tuning.plan import LabelledRows
 from deepthink_cli.tuning.sets import TrainingSet

@@ -18,7 +18,7 @@ from deepthink_cli.comparison.diff import diff
 from deepthink_cli.comparison.quantize import quantize
 from deepthink_cli.comparison.tensors import tensor_changes
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.evaluation.rows import is_labelled, rows_of_file
+from deepthink_cli.tasks.evaluated import is_labelled, rows_of_file
 
 
 def memory(*layers: list[list[float]]) -> Memory:

@@ -30,8 +30,8 @@ from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packing import sequence
 from deepthink_cli.engine.reach import Reach
-from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.model.tokens import TokenizedQuery
+from deepthink_cli.thinking import think_together
 
 Models = Callable[[str], Path]
 DEMOS = tuple(range(20, 60))
@@ -111,7 +111,7 @@ def test_whoever_holds_the_lock_can_predict(models: Models, reviews: Demonstrati
 
 @pytest.mark.parametrize(("momentum", "copies"), [(0.0, 2), (0.9, 3)])
 @pytest.mark.parametrize("count", [1, 4])
-def test_thinking_in_step_holds_three_copies_of_its_memories_at_most(
+def test_thinking_together_holds_three_copies_of_its_memories_at_most(
     count: int, momentum: float, copies: int, tmp_path: Path
 ) -> None:
     # So deep that a pass's own activations are small beside the memory.
@@ -121,7 +121,7 @@ def test_thinking_in_step_holds_three_copies_of_its_memories_at_most(
     memory = engine.model.token_bytes * len(demonstrations.token_ids)
     thoughts = [(demonstrations, Method(4, Gate(0.1 + n / 100, momentum))) for n in range(count)]
     with Watched() as watched:
-        for memories in think_in_step(engine, thoughts):
+        for memories in think_together(engine, thoughts):
             if memories[0].iteration == 1:
                 watched.peak = watched.live  # ignores what the first reading allocated
             memories.clear()

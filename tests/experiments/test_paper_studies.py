@@ -12,10 +12,10 @@ from task_rows import write_task_rows
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.study.figure import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
 from deepthink_cli.experiments.study.files import open_study, packaged
 from deepthink_cli.report.forms.iterations import draw_iterations
 from deepthink_cli.report.forms.lines import draw_lines
-from deepthink_cli.report.forms.spec import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
 from deepthink_cli.report.forms.table import draw_table, lines_of
 from deepthink_cli.report.forms.violins import draw_violins
 from deepthink_cli.report.job_results import jobs_of

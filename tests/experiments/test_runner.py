@@ -25,11 +25,11 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.evaluation.evaluation import evaluated, scoring_chunks
 from deepthink_cli.experiments import scorer
-from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.experiments.folder import LOCK, RunFolder, open_run_folder
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.scoring.prediction import predict
 from deepthink_cli.scoring.skipping import SAME_TOKENS, TOO_LONG
+from deepthink_cli.thinking import think_together
 
 Models = Callable[[str], Path]
 PAIR = ("positive", "negative")
@@ -177,12 +177,12 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
 
     def small(engine: Engine, given: Sequence[Any]) -> Iterator[list[Memory]]:
         tried.append(len(given))
-        for memories in think_in_step(engine, given):
+        for memories in think_together(engine, given):
             if len(given) > 1 and memories[0].iteration == 2:
                 raise torch.OutOfMemoryError
             yield memories
 
-    monkeypatch.setattr("deepthink_cli.experiments.batches.think_in_step", small)
+    monkeypatch.setattr("deepthink_cli.techniques.together.think_together", small)
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
     assert tried == [4, 2, 1, 1, 2, 1, 1]
@@ -214,9 +214,9 @@ def test_memories_made_together_are_as_many_as_the_free_memory_holds(
 
     def counted(engine: Engine, given: Sequence[Any]) -> Iterator[list[Memory]]:
         seen.append(len(given))
-        return think_in_step(engine, given)
+        return think_together(engine, given)
 
-    monkeypatch.setattr("deepthink_cli.experiments.batches.think_in_step", counted)
+    monkeypatch.setattr("deepthink_cli.techniques.together.think_together", counted)
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1,0.2", "-q")
     for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
         seen.clear()

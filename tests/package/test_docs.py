@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from imports import LAYERS
+from imports import ORDER
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.engine.registry import ENGINES
@@ -57,9 +57,10 @@ def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.
         exec(compile(block, f"{name}, block {number}", "exec"), vars(page))
 
 
-def test_the_layer_table_is_the_one_that_is_held() -> None:
-    rows = re.findall(r"^\| \d \| (.*?) \|", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert [tuple(re.findall(r"`(.*?)`", row)) for row in rows] == list(LAYERS)
+def test_the_order_of_folders_is_the_one_that_is_held() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w/]+)(?:\.py)?` \|", page, re.MULTILINE)
+    assert [name.rstrip("/") for name in rows] == list(ORDER[:-1])
 
 
 @pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", "docs/architecture.md"])

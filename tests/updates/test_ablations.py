@@ -26,9 +26,9 @@ from deepthink_cli import (
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.memory import State
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.thinking import think_together
 from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule_text, split_rules, values_of
 
 LAYERS = 3
@@ -170,7 +170,7 @@ def test_rules_thought_in_step_think_as_each_alone(llama: BatchedEngine, tokeniz
     thoughts = [
         (tokenized, Method(3, parse_rule(text, Gate(0.3)))) for text in ("gate", "rotated", "keys-only", "shuffled")
     ]
-    *_, together = think_in_step(llama, thoughts)
+    *_, together = think_together(llama, thoughts)
     for memory, thought in zip(together, thoughts, strict=True):
         *_, alone = think(llama, *thought)
         for actual, expected in zip((*memory.keys, *memory.values), (*alone.keys, *alone.values), strict=True):

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.experiments.batches import COPIES
 from deepthink_cli.experiments.estimate import estimate_runs
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import SharedRows
@@ -26,6 +25,7 @@ from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.footprint import parameter_count
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
+from deepthink_cli.techniques.together import COPIES
 
 TABLE = Path(__file__).parent / "models.yaml"
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.5}

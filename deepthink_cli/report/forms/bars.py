@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.study.figure import BarsForm
 from deepthink_cli.report.figures import GREY
 from deepthink_cli.report.forms.canvas import ICL, LOOKS, OURS, legend, panels_of, short, titled
 from deepthink_cli.report.forms.pairs import distinct
-from deepthink_cli.report.forms.spec import BarsForm
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.published import published
 from deepthink_cli.report.tables import TableRow, summarize

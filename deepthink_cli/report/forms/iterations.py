@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.study.figure import IterationsForm
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.curves import Curve, Panel, panels
 from deepthink_cli.report.figures import COLOURS, GREY, MARKERS
 from deepthink_cli.report.forms.canvas import POINT, legend, panels_of, short, titled
-from deepthink_cli.report.forms.spec import IterationsForm
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.published import published
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deepthink_cli.experiments.study.figure import LinesForm
 from deepthink_cli.report.forms.canvas import ICL, LOOKS, OURS, legend, panels_of, short, titled
 from deepthink_cli.report.forms.pairs import Pair, distinct, pairs
-from deepthink_cli.report.forms.spec import LinesForm
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.significance import Spread
 

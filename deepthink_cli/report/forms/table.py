@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.study.figure import Block, TableForm
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.forms.canvas import short
 from deepthink_cli.report.forms.pairs import distinct
-from deepthink_cli.report.forms.spec import Block, TableForm
 from deepthink_cli.report.groups import groups_of
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.published import published

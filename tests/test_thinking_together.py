@@ -1,4 +1,4 @@
-"""Thinking in step: several memories take their readings together, and each is the one that `think` makes."""
+"""Several memories take their readings together, and each is the one that `think` makes of it alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from deepthink_cli import DemonstrationSet, Gate, Memory, Method, think, tokeniz
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-from deepthink_cli.experiments.batches import think_in_step
 from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.thinking import think_together
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def demonstrations(llama: PackedEngine, reviews: DemonstrationSet) -> TokenizedD
 
 
 @pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine])
-def test_methods_thought_in_step_think_as_each_alone(
+def test_methods_that_share_passes_think_as_each_alone(
     kind: type[PackedEngine], llama: PackedEngine, reviews: DemonstrationSet, demonstrations: TokenizedDemonstrations
 ) -> None:
     engine = kind(llama.model)
@@ -32,7 +32,7 @@ def test_methods_thought_in_step_think_as_each_alone(
         (demonstrations, Method(4, Gate(0.01, 0.9))),
         (shorter, Method(4, Gate(0.1), "restarted")),
     ]
-    *_, together = think_in_step(engine, thoughts)
+    *_, together = think_together(engine, thoughts)
     for memory, thought in zip(together, thoughts, strict=True):
         *_, alone = think(engine, *thought)
         assert (memory.provenance, memory.iteration) == (alone.provenance, 4)
@@ -52,21 +52,21 @@ def test_methods_share_the_first_reading_and_every_pass(
 
     monkeypatch.setattr(PackedEngine, "read_pass", counted)
     length = len(demonstrations.token_ids)
-    list(think_in_step(llama, [(demonstrations, Method(3, Gate(eta))) for eta in (0.001, 0.01, 0.1)]))
+    list(think_together(llama, [(demonstrations, Method(3, Gate(eta))) for eta in (0.001, 0.01, 0.1)]))
     assert passes == [[length], [length] * 3, [length] * 3]
 
 
 def test_the_first_to_end_ends_all(llama: PackedEngine, demonstrations: TokenizedDemonstrations) -> None:
     thoughts = [(demonstrations, Method(2, Gate(0.1))), (demonstrations, Method(5, Gate(0.1)))]
-    assert len(list(think_in_step(llama, thoughts))) == 2
+    assert len(list(think_together(llama, thoughts))) == 2
 
 
 def test_a_list_that_is_emptied_changes_no_later_reading(
     llama: PackedEngine, demonstrations: TokenizedDemonstrations
 ) -> None:
     thoughts = [(demonstrations, Method(3, Gate(0.1)))]
-    *_, kept = think_in_step(llama, thoughts)
-    for memories in think_in_step(llama, thoughts):
+    *_, kept = think_together(llama, thoughts)
+    for memories in think_together(llama, thoughts):
         last = list(memories)
         memories.clear()
     assert all(map(torch.equal, last[0].keys, kept[0].keys))
