@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction, predict
     from deepthink_cli.scoring.score import score
     from deepthink_cli.selection.options import SelectOptions
-    from deepthink_cli.selection.pool import pool_of_file, pool_of_task
+    from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.selection.select import SelectResult, select, write_selection
     from deepthink_cli.selection.store import Store
     from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
+    from deepthink_cli.tasks.pool import pool_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
 
@@ -63,7 +64,7 @@ _HOME = {
     "load_model": "engine.choice",
     "open_memory": "artifact.opening",
     "pool_of_file": "selection.pool",
-    "pool_of_task": "selection.pool",
+    "pool_of_task": "tasks.pool",
     "predict": "scoring.prediction",
     "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
 
 Bits = Literal[8, 4]  # a number, in a quantized memory
@@ -250,11 +250,6 @@ class Provenance:
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
-
-
-def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 class Origin(Protocol):

@@ -30,8 +30,9 @@ from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, adde
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, ModelIdentity, Provenance, Quantized, canonical_json
+from deepthink_cli.provenance import Bits, ModelIdentity, Provenance, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 

@@ -19,7 +19,8 @@ from typing import Any
 from deepthink_cli.artifact.layout import PARTS, TensorEntry, check_layout, in_file_order, layers_of, tensor_name
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.provenance import Provenance, canonical_json
+from deepthink_cli.io.text import canonical_json
+from deepthink_cli.provenance import Provenance
 
 KEY = "deepthink"
 MAX_HEADER = 16 * 2**20  # bytes; safetensors needs 25 s and 2 GB for a header of a million tensors

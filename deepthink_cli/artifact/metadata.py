@@ -13,6 +13,7 @@ from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     STRICT,
@@ -24,7 +25,6 @@ from deepthink_cli.provenance import (
     Technique,
     TokenizedDemonstrations,
     Tuned,
-    canonical_json,
 )
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate

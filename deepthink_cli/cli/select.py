@@ -199,8 +199,9 @@ def _pool(
 ) -> PoolRows:
     """The rows of the file or of the task."""
     from deepthink_cli.data.template import SEPARATOR
-    from deepthink_cli.selection.pool import pool_of_file, pool_of_task
+    from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task
+    from deepthink_cli.tasks.pool import pool_of_task
     from deepthink_cli.tasks.rows import announce
     from deepthink_cli.tasks.splits import evaluation_set
 

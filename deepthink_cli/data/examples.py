@@ -290,3 +290,9 @@ def _candidates(row: Row) -> tuple[str, ...] | None:
     if not isinstance(values, list) or not values:
         raise InputError(f'{row.where}: "candidates" must be a list of strings, as in ["yes", "no"]')
     return distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")
+
+
+def example_of(query: Query) -> Example:
+    """A query with its true answer, as a demonstration."""
+    assert query.gold is not None
+    return Example(query.text, query.gold)

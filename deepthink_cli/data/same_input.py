@@ -8,12 +8,14 @@ true?"): two of them are the same input if their candidates, or their true label
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b, sha256
 from typing import Any
 
 from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.data.template import Template
+from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.io.text import canonical_json
 
 
 def input_text(row: Query | Example, template: Template) -> str:
@@ -34,6 +36,26 @@ def input_keys(row: Query | Example, template: Template, labels: Sequence[str]) 
     if not row.candidates:
         return frozenset([_key(text)])
     return frozenset([_key(text, sorted(row.candidates)), *([] if row.gold is None else [_key(text, row.gold)])])
+
+
+def row_digest(query: Query) -> bytes:
+    """Sixteen bytes that identify everything a row's result depends on: its text, candidates and true label."""
+    return blake2b(canonical_json([query.text, query.candidates, query.gold]).encode(), digest_size=16).digest()
+
+
+def rows_digest(rows: Iterable[bytes]) -> str:
+    """SHA-256 of rows in their order, given the `row_digest` of each."""
+    return sha256(b"".join(rows)).hexdigest()
+
+
+def same_rows(queries: Iterable[Query], rows_sha256: str, named: str) -> Iterator[Query]:
+    """The queries, as they come; raises DeepThinkError after the last one if this is not the digest of all of them."""
+    digest = sha256()
+    for query in queries:
+        digest.update(row_digest(query))
+        yield query
+    if digest.hexdigest() != rows_sha256:
+        raise DeepThinkError(f"{named} have changed since they were checked; restore them, or begin again")
 
 
 def _key(*values: Any) -> bytes:

@@ -12,31 +12,25 @@ from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.fitted import fitted
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.results import Part, Setting
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.provenance import TokenizedDemonstrations, canonical_json
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
 from deepthink_cli.selection.choice import Request, check_request, choose_demonstrations
-from deepthink_cli.selection.pool import PoolRows, check_held_out, pool_of_task
+from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.free import check_may_run
-from deepthink_cli.tasks.splits import (
-    Drawn,
-    EvaluationSet,
-    dev_set,
-    draw_demonstrations,
-    evaluation_set,
-    row_digest,
-    rows_digest,
-    same_rows,
-)
+from deepthink_cli.tasks.pool import check_held_out, pool_of_task
+from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.context_tuning import ContextTuning, check_trainable
 from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, ensemble_size
 

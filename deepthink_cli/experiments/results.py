@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.techniques.registry import CT_KV, copies
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate, gate_values

@@ -77,3 +77,8 @@ def _row(tag: str, cells: Sequence[str]) -> str:
 
 def _text(text: str, most: int = LONGEST) -> str:
     return escape(printable(text, most))
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -12,12 +12,13 @@ from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.hub import forbidden_by
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.failures import check_installed, hub_errors, library_errors
 from deepthink_cli.model.fingerprint import hub_commit
 from deepthink_cli.model.location import Location, local_path
 from deepthink_cli.options import POCKET, ModelOptions
-from deepthink_cli.provenance import AdapterIdentity, canonical_json
+from deepthink_cli.provenance import AdapterIdentity
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # They do not change what the adapter computes, or depend on the library's version.

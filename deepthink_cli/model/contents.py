@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.io.text import canonical_json
 
 _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk

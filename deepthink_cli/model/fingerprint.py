@@ -11,8 +11,8 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.contents import Stored, contents_sha256, stored_tensors
-from deepthink_cli.provenance import canonical_json
 
 SAMPLE = 256  # bytes sampled at the start, the middle and the end of every tensor
 _BLOCKS = 256  # samples of a weights file that is not safetensors

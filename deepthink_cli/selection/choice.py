@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import Selected
@@ -19,7 +19,6 @@ from deepthink_cli.selection.features import Advance, Observer, ignore
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.selection.store import Store
-from deepthink_cli.tasks.items import example_of
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats

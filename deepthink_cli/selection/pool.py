@@ -11,20 +11,18 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool, read_queries
+from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool
 from deepthink_cli.data.rows import RowSource, name_of
+from deepthink_cli.data.same_input import row_digest, rows_digest
 from deepthink_cli.data.template import SEPARATOR, Template
-from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
-from deepthink_cli.tasks.columns import TaskColumns
-from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.splits import EvaluationSet, row_digest, rows_digest, training_rows
+
+CheckQueries = Callable[[Iterable[tuple[str, Query | Example]]], None]  # rows, each with its place before it
 
 IDENTICAL = "identical to an earlier row"
 TOO_LONG = "too long for the model"
 NOT_SAMPLED = "not in the sample of --pool-size"
-CHOOSE_FREELY = "or choose without --task"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +31,7 @@ class PoolRows:
 
     `name` is the file or the task. `labels` are the label words, empty if every row has candidates of its own.
     `set_aside` holds the reason for every place that cannot be chosen. `left_out` counts the training rows of a task
-    that are not in the pool, by reason; `evaluated` are the task's evaluated rows, none of which may be chosen or read.
+    that are not in the pool, by reason; `check_queries` refuses other rows that a task evaluates.
     """
 
     name: str
@@ -42,7 +40,7 @@ class PoolRows:
     labels: tuple[str, ...]
     set_aside: Mapping[int, str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
-    evaluated: EvaluationSet | None = None
+    check_queries: CheckQueries | None = None
 
     @classmethod
     def of(
@@ -113,22 +111,6 @@ def pool_of_file(
     return PoolRows.of(name_of(source), queries, template, words)
 
 
-def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource | None = None) -> PoolRows:
-    """A task's training rows, or the labelled rows of a file in the task's prompt.
-
-    Raises InputError, naming file and line, for a file with rows of the evaluated split.
-    """
-    labels = tuple(task.labels or ())
-    if source is None:
-        rows, left_out = training_rows(task, task.demonstrations, evaluated)
-        return PoolRows.of(task.name, rows, task.prompt, labels, left_out=left_out, evaluated=evaluated)
-    columns = TaskColumns(task.prompt, labels, lambda: task)
-    source = replace(RowSource.of(source), convert=columns)
-    queries = list(read_queries(source, task.prompt, labels, labelled=True))
-    check_held_out(((query.where, query) for query in queries), evaluated, CHOOSE_FREELY)
-    return PoolRows.of(name_of(source), queries, task.prompt, labels, evaluated=evaluated)
-
-
 def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template) -> Callable[[Query], bool]:
     """A function that says if a row fits a model, as a zero-shot query and, if it has a label, as a demonstration."""
     special = len(special_ids(tokenizer))
@@ -146,18 +128,3 @@ def fits(tokenizer: PreTrainedTokenizerBase, limits: Limits, template: Template)
         return tokens <= most and (query.gold is None or len(demonstration_ids(tokenizer, solved)) <= most)
 
     return fit
-
-
-def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
-    """Raise InputError, with the place of the first, if rows are in the split that a task evaluates.
-
-    Every row has its place before it; `way` is the way out beside removing what is evaluated.
-    """
-    places = [place for place, row in rows if row in evaluated]
-    if places:
-        count = len(places) - 1
-        more = f", and so {'is 1 other row' if count == 1 else f'are {count} other rows'}" if count else ""
-        raise InputError(
-            f"{places[0]}: in split {evaluated.split}, which task {evaluated.task.name} evaluates{more}; "
-            f"remove what is evaluated, {way}"
-        )

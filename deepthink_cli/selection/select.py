@@ -19,16 +19,16 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
-from deepthink_cli.io.text import json_line
+from deepthink_cli.io.text import canonical_json, json_line
 from deepthink_cli.model.fitting import check_fit
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ModelOptions
-from deepthink_cli.provenance import STRICT, Selected, canonical_json
+from deepthink_cli.provenance import STRICT, Selected
 from deepthink_cli.scoring.inputs import jsonable
 from deepthink_cli.selection.choice import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.selection.features import Advance
 from deepthink_cli.selection.options import SelectOptions
-from deepthink_cli.selection.pool import CHOOSE_FREELY, TOO_LONG, PoolRows, check_held_out, fits
+from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
 from deepthink_cli.selection.store import Store
 
 
@@ -170,8 +170,8 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
     Raises InputError for queries that the pool's task evaluates, and for rows without the template's fields.
     """
     queries = list(read_queries(source, pool.template, pool.labels))
-    if pool.evaluated is not None:
-        check_held_out(((f"--for {query.where}", query) for query in queries), pool.evaluated, CHOOSE_FREELY)
+    if pool.check_queries is not None:
+        pool.check_queries((f"--for {query.where}", query) for query in queries)
     return queries
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.atomic import replacing
-from deepthink_cli.provenance import ModelIdentity, canonical_json
+from deepthink_cli.io.text import canonical_json
+from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

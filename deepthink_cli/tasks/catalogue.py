@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
 

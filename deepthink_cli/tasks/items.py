@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.examples import Query
 from deepthink_cli.data.rows import Row
 from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
 from deepthink_cli.tasks.free import found
@@ -76,12 +76,6 @@ def has_columns(task: Task, row: Row) -> bool:
     except DoesNotFit:
         return False
     return True
-
-
-def example_of(query: Query) -> Example:
-    """A query with its true answer, as a demonstration."""
-    assert query.gold is not None
-    return Example(query.text, query.gold)
 
 
 def _own_candidates(

@@ -6,18 +6,16 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b, sha256
 from itertools import islice
 
-from deepthink_cli.data.examples import DemonstrationSet, Example, Query
-from deepthink_cli.data.same_input import input_keys
-from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.provenance import canonical_json
+from deepthink_cli.data.examples import DemonstrationSet, Example, Query, example_of
+from deepthink_cli.data.same_input import input_keys, row_digest, rows_digest, same_rows
+from deepthink_cli.errors import InputError
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.tasks.catalogue import PROTOCOLS
 from deepthink_cli.tasks.format import Protocol, Task
-from deepthink_cli.tasks.items import DoesNotFit, example_of, query_of
+from deepthink_cli.tasks.items import DoesNotFit, query_of
 from deepthink_cli.tasks.sources import Source, split_rows
 
 FIXED_SEED = 0  # seed of protocol samples, --limit and dev sets
@@ -140,26 +138,6 @@ def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
     """Keys of inputs of a task; two rows are the same input if they have one in common (see `input_keys`)."""
     template, labels = task.prompt, task.labels or ()
     return frozenset(key for row in rows for key in input_keys(row, template, labels))
-
-
-def row_digest(query: Query) -> bytes:
-    """Sixteen bytes that identify everything a row's result depends on: its text, candidates and true label."""
-    return blake2b(canonical_json([query.text, query.candidates, query.gold]).encode(), digest_size=16).digest()
-
-
-def rows_digest(rows: Iterable[bytes]) -> str:
-    """SHA-256 of rows in their order, given the `row_digest` of each."""
-    return sha256(b"".join(rows)).hexdigest()
-
-
-def same_rows(queries: Iterable[Query], rows_sha256: str, named: str) -> Iterator[Query]:
-    """The queries, as they come; raises DeepThinkError after the last one if this is not the digest of all of them."""
-    digest = sha256()
-    for query in queries:
-        digest.update(row_digest(query))
-        yield query
-    if digest.hexdigest() != rows_sha256:
-        raise DeepThinkError(f"{named} have changed since they were checked; restore them, or begin again")
 
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:

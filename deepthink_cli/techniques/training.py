@@ -15,10 +15,11 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress, Tell
 from deepthink_cli.io.atomic import replacing
+from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import TechniqueOptions
-from deepthink_cli.provenance import Provenance, TokenizedDemonstrations, canonical_json
+from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.techniques.context_tuning import FEWEST, ContextTuning, Training, check_trainable
 
 _KEY = "deepthink-training"

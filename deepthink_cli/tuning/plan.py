@@ -11,7 +11,7 @@ from functools import cached_property
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.examples import DemonstrationSet, Query
+from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_text
 from deepthink_cli.engine.opening import find_model, warn_without_chat
 from deepthink_cli.errors import InputError
@@ -26,7 +26,6 @@ from deepthink_cli.scoring.score import check_length
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.tasks.items import example_of
 from deepthink_cli.tuning.grid import Grid
 from deepthink_cli.tuning.nested import split
 from deepthink_cli.tuning.options import TuneOptions

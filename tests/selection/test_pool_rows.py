@@ -15,8 +15,9 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, special_ids
-from deepthink_cli.selection.pool import IDENTICAL, NOT_SAMPLED, TOO_LONG, PoolRows, pool_of_file, pool_of_task
+from deepthink_cli.selection.pool import IDENTICAL, NOT_SAMPLED, TOO_LONG, PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.pool import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import EvaluationSet, evaluation_set
 

@@ -18,7 +18,7 @@ from deepthink_cli.events import Event, Note, Warn
 from deepthink_cli.options import MethodOptions, ModelOptions
 from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.options import SelectOptions
-from deepthink_cli.selection.pool import PoolRows, pool_of_file, pool_of_task
+from deepthink_cli.selection.pool import PoolRows, pool_of_file
 from deepthink_cli.selection.select import (
     file_beside,
     queries_of_file,
@@ -29,6 +29,7 @@ from deepthink_cli.selection.select import (
 )
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import find_task
+from deepthink_cli.tasks.pool import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
 from deepthink_cli.techniques.think import plan_thinking, think_and_save

@@ -101,7 +101,7 @@ class Memories:
 
     def _path(self, folder: Path, ids: Ids) -> Path:
         from deepthink_cli.artifact.metadata import rule_as_json
-        from deepthink_cli.provenance import canonical_json
+        from deepthink_cli.io.text import canonical_json
 
         identity, method = self.engine.identity, self.method
         described = {
