@@ -38,8 +38,8 @@ from deepthink_cli.method import Positions
 from deepthink_cli.model.families import window_sizes
 from deepthink_cli.model.limits import check_demonstrations
 from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 from plain_reference import Array, Layer, PlainReference
 from small_models import FORMS, build_tokenizer, random_network, small_config
 

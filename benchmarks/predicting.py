@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from deepthink_cli.options import POCKET
+from deepthink_cli.model.options import POCKET
 from real_model import REAL
 from timed import measured
 

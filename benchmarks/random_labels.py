@@ -24,7 +24,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.opening import find_model, load
 from deepthink_cli.events import silent
-from deepthink_cli.options import POCKET, ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import FEWEST_OF_LABEL, LabelledRows, plan_tuning

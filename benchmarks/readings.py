@@ -19,7 +19,7 @@ from transformers.utils import logging
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.options import POCKET
+from deepthink_cli.model.options import POCKET
 from real_model import REAL
 from shapes import Words, build_engine, memory_ids
 from trec import words_of

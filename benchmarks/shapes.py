@@ -25,8 +25,8 @@ from deepthink_cli.engine.choice import choose_engine
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
+from deepthink_cli.model.options import POCKET
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.options import POCKET
 from deepthink_cli.provenance import ModelIdentity
 from real_model import REAL, real_model
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from deepthink_cli.generation.generation import Generation, generate
     from deepthink_cli.memory import Memory
     from deepthink_cli.method import Method
+    from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.options import ModelOptions
     from deepthink_cli.scoring.prediction import Prediction, predict
     from deepthink_cli.scoring.score import score
     from deepthink_cli.selection.options import SelectOptions
@@ -49,7 +49,7 @@ _HOME = {
     "Generation": "generation.generation",
     "Memory": "memory",
     "Method": "method",
-    "ModelOptions": "options",
+    "ModelOptions": "model.options",
     "Prediction": "scoring.prediction",
     "Query": "data.examples",
     "SelectOptions": "selection.options",

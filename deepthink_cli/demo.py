@@ -15,7 +15,7 @@ from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, evaluated
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
-from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import draw
 from deepthink_cli.tasks.sources import Source

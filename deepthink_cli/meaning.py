@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.selection.registry import METHODS
-from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import RULES, split_rules
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from deepthink_cli.experiments.study.crossing import cross
 from deepthink_cli.experiments.study.files import OpenedStudy, open_study, packaged
 from deepthink_cli.experiments.study.planning import SPEED, ModelPlan, compute_plan, known_size
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 PAGE = Path(__file__).resolve().parent / "reproduce.md"
 TABLES = re.compile(r"(<!-- (studies|models) -->\n).*?(<!-- /\2 -->)", re.DOTALL)

@@ -15,8 +15,8 @@ from deepthink_cli.events import Tell, Warn
 from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import check_template
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import Provenance, provenance_lines
 
 

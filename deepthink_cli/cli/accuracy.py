@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.evaluation.tables import confusion_table
-from deepthink_cli.techniques.registry import CT_KV, first_reading
+from deepthink_cli.method import CT_KV
+from deepthink_cli.techniques.registry import first_reading
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.changes import Changes

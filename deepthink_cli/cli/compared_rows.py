@@ -10,7 +10,7 @@ import typer
 from deepthink_cli.cli.console import table
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.options import TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory

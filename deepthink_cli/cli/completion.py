@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.selection.registry import METHODS, without_model
-from deepthink_cli.techniques.registry import CONTROLS, CT_KV, DEEP_THINKING
+from deepthink_cli.techniques.registry import CONTROLS
 from deepthink_cli.updates.registry import RULES
 
 TASK_FILES = ("*.yaml", "*.yml")

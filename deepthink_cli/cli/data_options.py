@@ -14,7 +14,7 @@ from deepthink_cli.cli.options import DATA, option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.rows import FormatName, RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.selection.registry import without_model
 
 

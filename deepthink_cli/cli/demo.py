@@ -17,7 +17,7 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
-from deepthink_cli.options import POCKET
+from deepthink_cli.model.options import POCKET
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deepthink_cli.demo import Exhibit, ReadingCost
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.evaluation.evaluation import Evaluation
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.model.options import ModelOptions
 
 
 def curves(by_eta: Mapping[float, Evaluation]) -> Table:

@@ -17,7 +17,7 @@ from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.model.options import ModelOptions
 
 _PACKAGES = (
     "deepthink-cli",

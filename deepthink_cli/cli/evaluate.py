@@ -33,13 +33,14 @@ from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 from deepthink_cli.io.tables import check_suffix
-from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.options import TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.options import ModelOptions, ScoreName
+    from deepthink_cli.model.options import ModelOptions
+    from deepthink_cli.options import ScoreName
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.tasks.evaluated import EvaluatedRows

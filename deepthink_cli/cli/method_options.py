@@ -13,9 +13,10 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DrawingArguments, RunCode, Unsafe
 from deepthink_cli.cli.options import DATA, METHOD, option
-from deepthink_cli.method import Positions
-from deepthink_cli.options import MethodOptions, RunOptions, ScoreName, TechniqueOptions
-from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.method import DEEP_THINKING, MethodOptions, Positions
+from deepthink_cli.options import ScoreName
+from deepthink_cli.techniques.options import TechniqueOptions
 from deepthink_cli.tuning.options import TuneOptions
 
 Steps = Annotated[

@@ -12,7 +12,7 @@ import typer
 from deepthink_cli.cli.configfile import apply_config
 from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.io.permissions import RUN_CODE
-from deepthink_cli.options import POCKET, Dtype, ModelOptions, Quantize
+from deepthink_cli.model.options import POCKET, Dtype, ModelOptions, Quantize
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell

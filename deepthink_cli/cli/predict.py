@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
-    from deepthink_cli.options import ModelOptions
+    from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.files import Predict
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows

@@ -17,7 +17,7 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.comparison.labels import ComparedLabels

@@ -12,7 +12,8 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DataDir, Limit, TaskNames
 from deepthink_cli.cli.method_options import ITERATIONS, SEEDS
 from deepthink_cli.cli.options import DATA, MODEL, OUTPUT, ModelArguments
-from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.crossing import Crossing

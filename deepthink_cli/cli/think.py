@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.rows import RowSource
     from deepthink_cli.events import Tell
-    from deepthink_cli.options import MethodOptions, TaskOptions, TechniqueOptions
+    from deepthink_cli.method import MethodOptions
     from deepthink_cli.provenance import TokenizedDemonstrations
+    from deepthink_cli.selection.options import TaskOptions
     from deepthink_cli.tasks.sources import Source
+    from deepthink_cli.techniques.options import TechniqueOptions
     from deepthink_cli.techniques.think import ThinkPlan, ThinkResult
 
 
@@ -227,7 +229,7 @@ def _from_task(
 
 def _readings(method: MethodArguments, technique: TechniqueOptions | None) -> MethodOptions:
     """The options of the readings: those that are given, or of the one reading that a technique trains."""
-    from deepthink_cli.options import MethodOptions
+    from deepthink_cli.method import MethodOptions
 
     if technique is not None and technique.trains:
         return MethodOptions.checked(iterations=1)

@@ -15,7 +15,7 @@ from deepthink_cli.data.examples import Example
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import Provenance, provenance_lines
 
 

@@ -14,7 +14,7 @@ from deepthink_cli.evaluation.evaluation import evaluated_or_skipped
 from deepthink_cli.evaluation.label_changes import LabelChanges, LabelChangeTally
 from deepthink_cli.events import Progress, Tell
 from deepthink_cli.memory import Memory
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows

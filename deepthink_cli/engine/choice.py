@@ -18,8 +18,8 @@ from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 
 
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:

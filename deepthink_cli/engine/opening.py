@@ -12,8 +12,8 @@ from deepthink_cli.engine.registry import check_engine
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
 from deepthink_cli.model.adapter import adapter_to_download
 from deepthink_cli.model.opening import needs_download, open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 
 _HINT = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
 

@@ -34,7 +34,8 @@ from deepthink_cli.events import Progress, Tell, silent, warning_of
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.memory import Memory
-from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
 from deepthink_cli.scoring.inputs import check_tokens, scored_by
 from deepthink_cli.scoring.prediction import Prediction

@@ -20,7 +20,7 @@ from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
 from deepthink_cli.experiments.units import Unit, grouped_jobs, unit_of_jobs, unit_of_pending
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 
 def distribute(

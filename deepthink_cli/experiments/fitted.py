@@ -11,11 +11,12 @@ from itertools import cycle
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.plan import RunPlan
+from deepthink_cli.method import DEEP_THINKING
 from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.techniques.registry import DEEP_THINKING, controlled, ensemble_size
+from deepthink_cli.techniques.registry import controlled, ensemble_size
 
 
 @dataclass(frozen=True)

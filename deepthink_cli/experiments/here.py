@@ -19,7 +19,7 @@ from deepthink_cli.experiments.runner import Work, together
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
 from deepthink_cli.experiments.units import jobs_digest, pending_digest
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.store import Store
 
 

@@ -19,7 +19,7 @@ from deepthink_cli.experiments.fitted import fitted
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.method import Method
+from deepthink_cli.method import CT_KV, DEEP_THINKING, Method
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
@@ -32,7 +32,7 @@ from deepthink_cli.tasks.free import check_may_run
 from deepthink_cli.tasks.pool import check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.context_tuning import ContextTuning, check_trainable
-from deepthink_cli.techniques.registry import CT_KV, DEEP_THINKING, ensemble_size
+from deepthink_cli.techniques.registry import ensemble_size
 
 
 def check_free(plan: RunPlan, task: Task) -> None:

@@ -23,7 +23,8 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.experiments.executors.ray_cluster import cluster_part, connected
 from deepthink_cli.io.atomic import writing
-from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.files import write_labels
 from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.prediction.predict import predict_file

@@ -10,14 +10,13 @@ from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.experiments.results import Part, Setting
-from deepthink_cli.method import Positions
+from deepthink_cli.method import DEEP_THINKING, Positions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.techniques.context_tuning import ContextTuning
-from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import rule_text

@@ -12,8 +12,9 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.columns import demonstrations_for
 from deepthink_cli.tasks.format import Task

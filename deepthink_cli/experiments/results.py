@@ -20,7 +20,8 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.techniques.registry import CT_KV, copies
+from deepthink_cli.method import CT_KV
+from deepthink_cli.techniques.registry import copies
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.registry import parse_rule

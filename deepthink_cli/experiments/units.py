@@ -16,8 +16,8 @@ from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, groups_of
 from deepthink_cli.io.text import canonical_json
+from deepthink_cli.method import CT_KV
 from deepthink_cli.provenance import ModelIdentity
-from deepthink_cli.techniques.registry import CT_KV
 
 Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number within their task, with all settings
 

@@ -14,9 +14,9 @@ from deepthink_cli.export.llama_cpp import Agreement, Weights, agreement, check_
 from deepthink_cli.export.peft import CONFIG, FILES, write_peft
 from deepthink_cli.io.atomic import check_folder
 from deepthink_cli.memory import Memory
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.method import CT_KV
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.outputs import Paths, check_apart
-from deepthink_cli.techniques.registry import CT_KV
 
 
 def check_adapter_apart(directory: Path, read: Paths) -> None:

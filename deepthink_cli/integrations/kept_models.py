@@ -14,7 +14,7 @@ from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method, Positions
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.thinking import think
 from deepthink_cli.updates.base import UpdateRule

@@ -21,8 +21,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.integrations.value_errors import of_parameters, value_errors
 from deepthink_cli.meaning import options_of, refusals
-from deepthink_cli.method import Method
-from deepthink_cli.options import MethodOptions, ModelOptions, ScoreName
+from deepthink_cli.method import Method, MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import ScoreName
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
 

@@ -17,7 +17,7 @@ from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.failures import check_installed, hub_errors, library_errors
 from deepthink_cli.model.fingerprint import hub_commit
 from deepthink_cli.model.location import Location, local_path
-from deepthink_cli.options import POCKET, ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import AdapterIdentity
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -13,7 +13,7 @@ from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.failures import check_installed
-from deepthink_cli.options import POCKET, ModelOptions
+from deepthink_cli.model.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
 _EXTRA = ("gguf", "gguf", "accelerate")  # the extra, and its packages

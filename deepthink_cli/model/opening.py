@@ -20,8 +20,8 @@ from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, rea
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
 from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 
 
 def open_model(options: ModelOptions) -> ModelSpec:

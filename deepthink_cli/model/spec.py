@@ -16,8 +16,8 @@ from deepthink_cli.model.failures import library_errors
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.footprint import memory_width
 from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import check_known
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 
 

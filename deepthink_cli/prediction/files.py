@@ -15,7 +15,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import writing_rows
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.resume import open_partial, partial_of
 from deepthink_cli.prediction.rows import ABOUT, Numbered, OutputRows, RowCounts
 from deepthink_cli.scoring.inputs import CheckedRows

@@ -19,8 +19,9 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Progress, Tell, silent, warning_of
 from deepthink_cli.memory import Memory
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions, ScoreName
+from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens

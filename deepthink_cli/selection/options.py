@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import Options
-from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.selection.registry import Sampling, selection_method
 
 
 class SelectOptions(Options):
@@ -26,3 +26,13 @@ class SelectOptions(Options):
         except InputError as error:
             raise ValueError(error.messages[0].partition(": ")[2]) from error
         return method
+
+
+class TaskOptions(Options):
+    """How a task's demonstrations are drawn and how many of its rows are evaluated; None means the task's default."""
+
+    shots: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    order_seed: int | None = Field(None, ge=0)
+    sampling: Sampling | None = None
+    limit: int | None = Field(None, ge=1)

@@ -12,7 +12,7 @@ from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.sandbox import way_to_confine, what_holds
-from deepthink_cli.options import TaskOptions
+from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import built_in, find_task
 from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task

@@ -9,6 +9,7 @@ from typing import Any
 
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
+from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.provenance import Technique
 from deepthink_cli.techniques.words import flipped, fresh
 
@@ -24,7 +25,6 @@ def copies(technique: str | None) -> int:
     return 1 if match is None else int(match[1])
 
 
-DEEP_THINKING, CT_KV = "deep-thinking", "ct-kv"
 NAMES = f"{DEEP_THINKING}, {CT_KV}, repeat-R with R from 2 (as in repeat-5), flipped or fresh"
 _NUMBER = re.compile(r"[2-9]|[1-9]\d{1,3}")
 

@@ -20,15 +20,17 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
+from deepthink_cli.method import DEEP_THINKING, MethodOptions
 from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
 from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
 from deepthink_cli.techniques.context_tuning import ContextTuning
-from deepthink_cli.techniques.registry import DEEP_THINKING, controlled
+from deepthink_cli.techniques.options import TechniqueOptions
+from deepthink_cli.techniques.registry import controlled
 from deepthink_cli.techniques.training import Partial, plan_training, train
 from deepthink_cli.thinking import think
 

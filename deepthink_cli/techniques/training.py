@@ -18,9 +18,9 @@ from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import TechniqueOptions
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.techniques.context_tuning import FEWEST, ContextTuning, Training, check_trainable
+from deepthink_cli.techniques.options import TechniqueOptions
 
 _KEY = "deepthink-training"
 _EVERY = 10.0  # seconds between two writes

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibrations
-from deepthink_cli.method import Method, Positions
-from deepthink_cli.options import GateOptions
+from deepthink_cli.method import GateOptions, Method, Positions
 
 
 class TuneOptions(GateOptions):

@@ -18,9 +18,9 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.score import check_length
 from deepthink_cli.selection.choice import Request, choose_demonstrations

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deepthink_cli.errors import BelowThreshold, DeepThinkError, ExitCode, InputError
-from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
 
 
 def refusals(**values: object) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from conftest import write_rows
 from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import AdapterIdentity
 
 STRANGE = "no-such-owner/no-such-model"

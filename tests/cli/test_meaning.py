@@ -25,8 +25,8 @@ from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
 from deepthink_cli.experiments.plan import cells
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import read_results
+from deepthink_cli.method import CT_KV
 from deepthink_cli.techniques import think as think_workflow
-from deepthink_cli.techniques.registry import CT_KV
 from deepthink_cli.techniques.think import ThinkPlan
 
 PROGRAM: Any = typer.main.get_command(app)

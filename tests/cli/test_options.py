@@ -21,8 +21,11 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.method_options import MethodArguments, SweepArguments
 from deepthink_cli.cli.options import CommonArguments, ModelArguments
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.meaning import TABLE, sentence
-from deepthink_cli.options import MethodOptions, ModelOptions, RunOptions, TaskOptions
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.selection.options import TaskOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
 LOADING = (

@@ -15,8 +15,11 @@ from test_corpus import PYDANTIC
 
 from deepthink_cli.cli import main
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.options import GateOptions, MethodOptions, ModelOptions, RunOptions, TaskOptions
+from deepthink_cli.method import GateOptions, MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tuning.options import TuneOptions
 
 TYPED = ["x", "", "-1", "2.5", "nan", "1,,2", "a b"]

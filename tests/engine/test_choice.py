@@ -25,7 +25,7 @@ from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.engine.windows import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 QUERY = QUERIES[0]

@@ -17,8 +17,8 @@ from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.choice import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.options import ModelOptions
 
 QUERIES = [TokenizedQuery((5, 6, 7, 8), ((9,), (10, 11), (10, 12, 13))), TokenizedQuery((5, 6), ((9, 4, 3), (10, 11)))]
 

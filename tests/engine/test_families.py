@@ -22,7 +22,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 QUERIES = [
     Query("a quiet joy", ("positive", "negative", "neither of these")),

@@ -17,7 +17,7 @@ from deepthink_cli.engine.choice import load_language_model
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.probe import try_packed
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 DTYPES = ("float32", "bfloat16", "float16")

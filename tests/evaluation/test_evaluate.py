@@ -20,7 +20,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Progress, Warn
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
 from deepthink_cli.tasks.sources import Source

@@ -11,8 +11,9 @@ from tiny import tiny_task
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.request import RunRequest
-from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.model.options import ModelOptions
 
 
 @pytest.fixture

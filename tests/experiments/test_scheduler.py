@@ -16,11 +16,12 @@ from deepthink_cli.events import Warn, silent
 from deepthink_cli.experiments.executors import scheduler
 from deepthink_cli.experiments.executors.base import Deliver
 from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Made, Message, Open, Opened
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.prepared import PreparedRun
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.experiments.run import execute, prepare_request
-from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 Prepare = Callable[..., PreparedRun]

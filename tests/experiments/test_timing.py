@@ -10,12 +10,13 @@ from tiny import tiny_task
 
 from deepthink_cli.cli.console import duration
 from deepthink_cli.experiments.estimate import estimate
+from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.prepared import PreparedRun
 from deepthink_cli.experiments.request import plan_run
 from deepthink_cli.experiments.run import prepare_run
 from deepthink_cli.experiments.timing import Amount, Rates, amount_of
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions, RunOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.sources import Source
 

@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus, worker_variables
 from deepthink_cli.experiments.executors.messages import Open
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")

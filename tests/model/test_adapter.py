@@ -23,7 +23,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 peft = pytest.importorskip("peft", reason="peft is not installed")
 

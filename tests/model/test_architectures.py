@@ -19,7 +19,7 @@ from deepthink_cli.engine.probe import check_plain_pass
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 ENCODERS = ["bert", "bert-generation", "electra", "ernie", "megatron-bert", "rembert", "roc_bert", "roformer"]
 PADDED = ["roberta", "roberta-prelayernorm", "camembert", "xlm-roberta", "xlm-roberta-xl", "data2vec-text", "xmod"]

@@ -27,7 +27,7 @@ from deepthink_cli.model import contents
 from deepthink_cli.model.contents import contents_sha256
 from deepthink_cli.model.fingerprint import SAMPLE, weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 

@@ -14,7 +14,7 @@ from deepthink_cli import load_model
 from deepthink_cli.model import footprint
 from deepthink_cli.model.footprint import memory_width
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 _TINY: dict[str, Any] = {
     "hidden_size": 32,

@@ -27,7 +27,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.gguf import read_header
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")

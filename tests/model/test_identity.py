@@ -19,7 +19,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.fingerprint import weights_sha256
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
 

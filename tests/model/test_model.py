@@ -23,8 +23,8 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.fingerprint import weight_files, weights_sha256
 from deepthink_cli.model.limits import check_demonstrations, limits_of
 from deepthink_cli.model.opening import needs_download, open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import TokenizedQuery
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.scoring.score import check_length
 
 

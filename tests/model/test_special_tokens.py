@@ -19,8 +19,8 @@ from deepthink_cli import DemonstrationSet, Example, Method, Query, load_model, 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.tokens import demonstration_ids, encode, special_ids, tokenize_demonstrations
-from deepthink_cli.options import ModelOptions
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]

@@ -25,7 +25,7 @@ from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 Captured = pytest.CaptureFixture[str]
 Models = Callable[[str], Path]

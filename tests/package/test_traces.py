@@ -54,7 +54,7 @@ folder, model = map(Path, sys.argv[1:3])
 import deepthink_cli as dt
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.model.opening import open_model
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source, split_rows

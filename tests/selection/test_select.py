@@ -15,7 +15,8 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
-from deepthink_cli.options import MethodOptions, ModelOptions
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import PoolRows, pool_of_file

@@ -17,7 +17,9 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Progress, silent
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.options import MethodOptions, ModelOptions, TechniqueOptions
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.techniques.options import TechniqueOptions
 from deepthink_cli.techniques.think import ThinkPlan, plan_thinking, think_and_save
 from deepthink_cli.techniques.training import plan_training
 

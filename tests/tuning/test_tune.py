@@ -30,7 +30,7 @@ from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress, Warn
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.held_out import held_out_scores
 from deepthink_cli.tuning.options import TuneOptions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.units import Unit
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from deepthink_cli.experiments.executors.messages import (
     Scored,
 )
 from deepthink_cli.experiments.units import Unit
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
 TICK = 1.0  # seconds from one look at the workers to the next

@@ -36,8 +36,8 @@ from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, most_together, run_jobs, together
 from deepthink_cli.experiments.units import Unit, jobs_digest, pending_digest
 from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.selection.store import Store
 
 

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.updates.registry import checked_rule

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.experiments.options import RunOptions, SweepOptions
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.study.axes import (
     Box,
@@ -26,7 +27,6 @@ from deepthink_cli.experiments.study.axes import (
 from deepthink_cli.experiments.study.files import OpenedStudy
 from deepthink_cli.experiments.study.format import AXES, IN_ONE_RUN, Study
 from deepthink_cli.experiments.study.resolved import resolved_axes
-from deepthink_cli.options import RunOptions, SweepOptions
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import protocol_name
 

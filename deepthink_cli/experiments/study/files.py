@@ -15,7 +15,7 @@ from deepthink_cli.experiments.study.format import Study
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.permissions import check_allows_no_code
-from deepthink_cli.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions
 
 FOLDER = Path(__file__).parent.parent / "studies"
 SUFFIXES = (".yaml", ".yml")

@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from pydantic_core import PydanticKnownError
 
 from deepthink_cli.data.chat import Chat
+from deepthink_cli.experiments.options import SweepOptions
 from deepthink_cli.experiments.study.figure import Form
-from deepthink_cli.method import Positions
-from deepthink_cli.options import GateOptions, ModelOptions, SweepOptions
+from deepthink_cli.method import GateOptions, Positions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.registry import Sampling
 
 GATES = tuple(GateOptions.model_fields)

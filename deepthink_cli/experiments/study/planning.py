@@ -23,8 +23,8 @@ from deepthink_cli.experiments.study.work import Amount, amount_of
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.footprint import parameter_count
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 from deepthink_cli.techniques.together import COPIES
 
 TABLE = Path(__file__).parent / "models.yaml"

@@ -15,8 +15,8 @@ from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.run import prepare_run
 from deepthink_cli.experiments.study.axes import shown
 from deepthink_cli.experiments.study.crossing import Crossing, requests_of
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ModelOptions
 
 
 def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[PreparedRun]:

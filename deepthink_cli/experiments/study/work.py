@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields
 
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.method import CT_KV
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import evaluation_set, protocol_name
-from deepthink_cli.techniques.registry import CT_KV, ensemble_size
+from deepthink_cli.techniques.registry import ensemble_size
 
 CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs

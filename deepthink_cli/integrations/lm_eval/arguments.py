@@ -14,8 +14,9 @@ from pydantic import Field, field_validator
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.integrations.lm_eval.contexts import DELIMITER, SplitWay
 from deepthink_cli.meaning import refusals
-from deepthink_cli.method import Method
-from deepthink_cli.options import MethodOptions, ModelOptions, Options
+from deepthink_cli.method import Method, MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import Options
 
 if TYPE_CHECKING:
     from deepthink_cli.model.spec import ModelSpec
