@@ -152,9 +152,9 @@ def _time(estimated: Estimate, rows: int) -> str:
 
 
 def _iterations(plan: RunPlan) -> str:
-    if len(plan.scored) == plan.iterations:
-        return f"1 to {plan.iterations}"
-    return ", ".join(map(str, plan.scored))
+    if len(plan.options.scored) == plan.options.iterations:
+        return f"1 to {plan.options.iterations}"
+    return ", ".join(map(str, plan.options.scored))
 
 
 def report_summary(summary: RunSummary, common: CommonArguments, following: str) -> None:

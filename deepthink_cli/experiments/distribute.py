@@ -137,7 +137,7 @@ class Driver:
             rows = sum(each.rows(plan) for each in pending)
             if self.share.takes(unit.digest, rows):
                 self.rows += rows
-                jobs = len(pending) * len(plan.techniques)
+                jobs = len(pending) * len(plan.options.methods)
                 self.collector.observer.begin(jobs, sum(each.scorings(plan) for each in pending))
                 yield unit
 

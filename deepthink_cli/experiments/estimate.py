@@ -110,10 +110,13 @@ def _stand_ins(prepared: PreparedRun) -> list[tuple[RunJob, list[Setting]]]:
     """Jobs with drawn demonstrations, in place of those whose demonstrations a method chooses."""
     if not prepared.pending:
         return []
-    drawn, identity = replace(prepared.plan, demos_by=()), prepared.spec.identify()
+    drawn, identity = (
+        replace(prepared.plan, options=prepared.plan.options.model_copy(update={"demos_by": ()})),
+        prepared.spec.identify(),
+    )
     jobs = [job for task in drawn.tasks for job in prepare_jobs(drawn, prepared.spec, task)]
     known = [(job, settings(drawn, job, identity)) for job in jobs if isinstance(job, RunJob)]
-    return known * len(prepared.plan.demos_by)
+    return known * len(prepared.plan.options.demos_by)
 
 
 def _by_task(work: Work) -> dict[str, Work]:

@@ -41,7 +41,7 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
     fit, bound_by = _most(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
     (plain,) = _tokenized(spec, job, DEEP_THINKING, demonstrations)
-    members = {name: tuple(_tokenized(spec, job, name, demonstrations)) for name in plan.techniques}
+    members = {name: tuple(_tokenized(spec, job, name, demonstrations)) for name in plan.options.methods}
     return Fitted(plain, members, bound_by)
 
 
@@ -54,23 +54,25 @@ def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> 
         return max(count_tokens(spec.tokenizer, reading, reading.examples) for reading in readings)
 
     fit, agreed, bound_by = len(drawn.examples), 0, None
-    for name in cycle(plan.techniques):  # until all agree: fewer demonstrations can be more tokens
-        held = most_held(spec.limits, plan.positions, plan.iterations, partial(tokens, name), fit, SHARE)
+    for name in cycle(plan.options.methods):  # until all agree: fewer demonstrations can be more tokens
+        held = most_held(
+            spec.limits, plan.options.positions, plan.options.iterations, partial(tokens, name), fit, SHARE
+        )
         if not held:
             raise _none_fits(plan, spec, job, name, tokens(name, 1))
         fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, name)
-        if agreed == len(plan.techniques):
+        if agreed == len(plan.options.methods):
             break
     return fit, bound_by
 
 
 def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens: int) -> InputError:
-    largest = spec.limits.largest(plan.positions, plan.iterations)
+    largest = spec.limits.largest(plan.options.positions, plan.options.iterations)
     named = "" if technique == DEEP_THINKING else f" with --method {technique}"
     left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
     return InputError(
         f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {spec.id} holds {largest} in "
-        f"T = {plan.iterations} readings; omit {left}, or use --positions restarted"
+        f"T = {plan.options.iterations} readings; omit {left}, or use --positions restarted"
     )
 
 

@@ -39,13 +39,13 @@ def check_free(plan: RunPlan, task: Task) -> None:
     """Raise InputError for a task with free answers and options of scores, and for programs that may not be run."""
     if task.free is None:
         return
-    check_may_run(task, plan.run_code, plan.unsafe)
+    check_may_run(task, plan.options.run_code, plan.options.unsafe)
     wrong = {
-        f"--score {plan.score}": plan.score != "sum",
-        f"--calibrate {','.join(plan.calibrations)}": plan.calibrations != (NONE,),
-        f"--demos-by {','.join(plan.demos_by)}": bool(plan.demos_by),
-        f"--method {','.join(plan.techniques)}": any(ensemble_size(name) for name in plan.techniques),
-        "--select dev": plan.select_dev and task.free.program is not None,
+        f"--score {plan.options.score}": plan.options.score != "sum",
+        f"--calibrate {','.join(plan.options.calibrations)}": plan.options.calibrations != (NONE,),
+        f"--demos-by {','.join(plan.options.demos_by)}": bool(plan.options.demos_by),
+        f"--method {','.join(plan.options.methods)}": any(ensemble_size(name) for name in plan.options.methods),
+        "--select dev": plan.options.selects_on_dev and task.free.program is not None,
     }
     for option, given in wrong.items():
         if given:
@@ -60,9 +60,9 @@ class SharedRows:
 
     def of(self, plan: RunPlan, task: Task) -> EvaluationSet:
         """The rows that a run evaluates of a task; raises as `evaluation_set`."""
-        key = (task.name, digest(task), plan.protocol, plan.source, plan.limit)
+        key = (task.name, digest(task), plan.protocol, plan.source, plan.options.limit)
         if key not in self._sets:
-            self._sets[key] = evaluation_set(task, plan.protocol, plan.source, plan.limit)
+            self._sets[key] = evaluation_set(task, plan.protocol, plan.source, plan.options.limit)
         return self._sets[key]
 
     def clear(self) -> None:
@@ -140,7 +140,7 @@ class RunJob:
         """
         if part == "test":
             return iter(self.evaluated)
-        rows = dev_set(self.task, self.evaluated, self.drawn, plan.dev_size)
+        rows = dev_set(self.task, self.evaluated, self.drawn, plan.options.dev_size)
         return same_rows(rows, self.rows_sha256[part], f"task {self.task.name}, seed {self.seed}: its {part} rows")
 
 
@@ -157,13 +157,13 @@ class PendingJobs:
 
     def rows(self, plan: RunPlan) -> int:
         """The number of rows of these jobs."""
-        return sum(len(cells(plan, name == CT_KV)) for name in plan.techniques)
+        return sum(len(cells(plan, name == CT_KV)) for name in plan.options.methods)
 
     def scorings(self, plan: RunPlan) -> int:
         """The number of inputs to score for these jobs, without those of the choice."""
         return sum(
             scorings(plan, len(self.evaluated), ensemble_size(name) or 1, cells(plan, name == CT_KV))
-            for name in plan.techniques
+            for name in plan.options.methods
         )
 
     def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
@@ -186,17 +186,17 @@ def prepare_jobs(
     """
     check_free(plan, task)
     evaluated, task_sha256 = (shared or SharedRows()).of(plan, task), digest(task)
-    if plan.demos_by:
+    if plan.options.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
-    for seed in plan.seeds:
-        if not plan.demos_by:
+    for seed in plan.options.every_seed:
+        if not plan.options.demos_by:
             drawn = _drawn(plan, evaluated, seed)
-            sampling = "given" if plan.demonstrations else plan.sampling or task.sampling
+            sampling = "given" if plan.demonstrations else plan.options.sampling or task.sampling
             yield from _with_techniques(plan, spec, evaluated, task_sha256, seed, drawn, sampling)
             continue
-        pool = fitting.sampled(plan.pool_size, seed)
-        for method in plan.demos_by:
-            request = Request(method, plan.shots or task.shots, seed, plan.balanced, chat=plan.chat)
+        pool = fitting.sampled(plan.options.pool_size, seed)
+        for method in plan.options.demos_by:
+            request = Request(method, plan.options.shots or task.shots, seed, plan.options.balance, chat=plan.chat)
             check_request(pool, request)
             yield PendingJobs(task, task_sha256, seed, evaluated, pool, request)
     if shared is None:
@@ -214,14 +214,14 @@ def _with_techniques(
     from_pool: bool = False,
 ) -> Iterator[RunJob]:
     rows: dict[Part, str] = {"test": evaluated.rows_sha256}
-    if plan.select_dev:  # raises before a model is loaded if the task has no dev rows
-        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.dev_size)))
+    if plan.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
+        rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.options.dev_size)))
     fit = fitted(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations)
-    for name in plan.techniques:
+    for name in plan.options.methods:
         members = fit.members[name]
-        for rule in plan.gates:
+        for rule in plan.options.rules:
             reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
-        tuning = plan.tuning if name == CT_KV else None
+        tuning = plan.options.context_tuning if name == CT_KV else None
         if tuning:
             check_trainable(spec, members[0])
         technique = str(tuning.technique) if tuning else None if name == DEEP_THINKING else name
@@ -248,7 +248,9 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
         rows = [(f"--demos: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(plan.demonstrations, Counter())
-    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
+    return draw_demonstrations(
+        evaluated.task, evaluated, plan.options.shots, seed, plan.options.order_seed, plan.options.sampling
+    )
 
 
 def _beginning(example: Example) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -15,6 +15,9 @@ from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.registry import check_run_technique
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.registry import GATE, RuleText, parse_rule, split_rules
+
+if TYPE_CHECKING:  # options are checked without torch
+    from deepthink_cli.techniques.context_tuning import ContextTuning
 
 
 def _selection(name: str) -> object:
@@ -66,6 +69,18 @@ class SweepOptions(GateOptions):
         if at != "all" and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in at.split(",")):
             raise ValueError("say all, or iterations as in 1,3,5")
         return at
+
+    @property
+    def selects_on_dev(self) -> bool:
+        """Whether dev rows are scored as well, to choose T and eta on them."""
+        return self.select is not None
+
+    @property
+    def context_tuning(self) -> ContextTuning:
+        """How a memory is trained where a technique trains one."""
+        from deepthink_cli.techniques.context_tuning import ContextTuning
+
+        return ContextTuning(steps=self.steps, lr=self.lr)
 
     @property
     def scored(self) -> tuple[int, ...]:

@@ -48,13 +48,13 @@ class PreparedRun:
             "model": self.spec.id,
             "out": str(self.out),
             "tasks": [task.name for task in self.plan.tasks],
-            "seeds": list(self.plan.seeds),
-            **grid_values(self.plan.gates),
-            "iterations": self.plan.iterations,
-            "scored_iterations": list(self.plan.scored),
+            "seeds": list(self.plan.options.every_seed),
+            **grid_values(self.plan.options.rules),
+            "iterations": self.plan.options.iterations,
+            "scored_iterations": list(self.plan.options.scored),
             **self._crossed(),
-            **scored_by(plan.score),
-            "jobs": len(self.jobs) + len(self.pending) * len(plan.techniques),
+            **scored_by(plan.options.score),
+            "jobs": len(self.jobs) + len(self.pending) * len(plan.options.methods),
             "rows": sum(len(wanted) for _, wanted in work) + sum(each.rows(plan) for each in self.pending),
             "inputs_to_score": inputs + sum(each.scorings(plan) for each in self.pending),
         }
@@ -63,10 +63,10 @@ class PreparedRun:
         """What the run crosses T and eta with, where it names any."""
         plan = self.plan
         crossed = {
-            "demos_by": list(plan.demos_by),
-            "methods": list(plan.techniques),
-            "calibrations": list(plan.calibrations),
-            "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in plan.gates)),
+            "demos_by": list(plan.options.demos_by),
+            "methods": list(plan.options.methods),
+            "calibrations": list(plan.options.calibrations),
+            "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in plan.options.rules)),
         }
         plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
         return {name: values for name, values in crossed.items() if values != plain[name]}
@@ -74,7 +74,7 @@ class PreparedRun:
     @property
     def gates(self) -> str:
         """The grid of gates as text."""
-        return grid_text(self.plan.gates)
+        return grid_text(self.plan.options.rules)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.catalogue import find_tasks
 from deepthink_cli.tasks.columns import demonstrations_for
 from deepthink_cli.tasks.format import Task
-from deepthink_cli.tasks.sources import Source, source_of
-from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.tasks.sources import source_of
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -52,11 +51,13 @@ class RunRequest:
     def plan(self) -> RunPlan:
         """Find the tasks, and read the file of demonstrations if there is one.
 
-        Raises InputError for no task, an unknown one, a data directory that does not exist, and wrong demonstrations.
+        Raises InputError for no task, an unknown one, a data directory that does not exist, iterations beyond T, and
+        wrong demonstrations.
         """
         tasks = run_tasks(self.tasks)
         source = source_of(self.data_dir, self.model.offline)
-        return plan_run(tasks, self.options, self.protocol, source, self._given(tasks), self.chat)
+        _ = self.options.scored  # refuses iterations beyond T
+        return RunPlan(tuple(tasks), self.options, self.protocol, source, self._given(tasks), self.chat)
 
     def _given(self, tasks: Sequence[Task]) -> DemonstrationSet | None:
         """The demonstrations of the file; raises InputError for several tasks or seeds."""
@@ -76,41 +77,3 @@ def run_tasks(names: Sequence[str]) -> list[Task]:
     if not names:
         raise InputError("--task: no task; name one or more, as in --task classic")
     return find_tasks(names)
-
-
-def plan_run(
-    tasks: Sequence[Task],
-    options: RunOptions,
-    protocol: str,
-    source: Source,
-    demonstrations: DemonstrationSet | None = None,
-    chat: Chat | None = None,
-) -> RunPlan:
-    """Plan a run; `demonstrations` replace those drawn with seeds, for one task and one seed."""
-    return RunPlan(
-        tasks=tuple(tasks),
-        seeds=options.every_seed,
-        iterations=options.iterations,
-        scored=options.scored,
-        gates=options.rules,
-        positions=options.positions,
-        protocol=protocol,
-        source=source,
-        limit=options.limit,
-        shots=options.shots,
-        sampling=options.sampling,
-        order_seed=options.order_seed,
-        demonstrations=demonstrations,
-        select_dev=options.select is not None,
-        dev_size=options.dev_size,
-        chat=chat,
-        demos_by=options.demos_by,
-        pool_size=options.pool_size,
-        balanced=options.balance,
-        techniques=options.methods,
-        tuning=ContextTuning(steps=options.steps, lr=options.lr),
-        calibrations=options.calibrations,
-        score=options.score,
-        run_code=options.run_code,
-        unsafe=options.unsafe,
-    )

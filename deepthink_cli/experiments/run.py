@@ -56,7 +56,7 @@ def prepare_run(
     jobs = [each for each in prepared if isinstance(each, RunJob)]
     pending = [each for each in prepared if isinstance(each, PendingJobs)]
     for each in prepared:
-        check_count(plan.calibrations, len(each.evaluated))
+        check_count(plan.options.calibrations, len(each.evaluated))
     tell_of_fewer(jobs, spec, tell)
     _warn_of_extended(plan, prepared, spec, tell)
     run = PreparedRun(plan, jobs, pending, spec, out)
@@ -69,12 +69,12 @@ def _warn_of_extended(plan: RunPlan, prepared: Sequence[RunJob | PendingJobs], s
 
     Raises InputError for a score that needs an end of every label where none is written.
     """
-    if plan.score == "mean":
+    if plan.options.score == "mean":
         return
-    tell = tell if NONE in plan.calibrations else silent
+    tell = tell if NONE in plan.options.calibrations else silent
     for each in {each.task.name: each for each in reversed(prepared) if each.task.free is None}.values():
         prompt = each.demonstrations if isinstance(each, RunJob) else each.task.prompt
-        extended = ExtendedLabels(spec.tokenizer, prompt, plan.score, tell, f"task {each.task.name}: ")
+        extended = ExtendedLabels(spec.tokenizer, prompt, plan.options.score, tell, f"task {each.task.name}: ")
         query = next(iter(each.evaluated))
         extended.check_labels(query.text, each.task.labels or (str(query.gold),))
         extended.check_rows(() if each.task.labels else each.evaluated, ())

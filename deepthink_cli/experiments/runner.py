@@ -68,7 +68,7 @@ def groups_of(plan: RunPlan, most: int, work: Work) -> Iterator[Work]:
     for _, jobs in groupby(work, key=lambda job_and_settings: job_and_settings[0].task.name):
         group, tokens = list[tuple[RunJob, Sequence[Setting]]](), 0
         for job, wanted in jobs:
-            length = len(plan.gates) * sum(len(member.token_ids) for member in job.members)
+            length = len(plan.options.rules) * sum(len(member.token_ids) for member in job.members)
             if group and tokens + length > most:
                 yield group
                 group, tokens = [], 0
@@ -89,9 +89,9 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
         scorer = JobScorer(plan, job, engine)
         if job.tuning is not None:
             if wanted:
-                tuned.append(_Thinking(scorer, 0, Method(1, wanted[0].gate, plan.positions), wanted))
+                tuned.append(_Thinking(scorer, 0, Method(1, wanted[0].gate, plan.options.positions), wanted))
             continue
-        methods = [Method(last, gate, plan.positions) for gate in plan.gates]
+        methods = [Method(last, gate, plan.options.positions) for gate in plan.options.rules]
         read += [_Thinking(scorer, n, method, wanted) for method in methods for n in range(len(job.members))]
     if read:
         thoughts = [(thinking.demonstrations, thinking.method) for thinking in read]

@@ -80,7 +80,7 @@ class JobScorer:
         predictions = _averaged([member.predictions for member in ordered])
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
-            score, demonstrations = self.plan.score, self.job.demonstrations
+            score, demonstrations = self.plan.options.score, self.job.demonstrations
 
             def predict(queries: Sequence[Query], plan: ScoringPlan) -> list[list[Prediction]]:
                 return [_averaged(predict_plan(self.engine, memories, queries, plan, score))]
@@ -98,7 +98,7 @@ class JobScorer:
             return
         placed = self.engine.place(memory)
         for chunk in self._queries(part):
-            (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.score)
+            (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.options.score)
             yield of_chunk
 
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
@@ -126,7 +126,7 @@ class JobScorer:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
         if part not in self.queries:
             demonstrations, queries = self.job.longest, list(self.job.queries(self.plan, part))
-            skipped, score = self.skipped[part], self.plan.score
+            skipped, score = self.skipped[part], self.plan.options.score
             chunks = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
             if not chunks:
                 raise self._nothing_fits()

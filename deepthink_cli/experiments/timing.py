@@ -64,7 +64,7 @@ def amount_of(plan: RunPlan, job: RunJob, wanted: Sequence[Setting]) -> Amount:
     if job.tuning is not None:
         return Amount(length, 0, tokenized, scored, job.tuning.steps)
     last = max((setting.iteration for setting in wanted), default=1)
-    return Amount(length, (last - 1) * len(plan.gates) * length, tokenized, scored, 0)
+    return Amount(length, (last - 1) * len(plan.options.rules) * length, tokenized, scored, 0)
 
 
 def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
@@ -79,11 +79,11 @@ def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
 
 def _reading(plan: RunPlan, engine: Engine, jobs: Sequence[RunJob]) -> tuple[float, float, Memory]:
     """Seconds for each token of the first reading and of a later one, and a memory."""
-    iterations = 2 if plan.iterations > 1 else 1
+    iterations = 2 if plan.options.iterations > 1 else 1
     thoughts = [
-        (member, Method(iterations, gate, plan.positions))
+        (member, Method(iterations, gate, plan.options.positions))
         for job in jobs
-        for gate in plan.gates
+        for gate in plan.options.rules
         for member in job.members
     ]
     longest = max(len(member.token_ids) for member, _ in thoughts)

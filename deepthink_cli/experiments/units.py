@@ -68,8 +68,10 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
     """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
     data = [[each.task_sha256, each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
-    crossed = [[name, *map(str, cells(plan, name == CT_KV))] for name in plan.techniques]
-    return _digest([identity.contents_sha256, identity.dtype, data, methods, crossed, plan.positions, plan.score])
+    crossed = [[name, *map(str, cells(plan, name == CT_KV))] for name in plan.options.methods]
+    return _digest(
+        [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.options.positions, plan.options.score]
+    )
 
 
 def grouped_jobs(plan: RunPlan, jobs: Sequence[RunJob], identity: ModelIdentity, most: int) -> list[Group]:

@@ -129,23 +129,26 @@ def effect_of_run(request: RunRequest) -> Any:
     """What a run reads and scores, without what it only records."""
     plan, spec = request.plan(), opened(request.model)
     (task,) = plan.tasks
-    room = spec.limits.largest(plan.positions, plan.iterations)
-    done: list[Any] = [plan.score, room]
+    room = spec.limits.largest(plan.options.positions, plan.options.iterations)
+    done: list[Any] = [plan.options.score, room]
     for job in prepare_jobs(plan, spec, task):
         if isinstance(job, RunJob):
             rows = sorted(job.rows_sha256.items())
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
         else:
             done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256]
-            done += [(name, cells(plan, name == CT_KV), plan.dev_size) for name in plan.techniques]
-            done += [plan.tuning] if CT_KV in plan.techniques else []
+            done += [(name, cells(plan, name == CT_KV), plan.options.dev_size) for name in plan.options.methods]
+            done += [plan.options.context_tuning] if CT_KV in plan.options.methods else []
     return repr(done)
 
 
 def _cells(plan: Any, job: RunJob) -> list[Any]:
     tuned = job.tuning is not None
     of_job = cells(plan, tuned)
-    return [(each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.positions)) for each in of_job]
+    return [
+        (each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.options.positions))
+        for each in of_job
+    ]
 
 
 def effect_of_thinking(plan: ThinkPlan) -> Any:

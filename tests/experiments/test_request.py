@@ -32,7 +32,12 @@ def test_a_request_survives_json_and_pickle(request_of_tiny: RunRequest) -> None
 def test_a_request_plans_the_run_of_its_options(request_of_tiny: RunRequest) -> None:
     plan = request_of_tiny.plan()
     assert [task.name for task in plan.tasks] == ["tiny"]
-    assert (plan.seeds, plan.limit, plan.protocol, plan.calibrations) == ((0, 1), 5, "paper", ("none", "batch"))
+    assert (plan.options.every_seed, plan.options.limit, plan.protocol, plan.options.calibrations) == (
+        (0, 1),
+        5,
+        "paper",
+        ("none", "batch"),
+    )
     assert plan.chat == Chat("Be brief.")
     assert plan == RunRequest.of_json(request_of_tiny.as_json()).plan()
 

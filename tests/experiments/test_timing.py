@@ -11,8 +11,8 @@ from tiny import tiny_task
 from deepthink_cli.cli.console import duration
 from deepthink_cli.experiments.estimate import estimate
 from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.prepared import PreparedRun
-from deepthink_cli.experiments.request import plan_run
 from deepthink_cli.experiments.run import prepare_run
 from deepthink_cli.experiments.timing import Amount, Rates, amount_of
 from deepthink_cli.model.opening import open_model
@@ -28,7 +28,7 @@ def prepared(models: Models, tmp_path: Path) -> PreparedRun:
     """One task, two seeds, two gates, T = 3."""
     task, data = tiny_task(tmp_path)
     options = RunOptions.checked(iterations=3, etas="0.01,0.1", seeds="2")
-    plan = plan_run(find_tasks([str(task)]), options, "paper", Source(data))
+    plan = RunPlan(tuple(find_tasks([str(task)])), options, "paper", Source(data))
     return prepare_run(plan, open_model(ModelOptions(model=str(models("llama")))), tmp_path / "out")
 
 

@@ -142,7 +142,7 @@ def job_events(plan: RunPlan, engine: Engine, work: Work, samples: bool) -> Iter
 
 def job_info(plan: RunPlan, job: RunJob, model: str) -> JobInfo:
     """What is shown of a job."""
-    return JobInfo(job.label, job.task.name, job.seed, model, len(plan.gates), plan.calibrations[0])
+    return JobInfo(job.label, job.task.name, job.seed, model, len(plan.options.rules), plan.options.calibrations[0])
 
 
 def _exists(setting: Setting, done: frozenset[str]) -> bool:

@@ -41,21 +41,21 @@ def amount_of(request: RunRequest) -> Amount:
 
 def rows_of(plan: RunPlan) -> int:
     """The number of rows of a run."""
-    jobs = len(plan.tasks) * len(plan.seeds) * max(1, len(plan.demos_by))
-    return jobs * sum(len(cells(plan, name == CT_KV)) for name in plan.techniques)
+    jobs = len(plan.tasks) * len(plan.options.every_seed) * max(1, len(plan.options.demos_by))
+    return jobs * sum(len(cells(plan, name == CT_KV)) for name in plan.options.methods)
 
 
 def _of_task(plan: RunPlan, task: Task) -> Amount:
     demonstration, scored = _lengths(task)
-    jobs = len(plan.seeds) * max(1, len(plan.demos_by))
-    length = (plan.shots or task.shots) * demonstration
+    jobs = len(plan.options.every_seed) * max(1, len(plan.options.demos_by))
+    length = (plan.options.shots or task.shots) * demonstration
     count, total = _rows(plan, task), Amount()
-    for name in plan.techniques:
+    for name in plan.options.methods:
         tuned, members = name == CT_KV, ensemble_size(name) or 1
         wanted = cells(plan, tuned)
         inputs = scorings(plan, count, members, wanted)
-        readings = 1 + (plan.scored[-1] - 1) * len(plan.gates)
-        passes = 1 + _TRAINING * plan.tuning.steps if tuned else readings * members
+        readings = 1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)
+        passes = 1 + _TRAINING * plan.options.context_tuning.steps if tuned else readings * members
         total += Amount(jobs * len(wanted), jobs * inputs, jobs * (passes * length + inputs * scored), length)
     return total
 
@@ -64,8 +64,8 @@ def _rows(plan: RunPlan, task: Task) -> int:
     protocol = task.protocols[protocol_name(task, plan.protocol)]
     known = protocol.sample or protocol.rows
     if known is None:
-        return len(evaluation_set(task, plan.protocol, plan.source, plan.limit))
-    return min(known, plan.limit or known)
+        return len(evaluation_set(task, plan.protocol, plan.source, plan.options.limit))
+    return min(known, plan.options.limit or known)
 
 
 def _lengths(task: Task) -> tuple[float, float]:
