@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the --help of every command; with --check, only say whether it is up to date."""
+"""Write docs/cli.md from the --help-all of every command; with --check, only say whether it is up to date."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def section(*words: str) -> str:
 
 
 def help_of(*command: str) -> str:
-    """What `deepthink COMMAND --help` prints, 100 columns wide, without colour and frames."""
+    """What `deepthink COMMAND --help-all` prints, 100 columns wide, without colour and frames."""
     done = subprocess.run(
-        [sys.executable, "-m", "deepthink_cli", *command, "--help"],
+        [sys.executable, "-m", "deepthink_cli", *command, "--help-all"],
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.PIPE,

@@ -25,8 +25,7 @@ Ray = Annotated[
         "--ray",
         metavar="[ADDRESS]",
         rich_help_panel=MACHINES,
-        help="Use a Ray cluster: HOST:PORT, auto for one on this machine, or no address to start one here "
-        "(needs deepthink-cli\\[cluster]).",
+        help="Use a Ray cluster: HOST:PORT, auto for one on this machine, or no address to start one here (needs ray).",
     ),
 ]
 

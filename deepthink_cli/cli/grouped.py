@@ -21,6 +21,13 @@ class Without:
         self.names = frozenset(names)
 
 
+class Help:
+    """Help of options of a group that differs in a command, as in `Annotated[Group, Help(model="...")]`."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = texts
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a dataclass by the fields of the dataclass, in their order.
 
@@ -33,14 +40,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     for parameter in signature(command).parameters.values():
         hint = hints[parameter.name]
-        group, omitted = _group(hint)
+        group, omitted, texts = _group(hint)
         if group is None:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint))
         else:
-            options = _options(group, omitted)
+            options = [_helped(each, texts.get(each.name)) for each in _options(group, omitted)]
             groups[parameter.name] = group, [option.name for option in options]
             parameters += options
-    parameters = [_explained(command.__name__, parameter) for parameter in parameters]
+    parameters = [_helped(each, None, sentence(command.__name__, each.name)) for each in parameters]
 
     @wraps(command)
     def flat(**values: Any) -> None:
@@ -54,25 +61,25 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _group(hint: Any) -> tuple[type | None, frozenset[str]]:
-    """The group that a parameter's annotation names, if it names one, and the options that are omitted."""
+def _group(hint: Any) -> tuple[type | None, frozenset[str], dict[str, str]]:
+    """The group that a parameter's annotation names, if any, the options that are omitted, and other helps."""
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        return None, frozenset()
-    return kind, frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
+        return None, frozenset(), {}
+    omitted = frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
+    return kind, omitted, {name: text for note in notes if isinstance(note, Help) for name, text in note.texts.items()}
 
 
-def _explained(command: str, parameter: Parameter) -> Parameter:
-    """The parameter with the sentence of the table about it at the end of its help."""
+def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:
+    """The parameter with `text` in place of the help of its option, if there is one, and `end` after it."""
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
-    text = sentence(command, parameter.name)
-    if not text or not notes:
+    if not (text or end) or not notes:
         return parameter
-    explained = [copy(note) for note in notes]
-    for note in explained:
+    helped = [copy(note) for note in notes]
+    for note in helped:
         if isinstance(note, OptionInfo):
-            note.help = f"{note.help}{text}"
-    return parameter.replace(annotation=Annotated[(kind, *explained)])
+            note.help = f"{text or note.help}{end}"
+    return parameter.replace(annotation=Annotated[(kind, *helped)])
 
 
 def _options(group: type, omitted: frozenset[str]) -> list[Parameter]:

@@ -24,6 +24,7 @@ from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
 from deepthink_cli.cli.harness import harness
+from deepthink_cli.cli.help import HelpGroup, ProgramGroup
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.output_options import ARGUMENTS
@@ -61,6 +62,7 @@ class Program(typer.Typer):
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = Program(
     name="deepthink",
+    cls=ProgramGroup,
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
     "stores its memory of them in a file, and labels any number of inputs with it.",
     epilog="Start here: deepthink demo",
@@ -118,6 +120,7 @@ app.command(
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 studies = Program(
     name="study",
+    cls=HelpGroup,
     help="Studies: YAML files that cross models, tasks and settings into runs of one folder.",
     epilog="Example: deepthink study run example --scale small",
     no_args_is_help=True,

@@ -23,7 +23,7 @@ from deepthink_cli.cli.data_options import (
     TaskName,
     row_source,
 )
-from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.grouped import Help, Without, grouped
 from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
@@ -92,6 +92,11 @@ Listing = Annotated[
     bool,
     typer.Option("--list", rich_help_panel=OUTPUT, help="List the methods: what they read, what they cost."),
 ]
+# Without a model, none is opened: no row is then too long for it.
+_MODEL = (
+    "Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: none; only methods that read the "
+    "rows with a model need one."
+)
 
 
 @grouped
@@ -106,7 +111,7 @@ def select(
     queries: Queries = None,
     scores: Scores = None,
     listing: Listing = False,
-    model: ModelArguments,
+    model: Annotated[ModelArguments, Help(model=_MODEL)],
     row_format: RowFormat = None,
     prompt: PromptArguments,
     task: TaskName = None,

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
+from deepthink_cli.cli.help import HelpCommand
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.mistakes import plain
 
@@ -32,7 +32,7 @@ PREFIX = "DEEPTHINK_"
 LINES = "deepthink.config"  # where a context holds the places of the values of its config file
 
 
-class Command(TyperCommand):
+class Command(HelpCommand):
     """A command whose errors name the source of the value that they are about."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

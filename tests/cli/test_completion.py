@@ -39,6 +39,8 @@ def completed(folder: Path, line: str) -> tuple[list[str], set[str]]:
         ("deepthink predict mem.safetensors rows.csv --calibrate batch,p", ["batch,pmi", "batch,prior"]),
         ("deepthink tune rows.csv --demos-by herding,h", []),
         ("deepthink think --format j", ["jsonl", "json"]),
+        ("deepthink think --mom", ["--momentum"]),
+        ("deepthink think --help-", ["--help-all"]),
     ],
 )
 def test_a_word_is_completed_without_torch(tmp_path: Path, line: str, offered: list[str]) -> None:

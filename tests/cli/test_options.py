@@ -47,6 +47,7 @@ MODEL_OPTIONS = {
 }
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
+    ("select", "model"),
     ("select", "method"),
     ("run", "eta"),
     ("run", "momentum"),

@@ -1,0 +1,117 @@
+"""Help pages: commands in groups, and of each command the options that come first; --help-all shows every option."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+# The commands of the program, in the order in which they are met; those of other packages come after them.
+GROUPS = {
+    "The two stages": ("demo", "think", "inspect", "predict", "eval", "generate", "chat"),
+    "Choosing demonstrations and settings": ("select", "tune"),
+    "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
+    "Memories elsewhere": ("export", "push", "pull", "quantize", "diff"),
+    "This machine": ("doctor",),
+}
+OTHERS = "From other packages"
+# Of every command with more than MOST options, those that its --help shows: what most calls need.
+MOST = 12
+FIRST = {
+    "demo": "model device offline data_dir quiet",
+    "think": "output model iterations eta template label_field labels task shots seed",
+    "predict": "output resume iteration calibrate task row_format top threshold columns on_error",
+    "eval": "task protocol limit data_dir iteration calibrate samples html fail_under json",
+    "generate": "output iteration task temperature top_p max_new_tokens stop seed columns on_error",
+    "chat": "iteration temperature top_p max_new_tokens stop seed device",
+    "select": "listing method shots seed queries output scores model template labels task",
+    "tune": "output model iterations eta calibrate folds shots seed template label_field labels",
+    "run": "task out model iterations eta seeds demos_by method calibrate limit dry_run",
+    "study plan": "out no_probe speed scale models task seeds iterations limit json",
+    "study run": "out scale models task seeds iterations limit data_dir samples workers",
+    "study report": "folders scale iteration published tasks where format output html json",
+    "export": "to output iteration state weights json",
+    "quantize": "to output evaluated task protocol limit data_dir json",
+    "diff": "iteration task protocol limit data_dir json",
+    "doctor": "model dtype device offline json",
+}
+_WHOLE = "deepthink.help_all"  # set in a context whose help shows every option
+
+
+class HelpCommand(TyperCommand):
+    """A command whose --help shows the options of `FIRST`, and --help-all every option."""
+
+    help_all: Any = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the command, and the options for its help."""
+        return _with_help_all(self, super().get_params(ctx), ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page, which says how many options it does not show."""
+        page = copy(self)
+        first = None if ctx.meta.get(_WHOLE) else _first(ctx)
+        if first is not None:
+            page.params = [each for each in self.params if each.name in first or each.param_type_name == "argument"]
+            more = f"{len(self.params) - len(page.params)} more options: {ctx.command_path} --help-all"
+            page.epilog = f"{self.epilog}\n\n{more}" if self.epilog else more
+        super(HelpCommand, page).format_help(ctx, formatter)
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands, whose help shows everything."""
+
+    help_all: Any = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the group, and the options for its help."""
+        return _with_help_all(self, super().get_params(ctx), ctx)
+
+
+class ProgramGroup(HelpGroup):
+    """The commands of the program in the groups and the order of `GROUPS`."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        group_of = {name: group for group, names in GROUPS.items() for name in names}
+        for name, command in self.commands.items():
+            command.rich_help_panel = group_of.get(name, OTHERS)  # type: ignore[attr-defined]
+        order = [*group_of, *self.commands]
+        self.commands = dict(sorted(self.commands.items(), key=lambda item: order.index(item[0])))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of each group, as is done without Rich."""
+        groups = dict.fromkeys(each.rich_help_panel for each in self.commands.values())  # type: ignore[attr-defined]
+        width = max(map(len, self.commands))
+        for group in groups:
+            shown = [each for each in self.commands.items() if each[1].rich_help_panel == group]  # type: ignore[attr-defined]
+            with formatter.section(group):
+                room = formatter.width - 6 - width
+                formatter.write_dl([(f"{name:{width}}", each.get_short_help_str(room)) for name, each in shown])
+
+
+def _first(ctx: Any) -> list[str] | None:
+    """The options that come first in the help of a context's command; None if it shows all."""
+    names = FIRST.get(ctx.command_path.partition(" ")[2])
+    return None if names is None else names.split()
+
+
+def _with_help_all(command: HelpCommand | HelpGroup, params: list[Any], ctx: Any) -> list[Any]:
+    """The parameters with --help-all at the end; it is not listed where --help shows all."""
+    help_option = command.get_help_option(ctx)
+    if help_option is None:
+        return params
+    if command.help_all is None:
+        show_help = help_option.callback
+        command.help_all = copy(help_option)
+        command.help_all.name, command.help_all.opts = "help_all", ["--help-all"]
+        command.help_all.help = "Show this message with every option and exit."
+        command.help_all.hidden = _first(ctx) is None
+        command.help_all.callback = lambda ctx, option, value: _show_whole(show_help, ctx, option, value)
+    return [*params, command.help_all]
+
+
+def _show_whole(show_help: Any, ctx: Any, option: Any, value: bool) -> None:
+    ctx.meta[_WHOLE] = value
+    show_help(ctx, option, value)

@@ -1,0 +1,94 @@
+"""Help pages: commands in groups, the options that come first, and every option with --help-all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from deepthink_cli.cli.help import FIRST, GROUPS, MOST, OTHERS, ProgramGroup
+from deepthink_cli.cli.main import app, run
+
+Captured = pytest.CaptureFixture[str]
+PROGRAM: Any = typer.main.get_command(app)
+
+
+def commands(group: Any = PROGRAM, before: str = "") -> Iterator[tuple[str, set[str]]]:
+    """The words of every command, and its options without those for its help."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield before + name, {each.opts[0] for each in command.params if each.param_type_name == "option"}
+
+
+OPTIONS = dict(commands())
+
+
+def page(capsys: Captured, *words: str) -> str:
+    assert run(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def listed(page: str) -> set[str]:
+    """The options of a help page."""
+    first = {line.strip("│* ").split(" ")[0] for line in page.splitlines()}
+    return first & {option for options in OPTIONS.values() for option in options}  # a broken line may begin with one
+
+
+def test_every_command_is_in_one_group_and_the_demo_is_the_first() -> None:
+    assert list(PROGRAM.commands) == [name for names in GROUPS.values() for name in names]
+    assert next(iter(PROGRAM.commands)) == "demo"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--help-all"]])
+def test_the_help_of_the_program_shows_the_groups_in_their_order(words: list[str], capsys: Captured) -> None:
+    text = page(capsys, *words)
+    places = [text.index(f"─ {group} ─") for group in GROUPS]
+    assert places == sorted(places)
+
+
+def test_a_command_of_another_package_comes_after_all_others() -> None:
+    names = ("mine", "doctor")
+    commands = {name: typer.main.get_command(typer.Typer(callback=print)) for name in names}
+    group: Any = ProgramGroup(name="deepthink", commands=commands)
+    panels = [(name, each.rich_help_panel) for name, each in group.commands.items()]
+    assert panels == [("doctor", "This machine"), ("mine", OTHERS)]
+
+
+def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
+    assert FIRST.keys() == {name for name, options in OPTIONS.items() if len(options) > MOST}
+    for names in FIRST.values():
+        assert len(names.split()) <= MOST
+
+
+@pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))
+def test_help_all_shows_every_option_and_help_says_how_many_more_there_are(
+    command: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 200)
+    whole, short = (page(capsys, *command.split(), flag) for flag in ("--help-all", "--help"))
+    assert listed(whole) == OPTIONS[command]
+    assert "more options" not in whole
+    if command in FIRST:
+        assert len(listed(short)) == len(FIRST[command].split())
+        left_out = len(OPTIONS[command]) - len(listed(short))
+        assert f"{left_out} more options: deepthink {command} --help-all" in short.splitlines()[-3:][0]
+    else:
+        assert listed(short) == OPTIONS[command]
+        assert "--help-all" not in short
+
+
+def test_an_option_that_help_does_not_show_is_read(capsys: Captured) -> None:
+    assert "--dtype" not in listed(page(capsys, "think", "--help"))
+    assert run(["think", "--dtype", "float64"]) == 2
+    assert "'--dtype': 'float64' is not one of" in capsys.readouterr().err
+
+
+def test_help_names_extras_without_an_escape_and_the_default_of_select(capsys: Captured) -> None:
+    assert "\\[" not in page(capsys, "run", "--help-all")
+    text = " ".join(page(capsys, "select", "--help").replace("│", " ").split())
+    assert "Default: none; only methods that read the rows with a model need one." in text
+    assert "memory's model" not in text
