@@ -21,9 +21,10 @@ demo: $(VENV)/.installed
 real: $(VENV)/.real
 	$(BIN)/deepthink demo -m "$$($(BIN)/python benchmarks/real_model.py --gguf)" $(DATA:%=--data-dir %)
 
-# One thread a worker; where a test asks for more, they do not spin while they wait for each other.
+# One thread a worker; where a test asks for more, they do not spin while they wait for each other. Compiled modules are
+# kept, for the processes that tests start would else compile them again, each for itself.
 test: $(VENV)/.test
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The harnesses of tests/soak and the properties, for long: an hour or two. `make soak SEED=7` draws other ones.
 # Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (98 MB), to compare exported memories with the real library.

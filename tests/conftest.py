@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 from families import write_model
 from forks import Forks
 from hypothesis import HealthCheck, settings
@@ -67,6 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.getoption("--soak") else "suite")
     if config.getoption("--soak"):
         config.option.hypothesis_seed = str(config.getoption("--seed"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _parsers_are_made_once() -> Iterator[None]:
+    """The parser of the command line is made for the first command only: to make it takes longer than many commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from conftest import REVIEWS, write_rows
 
@@ -27,7 +26,6 @@ KINDS = {"configs": 116, "demonstrations": 181, "inputs": 57, "studies": 68, "ta
 PYDANTIC = r"(Value|Assertion) error|Input should|Field required|String should|Extra inputs|Unexpected keyword|pydantic"
 DEMOS, MEMORY, OUT = "given.jsonl", "given.safetensors", "out.jsonl"
 BEFORE = "what was there before"
-PARSER = typer.main.get_command(main.app)  # otherwise built anew for every file, which takes longest
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,6 @@ def test_a_malformed_file_is_refused_by_its_line(
     case: Case, given: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(given)
-    monkeypatch.setattr(main, "app", PARSER)
     Path(case.name).write_bytes(case.content)
     before = contents(given)
     try:
