@@ -43,14 +43,14 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py
 	$(BIN)/python docs/build_architecture.py
-	$(BIN)/python docs/build_select.py
+	$(BIN)/python docs/build_choose.py
 	$(BIN)/python docs/build_reproduce.py
 	$(BIN)/python docs/build_readme.py
 
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 	$(BIN)/python docs/build_architecture.py --check
-	$(BIN)/python docs/build_select.py --check
+	$(BIN)/python docs/build_choose.py --check
 	$(BIN)/python docs/build_reproduce.py --check
 	$(BIN)/python -m benchmarks.front_page --check
 

@@ -32,8 +32,13 @@ from small_models import FORMS
 
 _SECONDS = 180  # after which an architecture is stopped
 _DEFECTS = ("wrong", "failed")
+_END = "<!-- /architectures -->\n"
 _INTRODUCTION = """\
-# Supported architectures
+# Models
+
+Which language models are supported, and the small one that comes with the package.
+
+## Supported architectures
 
 Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
 
@@ -47,7 +52,7 @@ Of {total} architectures: {counts}.
 here. Every model is checked when it is loaded: one that scores a query after a memory differently than after the same
 text is refused.
 
-`python benchmarks/architectures.py --write docs/models.md` makes this page, here with transformers {transformers} and
+`python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers} and
 torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights and opens it as any
 model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once longer than an
 attention window, and scores queries, packed and padded. Keys, values and scores must be those of transformers alone:
@@ -79,7 +84,8 @@ def main(words: Sequence[str] | None = None) -> int:
     with TemporaryDirectory() as temporary:
         rows = run_all(jobs, options.out or Path(temporary), options.processes)
     if options.write:
-        options.write.write_text(page(rows), encoding="utf-8")
+        before = options.write.read_text(encoding="utf-8") if options.write.exists() else ""
+        options.write.write_text(page(rows) + before.partition(_END)[2], encoding="utf-8")
     print(dict(Counter(row.verdict for row in rows)))
     return int(any(row.verdict in _DEFECTS for row in rows))
 
@@ -113,7 +119,7 @@ def run_all(jobs: Sequence[tuple[str, str]], folder: Path, processes: int) -> li
 
 
 def page(rows: Iterable[Row]) -> str:
-    """The page that lists the rows."""
+    """The page up to the end of the list of architectures; what follows is written by hand."""
     rows = list(rows)
     counts = Counter(row.verdict for row in rows if not row.form)
     verdicts = ("packed", "padded", "refused", *_DEFECTS)
@@ -123,7 +129,7 @@ def page(rows: Iterable[Row]) -> str:
         total=sum(counts.values()),
         counts=", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict]),
     )
-    return text + "".join(map(_table_row, rows))
+    return text + "".join(map(_table_row, rows)) + _END
 
 
 def _table_row(row: Row) -> str:

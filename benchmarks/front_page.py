@@ -2,7 +2,7 @@
 
     python -m benchmarks.front_page [--check]
 
-Times are read from the table "On real weights" of docs/measurements.md, accuracies from the result folders of
+Times are read from the table "On real weights" of docs/performance.md, accuracies from the result folders of
 evidence/. With --check nothing is written, and the exit code is 1 if README.md has another table.
 """
 
@@ -31,7 +31,7 @@ from .evidence.statistics import Interval
 from .evidence.tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
-README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "measurements.md", ROOT / "evidence"
+README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "evidence"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
 SYSTEMS = {
     "harness s (batch)": "lm-evaluation-harness",
@@ -51,7 +51,7 @@ class Times:
 
 
 def times(text: str) -> list[Times]:
-    """Read the times on real weights from docs/measurements.md, for candidates of two tokens."""
+    """Read the times on real weights from docs/performance.md, for candidates of two tokens."""
     section = text[text.index("## On real weights") :]
     lines = section[section.index("64 inputs, text of") :].split("\n\n")[1].splitlines()
     headings, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -1,4 +1,4 @@
-"""The arithmetic of docs/scale.md: a 70B model over MMLU on 64 GPUs, and a billion rows, from stated assumptions.
+"""The arithmetic of docs/experiments.md: a 70B model over MMLU on 64 GPUs, and a billion rows, from stated assumptions.
 
 python benchmarks/scale.py
 """

@@ -119,7 +119,8 @@ program, with other prompts and test rows (`deepthink report --published` says w
 demonstrations from the same seeded pool of 1,000 training rows, and all are evaluated on the same sampled test rows,
 with the same prompts, scorer and seeds: at T = 1, which is plain in-context learning with those demonstrations, and at
 the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
-[batch calibration](calibration.md). What each method is: [select](select.md), [techniques](techniques.md).
+[batch calibration](calibration.md). What each method is: [select](choose.md#demonstrations-select),
+[techniques](think.md#other-techniques).
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on

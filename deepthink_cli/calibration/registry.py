@@ -38,7 +38,7 @@ _ALL = (
     ),
     Calibration(
         "pmi",
-        f"{_HERE}.premise:log_premise",
+        f"{_HERE}.base:log_premise",
         "premise",
         "labels after the end of the template alone",
         "Holtzman et al. 2021, arXiv 2104.08315",

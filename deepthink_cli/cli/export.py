@@ -101,7 +101,7 @@ def _check_options(to: str, state: StateArguments, model: ModelArguments) -> Non
     elif state.state is None:
         raise InputError(
             f"--to {LLAMA_CPP} needs --state FILE, a state that your llama.cpp saved after the memory's tokens: "
-            "docs/export.md shows how"
+            "docs/elsewhere.md shows how"
         )
 
 

@@ -30,7 +30,7 @@ Update = Annotated[
         metavar="RULE[:PARAMETER=VALUE,...]",
         autocompletion=completion.updates,
         help="How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
-        "cosine:readings=15 or rotated (docs/ablations.md). Default: gate.",
+        "cosine:readings=15 or rotated (docs/think.md). Default: gate.",
     ),
 ]
 Updates = Annotated[
@@ -41,7 +41,7 @@ Updates = Annotated[
         metavar="RULE,...",
         autocompletion=completion.updates,
         help="How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
-        "such as keys-only, cosine:readings=15 or rotated (docs/ablations.md). Default: gate.",
+        "such as keys-only, cosine:readings=15 or rotated (docs/think.md). Default: gate.",
     ),
 ]
 LearningRate = Annotated[

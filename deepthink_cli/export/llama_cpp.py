@@ -1,4 +1,4 @@
-"""Put a memory into a sequence state that llama.cpp saved (docs/export.md)."""
+"""Put a memory into a sequence state that llama.cpp saved (docs/elsewhere.md)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_state(path: str | Path) -> SavedState:
 
 def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
     """Raise InputError unless the state's tokens and cells are those of the memory, at positions 0 to L - 1."""
-    ids, parsed, way = tuple(token_ids), state.parsed, "save it after exactly the memory's token ids (docs/export.md)"
+    ids, parsed, way = tuple(token_ids), state.parsed, "save it after exactly the memory's token ids (docs/elsewhere.md)"
     if parsed.tokens != ids:
         pairs = enumerate(zip(parsed.tokens, ids, strict=False))
         place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(parsed.tokens), len(ids)))

@@ -1,4 +1,4 @@
-"""A memory as a prefix adapter of PEFT, written without PEFT (docs/export.md)."""
+"""A memory as a prefix adapter of PEFT, written without PEFT (docs/elsewhere.md)."""
 
 from __future__ import annotations
 

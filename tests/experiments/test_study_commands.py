@@ -53,7 +53,7 @@ def test_listing_and_showing_studies_does_not_import_torch() -> None:
 
 
 def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = EXAMPLE.parent.parent.parent / "docs" / "studies.md"
+    page = EXAMPLE.parent.parent.parent / "docs" / "experiments.md"
     assert f"```yaml\n{EXAMPLE.read_text()}```" in page.read_text()
     assert run(["study", "validate", str(EXAMPLE)]) == 0
     counted = capsys.readouterr().err.splitlines()[0].split(": ", 1)[1]

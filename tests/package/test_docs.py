@@ -46,7 +46,7 @@ def registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("name", ["api.md", "architecture.md", "artifact.md", "select.md", "sklearn.md"])
+@pytest.mark.parametrize("name", ["python.md", "architecture.md", "artifact.md", "choose.md"])
 def test_every_python_block_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ModuleType("page")
@@ -84,9 +84,9 @@ def test_the_tables_of_the_papers_studies_are_up_to_date() -> None:
 
 
 def test_the_table_of_selection_methods_is_up_to_date() -> None:
-    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_select.py"))["page"]
-    text = (DOCS / "select.md").read_text(encoding="utf-8")
-    assert text == page(text), "run: python docs/build_select.py"
+    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_choose.py"))["page"]
+    text = (DOCS / "choose.md").read_text(encoding="utf-8")
+    assert text == page(text), "run: python docs/build_choose.py"
 
 
 def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:

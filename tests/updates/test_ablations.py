@@ -34,7 +34,7 @@ from deepthink_cli.updates.registry import RULES, checked_rule, parse_rule, rule
 LAYERS = 3
 Eta = Callable[[int, int, str], float]  # of the reading, the layer from 0 and the part, for eta = 1
 
-# The share of eta that each rule has, as docs/ablations.md has it.
+# The share of eta that each rule has, as docs/think.md has it.
 SHARES: dict[str, Eta] = {
     "gate": lambda t, layer, part: 1.0,
     "keys-only": lambda t, layer, part: {"keys": 1.0, "values": 0.0}[part],
@@ -82,8 +82,8 @@ def test_every_rule_that_changes_the_gate_has_an_equation_here() -> None:
 
 
 def test_every_rule_is_documented() -> None:
-    table = (Path(__file__).parents[2] / "docs" / "ablations.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"`([a-z-]+)[:`]", table.partition("\n## ")[0]))
+    page = (Path(__file__).parents[2] / "docs" / "think.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z-]+)[:`]", page.partition("\n## Ablations")[2].partition("\n### ")[0]))
     assert documented >= RULES.keys()
 
 

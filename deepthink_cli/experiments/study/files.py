@@ -89,7 +89,7 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     path = study_path(name)
     document = read_document(path)
     if not isinstance(document.values, dict):
-        raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/studies.md")
+        raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/experiments.md")
     check_allows_no_code(document.values, document.where)
     base = Layer({"name": path.stem, **_located(document.values, path.parent)}, document.where)
     scales = _scales(document, path.parent)
@@ -151,7 +151,7 @@ def _message(error: Any, opened: OpenedStudy) -> str:
     if error["type"] in ("extra_forbidden", "invalid_key"):
         known = ModelOptions.model_fields if len(error["loc"]) > 1 else Study.model_fields
         near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
-        return f"{where}: no such field; {f'did you mean {near[0]}?' if near else 'docs/studies.md lists them'}"
+        return f"{where}: no such field; {f'did you mean {near[0]}?' if near else 'docs/experiments.md lists them'}"
     value = error["input"]
     shown = "" if value == "" or isinstance(value, tuple | dict | None) else f"{value!r:.60} "
     return f"{where}: {shown}{reason(error)}"

@@ -1,1 +1,1 @@
-"""lm-evaluation-harness: its tasks through Deep-Thinking, as the model `deepthink` (docs/harness.md)."""
+"""lm-evaluation-harness: its tasks through Deep-Thinking, as the model `deepthink` (docs/elsewhere.md)."""

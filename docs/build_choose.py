@@ -1,4 +1,4 @@
-"""Write the table of methods in docs/select.md from the registry; with --check, only say whether it is up to date.
+"""Write the table of methods in docs/choose.md from the registry; with --check, only say whether it is up to date.
 
 The table is between <!-- methods --> and <!-- /methods -->.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deepthink_cli.selection.registry import METHODS
 
-PAGE = Path(__file__).resolve().parent / "select.md"
+PAGE = Path(__file__).resolve().parent / "choose.md"
 TABLE = re.compile(r"(?<=<!-- methods -->\n).*?(?=<!-- /methods -->)", re.DOTALL)
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(page(text), encoding="utf-8")
     elif text != page(text):
-        sys.exit("docs/select.md is stale; run: python docs/build_select.py")
+        sys.exit("docs/choose.md is stale; run: python docs/build_choose.py")
 
 
 def page(text: str) -> str:
