@@ -22,7 +22,8 @@ INTRODUCTION = """\
 
 Data go to stdout; progress, notes and errors go to stderr. [Concepts](concepts.md) explains the words, the
 [data formats](concepts.md#rows), where [option values](concepts.md#where-an-option-gets-its-value) come from and
-the [exit codes](concepts.md#exit-codes). `--help` shows the options that come first, `--help-all` every option, as here.
+the [exit codes](concepts.md#exit-codes). `--help` shows the options that come first, `--help-all`
+every option, as here.
 """
 
 

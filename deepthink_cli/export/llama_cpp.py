@@ -58,7 +58,8 @@ def read_state(path: str | Path) -> SavedState:
 
 def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
     """Raise InputError unless the state's tokens and cells are those of the memory, at positions 0 to L - 1."""
-    ids, parsed, way = tuple(token_ids), state.parsed, "save it after exactly the memory's token ids (docs/elsewhere.md)"
+    ids, parsed = tuple(token_ids), state.parsed
+    way = "save it after exactly the memory's token ids (docs/elsewhere.md)"
     if parsed.tokens != ids:
         pairs = enumerate(zip(parsed.tokens, ids, strict=False))
         place = next((place for place, (theirs, ours) in pairs if theirs != ours), min(len(parsed.tokens), len(ids)))
