@@ -27,7 +27,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.options import Positions
+from deepthink_cli.method import Positions
 
 ORACLES: dict[str, type[Oracle]] = {"gpt2": GPT2Oracle, "llama": LlamaOracle}
 QUERY = Query("a strange but lovely film", ("positive", "negative", "very negative", "12"))

@@ -142,8 +142,8 @@ def test_it_is_named_before_the_weights_are_loaded(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    module = "evaluate" if command == "eval" else command
-    monkeypatch.setattr(sys.modules[f"deepthink_cli.workflows.{module}"], "load_both", stop)
+    module = "evaluation.evaluate" if command == "eval" else "prediction.predict"
+    monkeypatch.setattr(sys.modules[f"deepthink_cli.{module}"], "load_both", stop)
     assert run([command, str(memory), str(rows)]) == 130
     assert WARNING in capsys.readouterr().err
 

@@ -11,10 +11,11 @@ from conftest import write_reviews
 from tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.evaluation.evaluation import evaluate
-from deepthink_cli.generation.generation import generate
+from deepthink_cli.evaluation import evaluate
+from deepthink_cli.generation import generate
+from deepthink_cli.prediction import predict
 from deepthink_cli.prediction.resume import partial_of
-from deepthink_cli.scoring.prediction import CHUNK, predict
+from deepthink_cli.scoring.prediction import CHUNK
 
 Captured = pytest.CaptureFixture[str]
 WHILE_LOADING = {"predict": predict, "eval": evaluate, "generate": generate}

@@ -76,8 +76,8 @@ def test_it_has_the_bytes_of_one_that_was_not_interrupted(
 def test_rows_that_are_all_there_need_no_model(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    from deepthink_cli.scoring.prediction import files as label_files
-    from deepthink_cli.scoring.prediction import predict
+    from deepthink_cli.prediction import files as label_files
+    from deepthink_cli.prediction import predict
 
     output = tmp_path / "out.jsonl"
 
