@@ -45,7 +45,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/build_architecture.py
 	$(BIN)/python docs/build_choose.py
 	$(BIN)/python docs/build_reproduce.py
-	$(BIN)/python docs/build_readme.py
+	$(BIN)/python docs/build_tutorial.py
 
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check

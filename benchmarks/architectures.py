@@ -54,8 +54,8 @@ text is refused.
 
 `python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers}
 and torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights and opens it as
-any model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once longer than an
-attention window, and scores queries, packed and padded. Keys, values and scores must be those of transformers alone:
+any model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once longer than
+an attention window, and scores queries, packed and padded. Keys, values and scores must be those of transformers alone:
 after one reading those of one pass over the whole text, without a cache; after two those of one pass over the text
 twice, or of one with a cache for `restarted`, with the gate in NumPy. A wrong result, or any error other than a
 refusal, makes the command fail.

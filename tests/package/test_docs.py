@@ -108,9 +108,13 @@ def test_every_command_is_documented(builder: dict[str, Any]) -> None:
         assert f"  Example: deepthink {command}" in section
 
 
-def test_the_readme_shows_a_session_with_its_output() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_tutorial_shows_a_session_with_its_output_and_the_readme_a_part_of_it() -> None:
+    text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     session = text.split("<!-- session -->")[1].split("<!-- /session -->")[0]
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## A session\n")[2]
+    (shown,) = re.findall(r"^```console\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    remaining = iter(session.splitlines())
+    assert all(line in remaining for line in shown.splitlines() if line != "...")
     for command in ("think", "predict", "eval"):
         assert re.search(rf"^\$ .*deepthink {command} .*\n[^$\n]", session, re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""Run the commands of README.md's session again and put their output under them.
+"""Run the commands of docs/tutorial.md's session again and put their output under them.
 
 The session stands between <!-- session --> and <!-- /session -->; its commands are the lines that begin
 with "$ ". Lines with timings are left out, since no two runs agree on them.
@@ -14,19 +14,19 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "tutorial.md"
 SESSION = re.compile(r"(?<=<!-- session -->\n).*?(?=<!-- /session -->)", re.DOTALL)
 TIMING = re.compile(r"\d\.\d s\b")
 
 
 def main() -> None:
     """Rewrite the session in place."""
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     found = SESSION.search(text)
     if found is None:
-        sys.exit("README.md: no <!-- session --> block")
+        sys.exit("docs/tutorial.md: no <!-- session --> block")
     commands = [line.removeprefix("$ ") for line in found[0].splitlines() if line.startswith("$ ")]
-    README.write_text(text[: found.start()] + session(commands) + text[found.end() :], encoding="utf-8")
+    PAGE.write_text(text[: found.start()] + session(commands) + text[found.end() :], encoding="utf-8")
 
 
 def session(commands: list[str]) -> str:
@@ -50,7 +50,7 @@ def output(command: str, folder: str) -> str:
         encoding="utf-8",
     )
     if done.returncode:
-        sys.exit(f"README.md: {command}: exit code {done.returncode}\n{done.stdout}")
+        sys.exit(f"docs/tutorial.md: {command}: exit code {done.returncode}\n{done.stdout}")
     return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines() if not TIMING.search(line))
 
 
