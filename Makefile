@@ -64,11 +64,11 @@ benchmark: $(VENV)/.benchmark
 	$(BIN)/python benchmarks/readings.py $(CHOSEN)
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))
 
-# docs/table1.md and its figures from the result folders of table1/; needs no model.
+# docs/table1.md and its figures from the tables of table1/; needs no model.
 table1: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.table1 --from table1 --write docs/table1.md
 
-# docs/evidence.md, and the table and plots of README.md, from the result folders of evidence/; needs no model.
+# docs/evidence.md, and the table and plots of README.md, from the tables of evidence/; needs no model.
 evidence: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.evidence --from evidence --write docs/evidence.md
 	$(BIN)/python -m benchmarks.front_page

@@ -2,8 +2,8 @@
 
     python -m benchmarks.front_page [--check]
 
-Times are read from the table "On real weights" of docs/performance.md, accuracies from the result folders of
-evidence/. With --check nothing is written, and the exit code is 1 if README.md has another table.
+Times are read from the table "On real weights" of docs/performance.md, accuracies from the tables of evidence/.
+With --check nothing is written, and the exit code is 1 if README.md has another table.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .evidence.plots import CALIBRATED, RAW, write
 from .evidence.pooled import summary
 from .evidence.statistics import Interval
 from .evidence.tables import table
+from .packing import unpacked
 
 ROOT = Path(__file__).resolve().parent.parent
 README, MEASUREMENTS, EVIDENCE = ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "evidence"
@@ -152,7 +153,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the table is another one")
     args = parser.parse_args()
-    grid = choices(read_evidence(EVIDENCE).grid)
+    with unpacked(EVIDENCE) as folder:
+        grid = choices(read_evidence(folder).grid)
     chosen = grid[grid["setting"].isin(SETTINGS)]
     before = README.read_text(encoding="utf-8")
     after = with_table(before, accuracies(chosen))

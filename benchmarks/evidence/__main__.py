@@ -1,14 +1,16 @@
-"""Write docs/evidence.md and its figures from the result folders of `deepthink run --samples`.
+"""Write docs/evidence.md and its figures from the packed folders of `deepthink run --samples`.
 
     python -m benchmarks.evidence --from evidence --write docs/evidence.md
 
-Works on whatever is there: missing folders, tasks and seeds are missing from the page.
+Works on whatever is there: missing tables, tasks and seeds are missing from the page.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+from benchmarks.packing import unpacked
 
 from .load import read_evidence
 from .page import Study, page
@@ -30,10 +32,11 @@ def write(evidence: Path, target: Path) -> None:
 def main() -> None:
     """Parse the arguments and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="evidence", type=Path, default=Path("evidence"), help="folder of result folders")
+    parser.add_argument("--from", dest="evidence", type=Path, default=Path("evidence"), help="folder of tables")
     parser.add_argument("--write", type=Path, default=Path("docs/evidence.md"), help="the page to write")
     args = parser.parse_args()
-    write(args.evidence, args.write)
+    with unpacked(args.evidence) as folder:
+        write(folder, args.write)
     print(args.write)
 
 

@@ -237,10 +237,13 @@ def _rebuild(study: Study) -> list[str]:
 ```console
 $ python -m benchmarks.evidence.runs --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir DIR --out evidence
 $ make evidence
+$ python -m benchmarks.packing unpack evidence/continued
 ```"""
     text = (
         "The first command runs everything, some hours on two cores; it can be interrupted and continued (with the "
-        "model at the same path). The second computes this page from `evidence/`, without a model."
+        "model at the same path). It continues from the tables in `evidence/`, a Parquet file for each folder of runs, "
+        "and extends them. The second computes this page from the tables, without a model. The third writes the folder "
+        "that `evidence/continued.parquet` holds, for `deepthink report evidence/continued`; git ignores it."
     )
     return ["## How to rebuild this page", text, commands]
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.evidence.runs --model MODEL --data-dir DIR --out evidence [--print]
 
-Every command can be interrupted and repeated: `deepthink run` skips the rows that exist.
+Every command can be interrupted and repeated: `deepthink run` skips the rows that exist. Results continue from the
+tables in the folder, such as `evidence/continued.parquet`, and are packed again at the end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.packing import continued
 
 from .demonstrations import FLIPPED, drawn_examples, relabelled, repeated, write_examples
 from .workers import Workplace, finish
@@ -165,9 +168,10 @@ def main() -> None:
             for job in jobs:
                 print(shlex.join(place.command(job.folder, job.arguments)))
             return
-        if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
-            write_demonstrations(args.out, args.data_dir)
-        finish(place, jobs, args.workers)
+        with continued([args.out / name for name in sorted({DEMONSTRATIONS, *(job.folder for job in jobs)})]):
+            if any(DEMONSTRATIONS in word for job in jobs for word in job.arguments):
+                write_demonstrations(args.out, args.data_dir)
+            finish(place, jobs, args.workers)
 
 
 if __name__ == "__main__":

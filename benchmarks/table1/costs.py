@@ -1,10 +1,10 @@
 """The cost of every selection method: rows observed, sets read, inputs scored, and processor seconds, without a cache.
 
-    python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/costs.jsonl
+    python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
 
 Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread. The seconds are those of the processor,
 which other work on the machine hardly changes; docs/table1.md subtracts those of the method that reads nothing of the
-model (random). Methods that are in the file already are skipped.
+model (random). Methods that are in the file, or in the table of its folder, are skipped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.packing import continued
 from benchmarks.table1.runs import DTYPE, POOL, SELECTING, STAGES
 
 TASK, SHOTS = "sst2", "8"
@@ -48,17 +49,18 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--stages", nargs="+", help="methods of these stages only", choices=STAGES, default=STAGES)
-    parser.add_argument("--out", type=Path, default=Path("table1/costs.jsonl"))
+    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.touch()
-    known = {cost["method"] for cost in map(json.loads, args.out.read_text().splitlines())}
-    for method in dict.fromkeys(name for stage in args.stages for name in SELECTING.get(stage, ())):
-        if method not in known:
-            cost = measure(method, args.model, args.data_dir)
-            with open(args.out, "a") as out:
-                out.write(json.dumps(cost) + "\n")
-            print(cost, flush=True)
+    with continued([args.out.parent]):
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.touch()
+        known = {cost["method"] for cost in map(json.loads, args.out.read_text().splitlines())}
+        for method in dict.fromkeys(name for stage in args.stages for name in SELECTING.get(stage, ())):
+            if method not in known:
+                cost = measure(method, args.model, args.data_dir)
+                with open(args.out, "a") as out:
+                    out.write(json.dumps(cost) + "\n")
+                print(cost, flush=True)
 
 
 if __name__ == "__main__":

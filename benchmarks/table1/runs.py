@@ -1,9 +1,9 @@
 """The runs behind docs/table1.md, the cheapest first; prints or executes them.
 
-    python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1 [--print]
+    python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME [--print]
 
 Every command can be interrupted and repeated: `deepthink run` skips the rows that exist, and what models say of pools
-is cached.
+is cached. Results continue from the model's table, `table1/NAME.parquet`, and are packed again at the end.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.evidence.workers import Workplace, finish
+from benchmarks.packing import continued
 
 TASKS = ("sst2", "sst5", "trec", "mr", "agnews")
 SEEDS = range(3)
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
-    parser.add_argument("--out", type=Path, default=Path("table1"), help="folder of a model's results")
+    parser.add_argument("--out", type=Path, required=True, help="folder of a model's results")
     parser.add_argument(
         "--stages", nargs="+", help="only these, in this order; default: all", choices=STAGES, default=STAGES
     )
@@ -80,14 +81,15 @@ def main() -> None:
     """Print the commands, or execute them, a few at once and never two in one folder."""
     args = _arguments()
     jobs = [job for stage in args.stages for job in all_jobs() if job.stage == stage]
-    args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Workplace.at(Path(folder), args.model, args.data_dir, args.out, DTYPE, args.name, samples=False)
         if args.print:
             for job in jobs:
                 print(shlex.join(place.command(job.folder, job.arguments)))
             return
-        finish(place, jobs, args.workers)
+        with continued([args.out]):
+            args.out.mkdir(parents=True, exist_ok=True)
+            finish(place, jobs, args.workers)
 
 
 if __name__ == "__main__":
