@@ -16,10 +16,12 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import OUTPUT, CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks, Where
+from deepthink_cli.cli.study_folders import study_of, tell_of_missing
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.figure import Form
+    from deepthink_cli.experiments.study.files import OpenedStudy
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
@@ -78,19 +80,24 @@ class PlotArguments:
 
 @grouped
 def plot(runs: Runs, *, chosen: PlotArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
-    """Draw accuracy over T: a panel for each task or mean, with bands over seeds.
+    """Draw accuracy over T: a panel for each task or mean, with bands over seeds; for a study, its own figure.
 
     The dotted line is plain in-context learning (T = 1). Bands of accuracy show how seeds differ, not what thinking
     changes: see --difference.
     """
-    write_plot(runs, chosen, common)
+    write_plot(runs, study_of(runs, common.quiet), chosen, common)
 
 
-def write_plot(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, form: Form | None = None) -> None:
-    """Draw runs into the files that the options name; raises InputError for all wrong options.
+def write_plot(
+    runs: Sequence[Path], opened: OpenedStudy | None, options: PlotArguments, common: CommonArguments
+) -> None:
+    """Draw runs, or a study, into the files that the options name; raises InputError for all wrong options."""
+    _write_figure(runs, options, common, None if opened is None else opened.study.figure)
+    tell_of_missing(opened, runs, common.quiet)
 
-    A study's `form` is drawn unless the options ask for another figure.
-    """
+
+def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, form: Form | None) -> None:
+    """Draw runs; a study's `form` is drawn unless the options ask for another figure."""
     from deepthink_cli.experiments.results import FILE
     from deepthink_cli.io.atomic import replacing
     from deepthink_cli.outputs import check_apart

@@ -18,10 +18,12 @@ from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
 from deepthink_cli.cli.reads import read_by
+from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.study.files import OpenedStudy
     from deepthink_cli.report.formats import Page
     from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.job_results import JobResults
@@ -53,7 +55,9 @@ TEXT_WIDTH = 100
 
 
 FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html", "eee"]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, each with its results.jsonl.")]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN", help="Folders of runs or of a study, each with its results.jsonl.")
+]
 Format = Annotated[
     FormatName | None,
     typer.Option(
@@ -128,11 +132,19 @@ class ReportArguments:
 
 @grouped
 def report(runs: Runs, *, chosen: ReportArguments, common: Annotated[CommonArguments, Without("verbose")]) -> None:
-    """Print tables of runs: Deep-Thinking against plain in-context learning, over seeds."""
-    write_report(runs, ", ".join(map(str, runs)), chosen, common)
+    """Print tables of runs, or of a study: Deep-Thinking against plain in-context learning, over seeds."""
+    write_report(runs, study_of(runs, common.quiet), chosen, common)
 
 
-def write_report(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
+def write_report(
+    runs: Sequence[Path], opened: OpenedStudy | None, options: ReportArguments, common: CommonArguments
+) -> None:
+    """Write the report of runs, or of a study; raises InputError for all wrong options."""
+    _write_tables(runs, titled(runs, opened), options, common)
+    tell_of_missing(opened, runs, common.quiet)
+
+
+def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
     """Write the report of runs, which `source` names; raises InputError for all wrong options."""
     from deepthink_cli.experiments.shards import doubts
     from deepthink_cli.io.atomic import writing

@@ -39,6 +39,7 @@ def run_study(
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
     from deepthink_cli.experiments.run import execute
+    from deepthink_cli.experiments.study.origin import Origin
     from deepthink_cli.experiments.study.preparing import prepare_study
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
@@ -56,10 +57,10 @@ def run_study(
         runs = prepare_study(crossing, written, tell)
         if machines.wrote_script(folder, common.quiet):
             return
+        Origin.of(study, replaced.scale).write(written)
         observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
         summary = execute(runs, samples, observer, tell, Store(cache), executor, shard)
-    scale = f" --scale {replaced.scale}" if replaced.scale else ""
-    report_summary(summary, common, f"deepthink study report {study}{scale} --from {folder}")
+    report_summary(summary, common, f"deepthink report {folder}")
 
 
 def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:

@@ -73,6 +73,69 @@ def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.C
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
 
+def reported(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    """What a command prints to stdout and stderr."""
+    assert run(list(words)) == 0
+    return capsys.readouterr()
+
+
+def test_report_and_plot_know_a_study_by_its_folder(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.write_text(f"{study.read_text()}figure: {{kind: iterations}}\nscales: {{small: {{shots: 2}}}}\n")
+    out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
+    assert run(["study", "run", *named, "--limit", "2", "--out", out]) == 0
+    assert f"next: deepthink report {out}\n" in capsys.readouterr().err
+    expected = reported(capsys, "study", "report", *named, "--from", out)
+    assert expected[0].startswith(f"Films ({out}): ")
+    assert reported(capsys, "report", out) == expected
+    assert reported(capsys, "study", "report", out) == expected
+    drawn = [
+        reported(capsys, *words, "--json")[0]
+        for words in (["plot", out], ["study", "plot", out], ["study", "plot", *named, "--from", out])
+    ]
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert json.loads(drawn[0])["panels"] == ["iterations"]
+
+
+def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert run(["study", "run", str(study), "--limit", "2", "--out", out, "--quiet"]) == 0
+    study.rename(tmp_path / "moved.yaml")
+    table, notes = reported(capsys, "report", out)
+    assert table.startswith(f"{out}: ")
+    assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
+    assert reported(capsys, "study", "report", str(tmp_path / "moved.yaml"), "--from", out)[0].startswith("Films (")
+
+
+def test_the_shards_of_a_study_are_reported_as_the_study(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    for shard in ("1/2", "2/2"):
+        assert run(["study", "run", str(study), "--shard", shard, "--out", out, "--quiet"]) == 0
+    capsys.readouterr()
+    assert reported(capsys, "report", out) == reported(capsys, "study", "report", str(study), "--from", out)
+
+
+def test_a_folder_of_an_older_version_is_reported_with_the_name_of_its_study(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(["study", "run", str(study), "--limit", "2", "--out", str(out), "--quiet"]) == 0
+    (out / "study.json").unlink()
+    capsys.readouterr()
+    assert reported(capsys, "report", str(out))[0].startswith(f"{out}: ")
+    assert reported(capsys, "study", "report", str(study), "--from", str(out))[0].startswith(f"Films ({out}): ")
+    assert run(["study", "report", str(out)]) == 2
+    assert f"{out}: is a folder; name its study" in capsys.readouterr().err
+    (out / "study.json").write_text("{}")
+    assert run(["report", str(out)]) == 2
+    assert "study.json: is not what deepthink study run writes; remove it" in capsys.readouterr().err
+
+
 def test_a_plan_counts_what_is_there_and_what_is_missing(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

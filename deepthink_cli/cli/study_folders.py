@@ -1,0 +1,58 @@
+"""The study of the folders that are reported or drawn: how it is found and named, and which of its rows are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from deepthink_cli.experiments.study.files import OpenedStudy
+
+
+def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
+    """The study that was run into these folders; None for runs.
+
+    Folders whose study cannot be read, because its file has been moved or changed, are those of runs, with a note.
+    """
+    from deepthink_cli.experiments.study.files import open_study
+    from deepthink_cli.experiments.study.origin import origin_of
+
+    origin = origin_of(runs)
+    if origin is None:
+        return None
+    try:
+        return open_study(origin.study, origin.scale)
+    except InputError as error:
+        note(f"{runs[0]}: taken as a run, because its study cannot be read: {error.messages[0]}", quiet)
+        return None
+
+
+def titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
+    """The folders, after the title of their study if they have one."""
+    folders = ", ".join(map(str, runs))
+    return folders if opened is None else f"{opened.study.title or opened.study.name} ({folders})"
+
+
+def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
+    """Note that rows of a study are missing, counted by the definitions of its tasks."""
+    from deepthink_cli.experiments.folder import found_in
+    from deepthink_cli.experiments.shards import with_shards
+    from deepthink_cli.experiments.study.crossing import cross, requests_of
+    from deepthink_cli.experiments.study.work import rows_of
+
+    if opened is None:
+        return
+    try:
+        expected = sum(rows_of(request.plan()) for request in requests_of(cross(opened)))
+    except InputError as error:
+        note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
+        return
+    written = sum(len(found_in(run)) for run in with_shards(runs))
+    if written < expected:
+        note(
+            f"{opened.study.name}: {written:,} of {expected:,} rows are there; deepthink study run continues it", quiet
+        )
