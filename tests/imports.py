@@ -7,7 +7,7 @@ import sys
 
 # From the bottom up, as in docs/architecture.md: a module imports only from its own folder and from those before it.
 ORDER = (
-    *("errors", "io", "events", "options", "updates", "method", "data", "provenance", "memory"),
+    *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory"),
     *("model", "rereading", "engine", "thinking", "artifact", "scoring", "calibration"),
     *("selection", "meaning", "tasks"),
     *("techniques", "prediction", "generation", "evaluation", "comparison", "tuning", "demo", "experiments"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.errors import InputError
+from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE = "none"
@@ -52,7 +54,16 @@ _ALL = (
         "Saerens et al. 2002, Neural Computation 14(1)",
     ),
 )
-CALIBRATIONS: dict[str, Calibration] = {each.name: each for each in _ALL}
+
+
+def _check(name: str, value: Any) -> Calibration:
+    found = instance_of(Calibration)(name, value)
+    if found.name != name:
+        raise ValueError(f"a calibration with another name, {found.name!r}")
+    return found
+
+
+CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each for each in _ALL}, _check)
 
 
 def calibration(name: str) -> Calibration:

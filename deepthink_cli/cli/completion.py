@@ -42,21 +42,19 @@ def studies(incomplete: str) -> list[str]:
 
 def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Completes one of these names."""
-    known = list(names)
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in known if name.startswith(incomplete)]
+        return [name for name in names if name.startswith(incomplete)]
 
     return complete
 
 
 def some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Completes the last name of a list that is separated by commas; names that are in it are not offered again."""
-    known = list(names)
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
-        return [before + comma + name for name in known if name.startswith(last) and name not in before.split(",")]
+        return [before + comma + name for name in names if name.startswith(last) and name not in before.split(",")]
 
     return complete
 

@@ -24,7 +24,7 @@ from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
 from deepthink_cli.cli.harness import harness
-from deepthink_cli.cli.help import HelpGroup, ProgramGroup
+from deepthink_cli.cli.help import GROUPS, OTHERS, HelpGroup, ProgramGroup
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.output_options import ARGUMENTS
@@ -47,6 +47,7 @@ from deepthink_cli.cli.tune import tune
 from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.prefetch import still_working
 from deepthink_cli.io.text import printable
+from deepthink_cli.registry import Registry
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -59,10 +60,37 @@ class Program(typer.Typer):
         return super().command(*arguments, cls=Command, **options)
 
 
+class Commands(ProgramGroup):
+    """The commands of this package, then those of other packages."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the help."""
+        return [*super().list_commands(ctx), *(name for name in COMMANDS.added if name in COMMANDS)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, if there is one."""
+        return super().get_command(ctx, cmd_name) or COMMANDS.get(cmd_name)
+
+
+def _command(name: str, value: Any) -> Any:
+    """The command of an entry point, which is a function or an application of typer."""
+    holder = Program()
+    holder.callback()(lambda: None)
+    if isinstance(value, typer.Typer):
+        holder.add_typer(value, name=name)
+    else:
+        holder.command(name)(value)
+    command = typer.main.get_group(holder).commands[name]
+    command.rich_help_panel = OTHERS  # type: ignore[attr-defined]
+    return command
+
+
+# Commands of this package are registered below; here their names are taken.
+COMMANDS: Registry[Any] = Registry("commands", {name: None for names in GROUPS.values() for name in names}, _command)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = Program(
     name="deepthink",
-    cls=ProgramGroup,
+    cls=Commands,
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
     "stores its memory of them in a file, and labels any number of inputs with it.",
     epilog="Start here: deepthink demo",

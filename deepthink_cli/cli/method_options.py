@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +16,16 @@ from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.method import DEEP_THINKING, MethodOptions, Positions
 from deepthink_cli.options import ScoreName
+from deepthink_cli.registry import Registry
 from deepthink_cli.techniques.options import TechniqueOptions
 from deepthink_cli.tuning.options import TuneOptions
+from deepthink_cli.updates.registry import RULES
+
+
+def _added(registry: Registry[Any]) -> str:
+    """What other packages add to a registry, for the help of an option."""
+    return f"; installed: {', '.join(registry.added)}" if registry.added else ""
+
 
 Steps = Annotated[
     str | None, option("--steps", panel=METHOD, metavar="N", help="Gradient steps of ct-kv. Default: 200.")
@@ -30,7 +38,7 @@ Update = Annotated[
         metavar="RULE[:PARAMETER=VALUE,...]",
         autocompletion=completion.updates,
         help="How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
-        "cosine:readings=15 or rotated (docs/think.md). Default: gate.",
+        f"cosine:readings=15 or rotated (docs/think.md){_added(RULES)}. Default: gate.",
     ),
 ]
 Updates = Annotated[
@@ -41,7 +49,7 @@ Updates = Annotated[
         metavar="RULE,...",
         autocompletion=completion.updates,
         help="How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
-        "such as keys-only, cosine:readings=15 or rotated (docs/think.md). Default: gate.",
+        f"such as keys-only, cosine:readings=15 or rotated (docs/think.md){_added(RULES)}. Default: gate.",
     ),
 ]
 LearningRate = Annotated[
@@ -139,7 +147,10 @@ class MethodArguments:
 
     def checked(self) -> MethodOptions:
         """The validated options; raises InputError for each wrong value, and for kept iterations beyond T."""
-        options = MethodOptions.checked(**{name: value for name, value in asdict(self).items() if value is not None})
+        defaults = {each.name: each.default for each in fields(self)}  # not given: an update rule may not have them
+        options = MethodOptions.checked(
+            **{name: value for name, value in asdict(self).items() if value != defaults[name]}
+        )
         _ = options.kept  # raises for iterations beyond T
         return options
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.registry import Registry, lazy
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.network import LanguageModel
 
+    Kind = Callable[[LanguageModel], Engine]
+
 AUTO = "auto"
-# The module of each class, imported only when needed because it imports torch. A `LanguageModel` is its argument.
-ENGINES = {
-    "packed": "deepthink_cli.engine.packed.PackedEngine",
-    "padded": "deepthink_cli.engine.padded.PaddedEngine",
-}
+
+
+def _check(name: str, kind: Any) -> Kind:
+    if not callable(kind):
+        raise TypeError(f"a {type(kind).__name__}, not a class of engines")
+    found: Kind = kind
+    return found
+
+
+# Imported only when used, because they import torch. A `LanguageModel` is the argument of each.
+ENGINES: Registry[Kind] = Registry(
+    "engines",
+    {
+        "packed": lazy("deepthink_cli.engine.packed:PackedEngine"),
+        "padded": lazy("deepthink_cli.engine.padded:PaddedEngine"),
+    },
+    _check,
+)
 
 
 def check_engine(name: str) -> None:
@@ -26,9 +41,9 @@ def check_engine(name: str) -> None:
         raise InputError(f"--engine {name}: no such engine; use {', '.join((AUTO, *ENGINES))}")
 
 
-def engine_class(name: str) -> Callable[[LanguageModel], Engine]:
+def engine_class(name: str) -> Kind:
     """The class of the engine called `name`, which is not `auto`; raises InputError if there is none."""
-    check_engine(name)
-    module, _, attribute = ENGINES[name].rpartition(".")
-    kind: Callable[[LanguageModel], Engine] = getattr(import_module(module), attribute)
+    kind = ENGINES.get(name)
+    if kind is None:
+        raise InputError(f"--engine {name}: no such engine; use {', '.join((AUTO, *ENGINES))}")
     return kind

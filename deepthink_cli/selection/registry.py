@@ -9,13 +9,14 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticKnownError
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.selection.base import SelectionMethod
 from deepthink_cli.selection.methods import first, stratified, uniform
 
 _HERE = "deepthink_cli.selection.methods"
 _ZERO_SHOT = "one zero-shot pass over the pool"
 
-METHODS: dict[str, SelectionMethod] = {
+_BUILT_IN = {
     "random": SelectionMethod(uniform.choose, "rows drawn uniformly", "the baseline of every table"),
     "stratified": SelectionMethod(
         stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
@@ -149,6 +150,7 @@ METHODS: dict[str, SelectionMethod] = {
         "one zero-shot pass over the pool and the queries",
     ),
 }
+METHODS: Registry[SelectionMethod] = Registry("selections", _BUILT_IN, instance_of(SelectionMethod))
 
 
 def selection_method(name: str, option: str = "--sampling") -> SelectionMethod:

@@ -7,9 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import canonical_json
+from deepthink_cli.registry import Registry
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
 
@@ -18,10 +20,26 @@ PROTOCOLS = ("paper", "official")
 
 
 @cache
+def _own() -> dict[str, Task]:
+    return {task.name: task for path in sorted(FOLDER.glob("*.yaml")) for task in read_tasks(path)}
+
+
+def _check(name: str, found: Any) -> Sequence[Task]:
+    tasks = [found] if isinstance(found, Task) else read_tasks(found)
+    if taken := {task.name for task in tasks} & _own().keys():
+        raise ValueError(f"{min(taken)!r} is the name of a built-in task")
+    return tasks
+
+
+# The tasks of other packages: an entry point is a `Task`, or the path of a task file.
+TASKS: Registry[Sequence[Task]] = Registry("tasks", {}, _check)
+
+
+@cache
 def built_in() -> dict[str, Task]:
-    """Every task of the catalogue by name, in the order of the files and their members."""
-    tasks = {task.name: task for path in _files() for task in read_tasks(path)}
-    return dict(sorted(tasks.items(), key=lambda item: _position(item[1])))
+    """Every task of the catalogue by name, in the order of the files and their members, those of packages last."""
+    added = {task.name: task for tasks in TASKS.values() for task in tasks}
+    return dict(sorted((_own() | added).items(), key=lambda item: _position(item[1])))
 
 
 def groups() -> dict[str, list[str]]:
@@ -86,10 +104,6 @@ def _named(name: str) -> list[Task]:
     names = " or ".join(dict.fromkeys(by_member.get(match, match) for match in near))
     hint = f"did you mean {names}?" if near else "deepthink tasks lists them"
     raise InputError(f"--task {name}: no such task; {hint}")
-
-
-def _files() -> list[Path]:
-    return sorted(FOLDER.glob("*.yaml"))
 
 
 def _position(task: Task) -> tuple[int, int]:

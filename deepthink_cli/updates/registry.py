@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
+from deepthink_cli.registry import Registry
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.layers import LayerRamp, LayerRange, LowerHalf, UpperHalf
@@ -19,7 +20,15 @@ from deepthink_cli.updates.parts import KeysOnly, ValuesOnly
 from deepthink_cli.updates.schedules import Cosine, InverseTime
 
 GATE = "gate"
-RULES: dict[str, type[Any]] = {
+
+
+def _check(name: str, rule: Any) -> type[Any]:
+    if not (isinstance(rule, type) and is_dataclass(rule) and "__call__" in dir(rule)):
+        raise TypeError("not a dataclass whose instances can be called")
+    return rule
+
+
+_BUILT_IN: dict[str, type[Any]] = {
     GATE: Gate,
     "keys-only": KeysOnly,
     "values-only": ValuesOnly,
@@ -32,6 +41,7 @@ RULES: dict[str, type[Any]] = {
     "rotated": Rotated,
     "shuffled": Shuffled,
 }
+RULES: Registry[type[Any]] = Registry("updates", _BUILT_IN, _check)
 
 
 def name_of(rule: UpdateRule) -> str:

@@ -221,7 +221,7 @@ def test_every_registered_engine_is_a_choice_of_the_command_line(
 
 
 def test_an_engine_that_is_registered_is_chosen_by_its_name(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "one-by-one", f"{__name__}.OneByOne")
+    monkeypatch.setitem(ENGINES, "one-by-one", OneByOne)
     engine = load_model(str(models("llama")), engine="one-by-one")
     assert isinstance(engine, OneByOne)
     assert_scores_are_right(engine)

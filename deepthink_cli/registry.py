@@ -1,0 +1,110 @@
+"""Registries: what has a name in options and files, from this package and from others (docs/architecture.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from logging import getLogger
+from typing import Any, Generic, TypeVar, cast
+
+from deepthink_cli.io.text import printable
+
+T = TypeVar("T")
+Check = Callable[[str, Any], T]  # a name, and what a package registers under it; raises where they are not usable
+
+
+def lazy(place: str) -> Any:
+    """An object of this package that is imported when it is first used, by its place, `module:name`."""
+    return EntryPoint("", place, "")
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """Objects by name: those of this package, then those that other packages have as entry points `deepthink.<kind>`.
+
+    The names are known without importing anything. An object is imported when it is first asked for, and then passes
+    `check`. An entry point whose name is taken, that cannot be imported or does not pass is left out, with a warning.
+    """
+
+    def __init__(self, kind: str, built_in: Mapping[str, T], check: Check[T]) -> None:
+        self.group, self._check = f"deepthink.{kind}", check
+        self._objects: dict[str, Any] = dict(built_in)
+        self._added: dict[str, EntryPoint] | None = None
+
+    def __getitem__(self, name: str) -> T:
+        found = self._entries[name]
+        if isinstance(found, EntryPoint):
+            if name in self.added:
+                self._load(name, found)
+            else:
+                self._objects[name] = found.load()
+        return cast(T, self._objects[name])
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._entries[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> ItemsView[str, T]:
+        """The names and objects of all that can be imported."""
+        return {name: self[name] for name in self if name in self}.items()
+
+    def values(self) -> ValuesView[T]:
+        """The objects of all that can be imported."""
+        return dict(self.items()).values()
+
+    @property
+    def added(self) -> list[str]:
+        """The names that other packages add."""
+        return [name for name in self._entries if name in (self._added or ())]
+
+    @property
+    def _entries(self) -> dict[str, Any]:
+        if self._added is None:
+            self._added = {}
+            for entry in _entry_points(self.group):
+                if entry.name in self._objects:
+                    self._warn(entry, "the name is taken")
+                else:
+                    self._added[entry.name] = self._objects[entry.name] = entry
+        return self._objects
+
+    def _load(self, name: str, entry: EntryPoint) -> None:
+        try:
+            self._objects[name] = self._check(name, entry.load())
+        except (Exception, SystemExit) as error:  # a module can fail in any way when it is imported
+            self._warn(entry, f"{type(error).__name__}: {' '.join(str(error).split())}")
+            del self._objects[name]
+
+    def _warn(self, entry: EntryPoint, reason: str) -> None:
+        owner = "" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}: "
+        text = f"warning: {owner}{self.group} {entry.name!r} ({entry.value}) is not used: {reason}"
+        getLogger(__name__).warning("%s", printable(text))
+
+
+def instance_of(kind: type[T]) -> Check[T]:
+    """A check that an object is an instance of a class."""
+
+    def check(name: str, value: Any) -> T:
+        if not isinstance(value, kind):
+            raise TypeError(f"a {type(value).__name__}, not a {kind.__name__}")
+        return value
+
+    return check
+
+
+@cache
+def _installed() -> Any:
+    return entry_points()  # of all groups: finding them takes longer than choosing among them
+
+
+def _entry_points(group: str) -> list[EntryPoint]:
+    """The entry points of installed packages in a group, in the order of their names."""
+    return sorted(_installed().select(group=group), key=lambda each: each.name)

@@ -1,0 +1,193 @@
+"""Packages of other people: what they add by entry points is known wherever names are; a broken one is a warning."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from imports import HEAVY
+
+MODULE = '''
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.selection.base import Choice, SelectionMethod
+from deepthink_cli.updates.base import UpdateRule
+
+@dataclass(frozen=True)
+class Halfway(UpdateRule):
+    """The mean of what was read and what is read."""
+
+    share: float = 0.5
+
+    def __call__(self, history, present, state, place):
+        return history.lerp(present, self.share), None
+
+level = Calibration("level", lambda logs: 0 * logs.mean(axis=0), "batch", "no correction", "this test")
+last = SelectionMethod(lambda pool, shots, draw: Choice(range(len(pool))[-shots:]), "the last rows", "this test")
+task = Path(__file__).parent / "weather.yaml"
+
+def hello(name: str = "you") -> None:
+    """Greet somebody."""
+    print(f"hello {name}")
+'''
+ENGINE = """
+import torch
+from deepthink_cli.engine.padded import PaddedEngine
+
+class Own(PaddedEngine):
+    @property
+    def description(self):
+        return "an engine of somebody else's"
+"""
+TASK = """
+name: weather
+title: "Weather: is it good?"
+template: "Weather: {text}\\nGood: {label}"
+labels: ["yes", "no"]
+fields: {text: text, label: label}
+answer: label
+shots: 2
+demonstrations: train
+folder: weather
+protocols: {own: {split: test}}
+groups: [examples]
+example: {text: sun, label: "yes"}
+source: Written for this test.
+licence: Apache-2.0
+"""
+ENTRIES = {
+    "updates": "halfway = guest:Halfway",
+    "calibrations": "level = guest:level",
+    "selections": "last = guest:last",
+    "tasks": "weather = guest:task",
+    "engines": "own = guest_engine:Own",
+    "commands": "hello = guest:hello",
+}
+DEMONSTRATIONS = '{"text": "sun", "label": "yes"}\n{"text": "rain", "label": "no"}\n'
+
+
+def install(folder: Path, entries: dict[str, str], **modules: str) -> None:
+    """An installed package: its modules, and beside them what an installer writes of its entry points."""
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    about = folder / "guest_package-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-package\nVersion: 1.0\n")
+    sections = [f"[deepthink.{kind}]\n{lines}\n" for kind, lines in entries.items()]
+    (about / "entry_points.txt").write_text("\n".join(sections))
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an installed package, a task file of it, and demonstrations."""
+    folder = tmp_path_factory.mktemp("guest")
+    install(folder, ENTRIES, guest=MODULE, guest_engine=ENGINE)
+    (folder / "weather.yaml").write_text(TASK)
+    (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
+    return folder
+
+
+def run_in(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process that finds the packages of a folder."""
+    path = os.pathsep.join([str(folder), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, env=environment)
+
+
+def deepthink(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Command lines, one after the other in one process, which stops at the first that fails."""
+    program = "\n".join(f"sys.exit(code) if (code := run({line.split()!r})) else None" for line in lines)
+    return run_in(folder, f"import sys\nfrom deepthink_cli.cli.main import run\n{program}")
+
+
+def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Path) -> None:
+    done = deepthink(
+        guest,
+        "think demos.jsonl --update halfway:share=0.25 -T 2 --engine own -o mem.safetensors",
+        "inspect mem.safetensors",
+        "doctor --engine own",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "method    T = 2, halfway" in done.stdout
+    assert "an engine of somebody else's" in done.stdout
+
+
+def test_a_calibration_of_another_package_corrects_scores(guest: Path) -> None:
+    done = deepthink(
+        guest,
+        "think demos.jsonl -T 2 -o plain.safetensors",
+        "eval plain.safetensors demos.jsonl --calibrate level,batch",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "level" in done.stdout
+
+
+def test_help_names_what_other_packages_add(guest: Path) -> None:
+    done = deepthink(guest, "--help", "think --help", "eval --help", "select --list", "hello --name me", "hello --help")
+    assert done.returncode == 0, done.stderr
+    words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
+    assert {"halfway", "level", "last", "own]", "hello"} & words >= {"halfway", "level", "last", "hello"}
+    assert "Greet somebody." in done.stdout
+    assert "hello me" in done.stdout
+
+
+def test_a_task_of_another_package_is_listed(guest: Path) -> None:
+    done = deepthink(guest, "tasks", "tasks weather")
+    assert done.returncode == 0, done.stderr
+    assert "weather" in done.stdout
+
+
+def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Path) -> None:
+    done = run_in(
+        guest,
+        "import sys\nfrom deepthink_cli.cli.main import run\nrun(['doctor', '--help'])\n"
+        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)",
+    )
+    assert "own" in done.stdout
+    assert not set(done.stderr.split()) & {*HEAVY, "guest_engine"}
+
+
+def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_goes_on(tmp_path: Path) -> None:
+    install(tmp_path, {"calibrations": "level = broken:level", "commands": "hello = broken:hello"}, broken="1 / 0")
+    (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
+    done = deepthink(tmp_path, "--help", "--help", "think demos.jsonl -T 1 -o mem.safetensors -q")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "warning: guest-package 1.0: deepthink.commands 'hello' (broken:hello) is not used: "
+        "ZeroDivisionError: division by zero"
+    ]
+    done = deepthink(tmp_path, "eval mem.safetensors demos.jsonl --calibrate level")
+    assert done.returncode == 2
+    warning, refusal = done.stderr.splitlines()
+    assert "guest-package 1.0: deepthink.calibrations 'level' (broken:level) is not used: ZeroDivisionError" in warning
+    assert refusal.startswith("deepthink: --calibrate level: use none, contextual")
+    assert refusal.endswith("prior, or several separated by commas")
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "reason"),
+    [
+        ("updates", "gate = guest:Halfway", "the name is taken"),
+        ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
+        ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
+        ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
+        ("selections", "none = guest:nothing", "AttributeError"),
+    ],
+)
+def test_what_is_not_what_its_kind_asks_for_is_left_out(tmp_path: Path, kind: str, entry: str, reason: str) -> None:
+    install(tmp_path, {kind: entry}, guest=MODULE)
+    registry = {"updates": "updates.registry import RULES", "selections": "selection.registry import METHODS"}.get(
+        kind, "calibration.registry import CALIBRATIONS"
+    )
+    done = run_in(
+        tmp_path, f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
+    )
+    assert done.stdout.split() == [str(reason == "the name is taken")]
+    (warning,) = done.stderr.splitlines()
+    assert f"deepthink.{kind} {entry.split()[0]!r}" in warning
+    assert f"is not used: {reason}" in warning
