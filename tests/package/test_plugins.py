@@ -128,9 +128,7 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path) -> None:
 
 
 def test_help_names_what_other_packages_add(guest: Path) -> None:
-    done = deepthink(
-        guest, "--help", "think --help-all", "eval --help-all", "select --list", "hello --name me", "hello --help"
-    )
+    done = deepthink(guest, "--help", "think --help-all", "eval --help-all", "hello --name me", "hello --help")
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
     assert {"halfway", "level", "last", "own]", "hello"} & words >= {"halfway", "level", "last", "hello"}
