@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from deepthink_cli.errors import InputError, Problems
@@ -10,15 +10,18 @@ from deepthink_cli.errors import InputError, Problems
 RUN_CODE = frozenset({"trust_remote_code", "run_code", "unsafe"})
 
 
-def check_allows_no_code(values: Any, where: Callable[..., str]) -> None:
+def check_allows_no_code(
+    values: Any, where: Callable[..., str], options: Collection[str] = RUN_CODE, separator: str = "-"
+) -> None:
     """Check the values of a file, at any depth; `where` gives the line of the value under some keys.
 
-    Raises InputError for each option that lets code run, unless its value is false.
+    `options` are those that let code run, and `separator` stands between the words of their flags. Raises InputError
+    for each of them, unless its value is false.
     """
     problems = Problems()
-    for *above, name in _allowing(values):
+    for *above, name in _allowing(values, options):
         with problems.collected():
-            flag = "--" + name.replace("_", "-")
+            flag = "--" + name.replace("-", "_").replace("_", separator)
             place = where(*above, name)
             raise InputError(
                 f"{place}: {name}: no file may have code run; omit it, and give {flag} on the command line"
@@ -26,12 +29,12 @@ def check_allows_no_code(values: Any, where: Callable[..., str]) -> None:
     problems.raise_any()
 
 
-def _allowing(values: Any) -> Iterator[tuple[Any, ...]]:
-    """The keys of every option in nested values that lets code run."""
+def _allowing(values: Any, options: Collection[str]) -> Iterator[tuple[Any, ...]]:
+    """The keys of every one of these options in nested values, unless its value is false."""
     items: Any = (
         values.items() if isinstance(values, Mapping) else enumerate(values if isinstance(values, list) else ())
     )
     for key, value in items:
-        if isinstance(key, str) and key.replace("-", "_") in RUN_CODE and value is not False:
+        if isinstance(key, str) and key.replace("-", "_") in options and value is not False:
             yield (key,)
-        yield from ((key, *keys) for keys in _allowing(value))
+        yield from ((key, *keys) for keys in _allowing(value, options))

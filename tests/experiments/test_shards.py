@@ -141,6 +141,14 @@ def test_a_wrong_option_of_sbatch_is_refused(words: list[str], option: str, caps
     assert "write an option of sbatch on one line" in capsys.readouterr().err
 
 
+def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--out", str(tmp_path / "x\ntouch made\n#"), "--slurm", "2"]) == 2
+    assert "a line break in it would end a line of the script" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.sbatch"))
+
+
 def test_submitted_shards_all_run(tmp_path: Path) -> None:
     pytest.importorskip("submitit", reason="submitit is not installed")
     written = tmp_path / "shard"

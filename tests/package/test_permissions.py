@@ -187,3 +187,24 @@ def test_a_config_file_of_the_harness_lets_no_code_run(
     told = refusals(["harness", "--config", str(path)], capsys)
     assert told[-1].startswith(f"deepthink: {path}: trust_remote_code: no file may have code run")
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["confirm_run_unsafe_code: true", "include_path: {folder}", "tasks: [sst2, {folder}/task.yaml]", "tasks: {folder}"],
+)
+def test_a_config_file_of_the_harness_runs_no_code_of_answers_and_of_task_files(
+    line: str, tmp_path: Path, capsys: Captured
+) -> None:
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    ran = tmp_path / "ran"
+    (tmp_path / "code.py").write_text(f"open({str(ran)!r}, 'w').close()\ndef words(row): return ''\n")
+    (tmp_path / "task.yaml").write_text("task: own\ndoc_to_text: !function code.words\n")
+    path = tmp_path / "harness.yml"
+    path.write_text(f"model: deepthink\ntasks: no_such_task\n{line}\n".format(folder=tmp_path))
+    told = refusals(["harness", "--config", str(path)], capsys)
+    name = line.partition(":")[0]
+    assert told[-1].startswith(f"deepthink: {path}: {name}: ")
+    assert "no file may have code run" in told[-1]
+    assert f"--{name} on the command line" in told[-1]
+    assert not ran.exists()

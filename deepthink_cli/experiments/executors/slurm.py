@@ -15,6 +15,7 @@ from deepthink_cli.io.atomic import writing
 
 FLAGS, WITH_VALUE = ("--submit",), ("--slurm", "--sbatch")  # of `deepthink run`, which a shard does not have
 _OPTION = re.compile(r"--?[A-Za-z][^\n\r]*")
+_LINE_BREAK = re.compile(r"[\n\r]")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Script:
 def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequence[str]) -> Script:
     """Write `OUT.sbatch` beside the run's folder, for the command line of these arguments.
 
-    `options` are for sbatch. Raises InputError for one that is not an option, and if the script cannot be written.
+    `options` are for sbatch. Raises InputError for one that is not an option, for a folder whose name would end a line
+    of the script, and if the script cannot be written.
     """
     for option in options:
         if not _OPTION.fullmatch(option):
@@ -43,6 +45,8 @@ def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequ
     if out.name == "":
         raise InputError(f"--out {out}: name a folder, beside which the script is written")
     path = out.absolute().with_name(f"{out.name}.sbatch")
+    if _LINE_BREAK.search(str(path)):
+        raise InputError(f"--out {path}: a line break in it would end a line of the script; name another folder")
     words = (sys.executable, "-m", "deepthink_cli", *_of_shard(arguments))
     logs = path.with_name(f"{out.name}-%A-%a.log")
     lines = [

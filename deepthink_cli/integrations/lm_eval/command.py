@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -10,11 +11,12 @@ from types import TracebackType
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
-from deepthink_cli.io.permissions import check_allows_no_code
+from deepthink_cli.io.permissions import RUN_CODE, check_allows_no_code
 from deepthink_cli.model.failures import check_installed
 
 COMMANDS = ("run", "ls", "validate")
 _CACHE = ("--use_cache", "-c")
+_RUN_CODE = RUN_CODE | {"confirm_run_unsafe_code", "include_path"}  # task files under a path may name Python code
 
 
 def run_harness(arguments: Sequence[str]) -> int:
@@ -60,7 +62,7 @@ def _refuse_cache(arguments: Sequence[str]) -> None:
 
 
 def _check_config() -> None:
-    """Raise InputError for a `--config` file of the harness that lets a model's code run."""
+    """Raise InputError for a `--config` file of the harness that lets code of models, answers or tasks run."""
     from lm_eval._cli import HarnessCLI
     from lm_eval.config.evaluate_config import EvaluatorConfig
     from lm_eval.utils import simple_parse_args_string
@@ -72,7 +74,14 @@ def _check_config() -> None:
     arguments = values.get("model_args")
     if isinstance(arguments, str):
         values["model_args"] = simple_parse_args_string(arguments)
-    check_allows_no_code(values, lambda *_: config)
+    check_allows_no_code(values, lambda *_: config, _RUN_CODE, "_")
+    tasks = values.get("tasks") or ()
+    for task in tasks.split(",") if isinstance(tasks, str) else map(str, tasks):
+        if task.endswith(".yaml") or os.path.isdir(task):  # what the harness takes for a path
+            raise InputError(
+                f"{config}: tasks: {task}: no file may have code run, which a task file may name; "
+                "omit it, and give --tasks on the command line"
+            )
 
 
 def _names_model(arguments: Sequence[str]) -> bool:
