@@ -17,6 +17,7 @@ from forks import Forks
 from hypothesis import HealthCheck, settings
 
 from deepthink_cli import DemonstrationSet, Example, Memory, load_model
+from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine, Reading
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
@@ -118,6 +119,25 @@ def loaded(models: Callable[[str], Path]) -> Loaded:
 def llama(loaded: Loaded) -> Engine:
     """A random tiny Llama with grouped heads."""
     return loaded("llama")
+
+
+@pytest.fixture(scope="session")
+def thought_of(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Copies of memories of the four reviews, by their target, the model's family and options; each is made once."""
+    root = tmp_path_factory.mktemp("memories")
+    demos = write_reviews(root / "demos.jsonl")
+
+    @cache
+    def made(family: str, *options: str) -> bytes:
+        path = root / "mem.safetensors"
+        assert run(["think", str(demos), "-m", str(models(family)), *options, "-q", "-o", str(path)]) == 0
+        return path.read_bytes()
+
+    def copy(target: Path, family: str, *options: str) -> Path:
+        target.write_bytes(made(family, *options))
+        return target
+
+    return copy
 
 
 @pytest.fixture

@@ -108,9 +108,8 @@ def test_demonstrations_too_long_are_refused_before_any_weights(
 
 
 @pytest.fixture
-def memory(models: Callable[[str], Path], demos: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-o", "mem.safetensors", "-q"]) == 0
-    return "mem.safetensors"
+def memory(thought_of: Callable[..., Path], demos: Path) -> str:
+    return str(thought_of(Path("mem.safetensors"), "llama", "-T", "1"))
 
 
 BAD_INPUTS = {

@@ -32,11 +32,8 @@ def tiny(models: Callable[[str], Path]) -> str:
 
 
 @pytest.fixture
-def memory(tiny: str, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    path = tmp_path / "mem.safetensors"
-    assert run(["think", str(demos), "-m", tiny, "-T", "3", "--keep", "2,3", "-o", str(path)]) == 0
-    capsys.readouterr()
-    return path
+def memory(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
+    return thought_of(tmp_path / "mem.safetensors", "llama", "-T", "3", "--keep", "2,3")
 
 
 def rows(text: str) -> list[dict[str, object]]:

@@ -23,10 +23,9 @@ NOTE = f"{STRANGE} is not in the cache; asking the hub, to download it"
 
 
 @pytest.fixture
-def command(models: Callable[[str], Path], demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(thought_of: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Labels a row with a memory that names a model which is not on this machine; opening it is an error, `asked`."""
-    path = tmp_path / "mem.safetensors"
-    assert run(["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(path)]) == 0
+    path = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
     memory = load_memory(path)
     assert memory.provenance is not None
     stranger = replace(memory.provenance, model=replace(memory.provenance.model, id=STRANGE))

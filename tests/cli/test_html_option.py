@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_reviews, write_rows
+from conftest import write_rows
 from small_evidence import write_grid
 
 from deepthink_cli.cli.main import run
@@ -26,12 +26,8 @@ def grid(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(models: Callable[[str], Path], tmp_path: Path) -> Path:
-    demos, path = write_reviews(tmp_path / "demos.jsonl"), tmp_path / "mem.safetensors"
-    assert (
-        run(["think", str(demos), "-m", str(models("llama")), "-T", "2", "--keep", "all", "-q", "-o", str(path)]) == 0
-    )
-    return path
+def memory(thought_of: Callable[..., Path], tmp_path: Path) -> Path:
+    return thought_of(tmp_path / "mem.safetensors", "llama", "-T", "2", "--keep", "all")
 
 
 @pytest.fixture

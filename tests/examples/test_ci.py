@@ -169,6 +169,14 @@ def test_the_workflow_labels_evaluates_and_keeps_the_results(shell: Shell, tmp_p
     assert last["uses"].startswith("actions/upload-artifact@")
 
 
+def test_the_long_tests_run_on_the_schedule_that_the_documentation_names() -> None:
+    workflow = read("soak.yml")
+    assert workflow["on"]["schedule"] == [{"cron": "0 3 * * 0"}]
+    assert "every Sunday at 03:00 UTC" in (CI.parents[1] / "docs" / "eval.md").read_text(encoding="utf-8")
+    (job,) = workflow["jobs"].values()
+    assert job["steps"][-1]["run"].startswith("make soak ")
+
+
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="needs actionlint")
 def test_actionlint_finds_nothing() -> None:
-    subprocess.run(["actionlint", str(CI / "workflow.yml")], check=True)
+    subprocess.run(["actionlint", str(CI / "workflow.yml"), str(CI / "soak.yml")], check=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,25 @@ from deepthink_cli.experiments.samples import FOLDER, find_samples, texts_path
 Models = Callable[[str], Path]
 
 
-@pytest.fixture
-def command(models: Models, tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def command(models: Models, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A small run with samples: one task, one seed, T = 2."""
-    return run_words(tmp_path, models("llama"), "-T", "2", "--samples", "--quiet")
+    return run_words(tmp_path_factory.mktemp("run"), models("llama"), "-T", "2", "--samples", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def complete(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the run writes, once."""
+    assert run(command) == 0
+    return Path(command[command.index("--out") + 1]).rename(tmp_path_factory.mktemp("complete") / "out")
 
 
 @pytest.fixture
-def out(command: list[str], tmp_path: Path) -> Path:
+def out(command: list[str], complete: Path) -> Iterator[Path]:
     """The folder of the run, complete."""
-    assert run(command) == 0
-    return tmp_path / "out"
+    folder = shutil.copytree(complete, command[command.index("--out") + 1])
+    yield Path(folder)
+    shutil.rmtree(folder)
 
 
 def files_of(out: Path) -> dict[str, bytes]:
@@ -123,6 +132,7 @@ def test_the_texts_of_inputs_are_made_again_too(command: list[str], out: Path, c
 
 
 def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(command: list[str], tmp_path: Path) -> None:
+    command = [*command, "--out", str(tmp_path / "out")]
     plain = [word for word in command if word != "--samples"]
     assert run(plain) == 0
     rows = (tmp_path / "out" / FILE).read_bytes()
