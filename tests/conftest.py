@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from families import write_model
-from forks import Forks
+from helpers.families import write_model
+from helpers.forks import Forks
 from hypothesis import HealthCheck, settings
 
 from deepthink_cli import DemonstrationSet, Example, Memory, load_model

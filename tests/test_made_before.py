@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_hand import canonical
+from helpers.by_hand import canonical
+from helpers.tiny import run_words
 from safetensors.numpy import load_file
-from tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import FILE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from forks import Forks
-from tiny import run_files, run_words, tiny_task
+from helpers.forks import Forks
+from helpers.tiny import run_files, run_words, tiny_task
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run

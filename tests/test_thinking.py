@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, Loaded, read, shared
-from families import FAMILIES
-from oracle import GPT2Oracle, LlamaOracle, Oracle
+from helpers.families import FAMILIES
+from helpers.oracle import GPT2Oracle, LlamaOracle, Oracle
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from deepthink_cli import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_hand import Tensors, canonical, signed
+from helpers.by_hand import Tensors, canonical, signed
 from safetensors import safe_open
 
 from deepthink_cli import Gate, Method

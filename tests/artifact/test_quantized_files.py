@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from by_hand import canonical, signed
+from helpers.by_hand import canonical, signed
 from safetensors import safe_open
 from safetensors.torch import load_file
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import write_model
+from helpers.families import write_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_evidence import ITERATIONS, LABELS, made_up_scores, write_grid, write_row
+from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_grid, write_row
 
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.tables import summarize

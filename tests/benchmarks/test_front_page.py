@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_evidence import write_grid
+from helpers.small_evidence import write_grid
 
 from benchmarks.evidence.cells import choices, compare_chosen
 from benchmarks.evidence.load import read_evidence

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from small_evidence import ITERATIONS, write_row
+from helpers.small_evidence import ITERATIONS, write_row
 
 from benchmarks.packing import continued, pack, table_of, unpack, unpacked
 from deepthink_cli.data.examples import Query

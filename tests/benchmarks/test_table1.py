@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic import curve, write
+from helpers.synthetic import curve, write
 
 from benchmarks.table1.page import page, read_models
 from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web_pages import EVIL, ROWS, chart, samples_of, web_page
+from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
 from deepthink_cli.report.html.page import ChartGroup, Table, WebPage
 from deepthink_cli.report.html.render import render

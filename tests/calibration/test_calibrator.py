@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from chats import write_chat_model
 from conftest import REVIEWS, TEMPLATE
+from helpers.chats import write_chat_model
 
 from deepthink_cli import (
     Chat,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from families import BOS
+from helpers.families import BOS
 
 from deepthink_cli.cli.main import run
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from chats import chat_tokenizer, write_chat_model
 from conftest import write_rows
-from families import build_tokenizer, write_model
-from tiny import run_words
+from helpers.chats import chat_tokenizer, write_chat_model
+from helpers.families import build_tokenizer, write_model
+from helpers.tiny import run_words
 
 from deepthink_cli import evaluate, load_memory, load_model, open_memory, predict
 from deepthink_cli.artifact.format import read_header

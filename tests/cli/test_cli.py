@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from forks import Forks
+from helpers.forks import Forks
 
 from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run

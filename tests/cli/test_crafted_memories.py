@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_hand import canonical, signed
 from conftest import write_reviews, write_rows
+from helpers.by_hand import canonical, signed
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import write_reviews, write_rows
-from imports import HEAVY, modules_after
+from helpers.imports import HEAVY, modules_after
 
 from deepthink_cli.cli.main import run
 

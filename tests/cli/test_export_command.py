@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_reviews
-from llama_states import state
+from helpers.llama_states import state
 
 from deepthink_cli import load_memory
 from deepthink_cli.cli.main import run

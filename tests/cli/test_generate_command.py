@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chats import write_chat_model
 from conftest import write_reviews, write_rows
+from helpers.chats import write_chat_model
 
 from deepthink_cli import Decoding, Dialogue, generate, load_memory, load_model
 from deepthink_cli.cli.main import run

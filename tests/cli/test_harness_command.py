@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from harness_tasks import harness_task, write_data
-from imports import HEAVY, modules_after
+from helpers.harness_tasks import harness_task, write_data
+from helpers.imports import HEAVY, modules_after
 
 from deepthink_cli.cli.main import run
 

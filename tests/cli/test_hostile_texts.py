@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import shared, write_rows
-from families import BOS, write_model
+from helpers.families import BOS, write_model
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations

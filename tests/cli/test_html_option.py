@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from small_evidence import write_grid
+from helpers.small_evidence import write_grid
 
 from deepthink_cli.cli.main import run
 

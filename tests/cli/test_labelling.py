@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import REVIEWS, write_reviews, write_rows
-from forks import Forks
+from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.rows import read_rows

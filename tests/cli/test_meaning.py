@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import typer
-from chats import write_chat_model
 from conftest import write_reviews, write_rows
-from tiny import reviews, run_words, tiny_task
+from helpers.chats import write_chat_model
+from helpers.tiny import reviews, run_words, tiny_task
 
 from deepthink_cli.cli.main import app, run
 from deepthink_cli.engine.opening import find_model

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_reviews
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 

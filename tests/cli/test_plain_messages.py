@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from synthetic import row, write
+from helpers.synthetic import row, write
 from test_corpus import PYDANTIC
 
 from deepthink_cli.cli import main

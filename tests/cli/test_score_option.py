@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from conftest import write_rows
-from tiny import reviews, run_words, tiny_task
+from helpers.tiny import reviews, run_words, tiny_task
 
 from deepthink_cli import evaluate
 from deepthink_cli.cli.main import run

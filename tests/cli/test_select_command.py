@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write_rows
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod

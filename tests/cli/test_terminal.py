@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from synthetic import curve, write
-from tiny import tiny_task
+from helpers.synthetic import curve, write
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import note, progress
 from deepthink_cli.cli.main import MESSAGE, run

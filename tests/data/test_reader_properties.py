@@ -16,9 +16,9 @@ import pyarrow.parquet
 import pytest
 import typer
 import yaml
+from helpers.tiny import MINE
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import MINE
 
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, TaskNames
 from deepthink_cli.cli.grouped import grouped

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, random_network
+from helpers.families import FAMILIES, random_network
 
 from deepthink_cli import load_model
 from deepthink_cli.engine.batches import BatchedEngine

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Loaded, read
-from families import FAMILIES
+from helpers.families import FAMILIES
 from queries import (
     DEMOS,
     QUERIES,

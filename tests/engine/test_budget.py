@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import read
-from families import write_model
+from helpers.families import write_model
 from queries import DEMOS
 
 from deepthink_cli import Memory, load_model

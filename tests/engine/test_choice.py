@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import read, write_rows
-from families import FAMILIES, write_model
+from helpers.families import FAMILIES, write_model
 from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score

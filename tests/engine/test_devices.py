@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from devices import FIRST, LAST, Devices, put, spread
-from families import write_model
+from helpers.devices import FIRST, LAST, Devices, put, spread
+from helpers.families import write_model
 
 from deepthink_cli import Decoding, Dialogue, Engine, Method, load_model, score, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet

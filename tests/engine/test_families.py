@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Loaded
-from families import FAMILIES
+from helpers.families import FAMILIES
 from queries import plain_scores
 
 from deepthink_cli import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Loaded, read
-from families import FAMILIES
+from helpers.families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Gate, Memory, Method, load_model, think, tokenize_demonstrations
 from deepthink_cli.engine.base import Engine

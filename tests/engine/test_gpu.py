@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import REVIEWS, write_rows
-from families import FAMILIES
-from llama_states import state
-from oracle import LlamaOracle
+from helpers.families import FAMILIES
+from helpers.llama_states import state
+from helpers.oracle import LlamaOracle
 from queries import DEMOS, QUERIES, assert_close, tensors
 
 from deepthink_cli import (

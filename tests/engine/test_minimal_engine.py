@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import REVIEWS
-from tiny import run_files, run_words
+from helpers.tiny import run_files, run_words
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli import (

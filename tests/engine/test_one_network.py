@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, read
-from families import write_model
+from helpers.families import write_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepthink_cli import (

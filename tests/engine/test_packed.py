@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Loaded, read
-from families import write_model
+from helpers.families import write_model
 from queries import DEMOS, QUERIES, SHARED
 from torch import Tensor
 from transformers.activations import NewGELUActivation

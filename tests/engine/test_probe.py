@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import shared
-from families import FAMILIES, write_model
+from helpers.families import FAMILIES, write_model
 from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
 

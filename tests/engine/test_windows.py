@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import read
-from families import WINDOWED, write_model
-from oracle import LlamaOracle
+from helpers.families import WINDOWED, write_model
+from helpers.oracle import LlamaOracle
 from queries import QUERIES, assert_close, plain_scores
 from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import write_rows
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 from torch import Tensor
 
 from deepthink_cli import Method, evaluate, load_memory, load_model, think, tokenize_demonstrations

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
+from helpers.shells import Shell
 from pydantic import BaseModel, ConfigDict, Field
-from shells import Shell
 
 from deepthink_cli.cli.main import run
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from helpers.tiny import run_files, run_words
 from scipy.special import log_softmax, logsumexp
-from tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

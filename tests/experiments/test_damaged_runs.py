@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from tiny import run_words
+from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import FILE, bits, read_results

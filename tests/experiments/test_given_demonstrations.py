@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from conftest import write_rows
-from tiny import reviews, run_words
+from helpers.tiny import reviews, run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results

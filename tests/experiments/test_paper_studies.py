@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import synthetic
-from synthetic import curve, row, seeds, write
+from helpers import synthetic
+from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

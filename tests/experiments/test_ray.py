@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from tiny import run_words
+from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError

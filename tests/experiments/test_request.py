@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from tiny import run_words, tiny_task
+from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.cli.main import run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import run_files, run_words
+from helpers.tiny import run_files, run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import read_results

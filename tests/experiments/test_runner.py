@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import write_rows
-from tiny import run_files, run_words
+from helpers.tiny import run_files, run_words
 
 from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from synthetic import curve, dev, row, write
-from tiny import run_files, run_words
+from helpers.synthetic import curve, dev, row, write
+from helpers.tiny import run_files, run_words
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run

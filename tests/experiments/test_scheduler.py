@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from inline_workers import InlineExecutor, InlineWorker
-from tiny import tiny_task
+from helpers.inline_workers import InlineExecutor, InlineWorker
+from helpers.tiny import tiny_task
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told

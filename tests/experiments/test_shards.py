@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tiny import run_words
-from waiting import wait_until
+from helpers.tiny import run_words
+from helpers.waiting import wait_until
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

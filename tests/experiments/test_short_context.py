@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from families import write_model
-from tiny import run_words
+from helpers.families import write_model
+from helpers.tiny import run_words
 
 from deepthink_cli import Method
 from deepthink_cli.cli.main import run

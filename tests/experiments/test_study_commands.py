@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from imports import HEAVY, modules_after
-from tiny import tiny_task
+from helpers.imports import HEAVY, modules_after
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.study import preparing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny import run_words, tiny_task
+from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import duration
 from deepthink_cli.experiments.estimate import estimate

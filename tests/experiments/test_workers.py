@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tiny import run_words
-from waiting import wait_until
+from helpers.tiny import run_words
+from helpers.waiting import wait_until
 
 from cluster_kills import workers_of
 from deepthink_cli.cli.main import run

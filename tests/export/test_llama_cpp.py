@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from devices import FIRST, Devices
+from helpers.devices import FIRST, Devices
+from helpers.llama_states import server_tokens, state
 from hypothesis import given
 from hypothesis import strategies as some
-from llama_states import server_tokens, state
 
 from deepthink_cli import Memory
 from deepthink_cli.errors import InputError

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from chats import chat_tokenizer
 from conftest import REVIEWS, TEMPLATE, Loaded
-from families import FAMILIES, WINDOWED, write_model
+from helpers.chats import chat_tokenizer
+from helpers.families import FAMILIES, WINDOWED, write_model
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import (

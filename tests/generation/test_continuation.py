@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from families import build_tokenizer
+from helpers.families import build_tokenizer
 
 from deepthink_cli import Memory
 from deepthink_cli.engine.base import Engine

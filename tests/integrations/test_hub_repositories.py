@@ -16,7 +16,7 @@ import pytest
 import safetensors.torch
 import yaml
 from conftest import write_reviews, write_rows
-from hub_server import TOKEN, HubState, hub
+from helpers.hub_server import TOKEN, HubState, hub
 
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import read_header

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import SHARED
-from harness_tasks import ROWS, SHAPES, harness_task, write_data
+from helpers.harness_tasks import ROWS, SHAPES, harness_task, write_data
 from transformers import AutoTokenizer
 
 from deepthink_cli.errors import InputError
@@ -217,7 +217,7 @@ def test_several_readings_score_as_a_memory_of_the_same_tokens(models: Callable[
     model = ours(models("llama"), iterations=4, eta=0.3)
     (row, *_) = responses(model, [harness_task(data, "fixed-words")])["fixed-words"]
     (task,) = [harness_task(data, "fixed-words")]
-    from harness_tasks import rows
+    from helpers.harness_tasks import rows
 
     shown = [f"Review: {row['text']}\nSentiment:" for row in [*rows("train", 3), *rows("test", 1)]]
     labels = ["negative", "positive", "negative"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 from conftest import write_rows
-from families import build_tokenizer, write_model
+from helpers.families import build_tokenizer, write_model
+from helpers.tiny import run_words
+from helpers.tiny_gguf import write_gguf
 from safetensors.torch import load_file, save_file
-from tiny import run_words
-from tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_memory, load_model

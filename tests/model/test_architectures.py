@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import build_tokenizer, random_network
+from helpers.families import build_tokenizer, random_network
 from transformers import AutoConfig
 
 from deepthink_cli import load_model

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from chats import KINDS, MARKS, chat_tokenizer, turns, whole_ids, write_chat_model
 from conftest import REVIEWS, TEMPLATE
-from texts import HARD
+from helpers.chats import KINDS, MARKS, chat_tokenizer, turns, whole_ids, write_chat_model
+from helpers.texts import HARD
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from chats import MARKS, chat_tokenizer, turns, whole_ids
 from conftest import REVIEWS, TEMPLATE, shared
-from families import build_tokenizer
+from helpers.chats import MARKS, chat_tokenizer, turns, whole_ids
+from helpers.families import build_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 

@@ -15,9 +15,9 @@ import numpy
 import pytest
 import torch
 from conftest import write_rows
-from families import write_model
+from helpers.families import write_model
+from helpers.tiny import run_words
 from safetensors.torch import save_file
-from tiny import run_words
 
 from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from families import build_tokenizer
+from helpers.families import build_tokenizer
+from helpers.texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
+from helpers.tiny import run_words
 from hypothesis import given
 from hypothesis import strategies as st
-from texts import TEMPLATE, TOKENIZERS, WORDS, tokenizer_of
-from tiny import run_words
 
 from deepthink_cli import DemonstrationSet, Example, tokenize_demonstrations
 from deepthink_cli.cli.main import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import read
-from families import FAMILIES, build_tokenizer
+from helpers.families import FAMILIES, build_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from deepthink_cli import load_model

@@ -16,9 +16,9 @@ import numpy
 import pytest
 import torch
 from conftest import write_rows
-from families import write_model
-from tiny import run_words
-from tiny_gguf import write_gguf
+from helpers.families import write_model
+from helpers.tiny import run_words
+from helpers.tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_memory, load_model

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from families import write_model
-from tiny import run_words
+from helpers.families import write_model
+from helpers.tiny import run_words
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_model

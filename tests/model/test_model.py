@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import read, write_rows
-from families import write_model
+from helpers.families import write_model
 from transformers import AutoConfig
 
 from deepthink_cli import DemonstrationSet, Example, load_model

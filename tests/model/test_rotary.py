@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import read, write_rows
-from families import write_model
-from tiny import run_files, run_words
+from helpers.families import write_model
+from helpers.tiny import run_files, run_words
 from transformers import AutoConfig
 
 from deepthink_cli import load_model, score

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import REVIEWS, read, shared, write_rows
-from families import BOS, build_tokenizer, write_model
-from tiny import run_words
+from helpers.families import BOS, build_tokenizer, write_model
+from helpers.tiny import run_words
 from tokenizers import processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 

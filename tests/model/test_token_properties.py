@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 
 import pytest
+from helpers.texts import TEMPLATE, TEXT, TOKENIZERS, WORDS, tokenizer_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from texts import TEMPLATE, TEXT, TOKENIZERS, WORDS, tokenizer_of
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli import DemonstrationSet, Example

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import write_model
-from tiny_gguf import write_gguf
+from helpers.families import write_model
+from helpers.tiny_gguf import write_gguf
 from transformers import AutoConfig
 
 import harness

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from imports import ORDER
+from helpers.imports import ORDER
 
 from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.engine.registry import ENGINES

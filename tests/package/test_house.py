@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from imports import HEAVY, ORDER, modules_after, modules_of
+from helpers.imports import HEAVY, ORDER, modules_after, modules_of
 
 import deepthink_cli
 

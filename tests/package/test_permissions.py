@@ -12,8 +12,8 @@ import pytest
 import typer
 import yaml
 from conftest import write_rows
-from foreign_code import bring_code, changed
-from tiny import run_words, tiny_task
+from helpers.foreign_code import bring_code, changed
+from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import app, run
 from deepthink_cli.cli.sources import commands_of

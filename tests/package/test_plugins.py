@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from imports import HEAVY
+from helpers.imports import HEAVY
 
 MODULE = '''
 from dataclasses import dataclass

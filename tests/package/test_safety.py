@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 from conftest import write_reviews, write_rows
-from foreign_code import bring_code, changed
-from forks import Forks
+from helpers.foreign_code import bring_code, changed
+from helpers.forks import Forks
+from helpers.tiny import tiny_task
 from safetensors.torch import load_file, save_file
-from tiny import tiny_task
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_model

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.tiny import tiny_task
 from huggingface_hub import is_offline_mode
 from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file
-from tiny import tiny_task
 from transformers.utils import logging
 
 from deepthink_cli.io.libraries import quiet_libraries

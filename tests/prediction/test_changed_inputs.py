@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_reviews
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.evaluation import evaluate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_reviews, write_rows
-from forks import Forks
+from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.resume import partial_of

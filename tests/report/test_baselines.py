@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import N, curve, row, seeds, write
+from helpers.synthetic import N, curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result

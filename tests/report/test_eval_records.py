@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import run_words
+from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import FILE, read_results

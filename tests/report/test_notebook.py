@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from conftest import write_reviews
-from synthetic import THREE, seeds, write
+from helpers.synthetic import THREE, seeds, write
 
 from deepthink_cli import evaluate, load_model, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet

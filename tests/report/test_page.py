@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic import THREE, classic, mmlu, seeds, write
+from helpers.synthetic import THREE, classic, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

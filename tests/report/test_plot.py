@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from imports import modules_after
-from synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
+from helpers.imports import modules_after
+from helpers.synthetic import MODEL, THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.results import Result

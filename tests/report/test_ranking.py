@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.synthetic import curve, write
 from scipy.stats import f as f_distribution
 from scipy.stats import friedmanchisquare
-from synthetic import curve, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.ranking import Ranking, rank

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imports import HEAVY, modules_after
-from synthetic import THREE, classic, curve, dev, mmlu, seeds, write
+from helpers.imports import HEAVY, modules_after
+from helpers.synthetic import THREE, classic, curve, dev, mmlu, seeds, write
 
 from deepthink_cli.cli.main import run
 

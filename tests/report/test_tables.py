@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
+from helpers.synthetic import CLASSIC, THREE, N, classic, curve, dev, mmlu, row, seeds
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic import curve, dev, seeds, write
+from helpers.synthetic import curve, dev, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

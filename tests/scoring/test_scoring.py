@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import shared
-from families import BOS
+from helpers.families import BOS
 from transformers import AutoTokenizer
 
 from deepthink_cli import (

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from feature_pools import choose, chosen, gradients, part_of, pool_of
+from helpers.feature_pools import choose, chosen, gradients, part_of, pool_of
 
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.methods.gradients import Gradients

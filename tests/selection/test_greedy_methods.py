@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
+from helpers.feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
 
 from deepthink_cli.selection.base import Pool
 from deepthink_cli.selection.methods import facility_location, features

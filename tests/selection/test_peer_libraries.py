@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feature_pools import choose, chosen, cosines, gradients, pool_of
+from helpers.feature_pools import choose, chosen, cosines, gradients, pool_of
 
 ROWS, SHOTS = 1_000, 16
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template

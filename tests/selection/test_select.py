@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import REVIEWS, TEMPLATE, write_rows
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run

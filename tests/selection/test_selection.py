@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from chats import write_chat_model
 from conftest import REVIEWS, TEMPLATE, read
+from helpers.chats import write_chat_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Soak, write_rows
-from families import write_model
-from forks import Forks, leave
-from tiny import GOOD, run_files, run_words
+from helpers.families import write_model
+from helpers.forks import Forks, leave
+from helpers.tiny import GOOD, run_files, run_words
 
 from deepthink_cli.experiments.results import FILE
 

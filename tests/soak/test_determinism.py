@@ -16,7 +16,7 @@ from random import Random
 import pytest
 import torch
 from conftest import Soak, write_rows
-from families import FAMILIES
+from helpers.families import FAMILIES
 
 from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.engine.base import Engine

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_hand import canonical, signed
 from conftest import Soak, write_rows
+from helpers.by_hand import canonical, signed
 from mutate import MUTATORS, compact, joined, parts
 
 from deepthink_cli import DemonstrationSet, Method, load_memory, save_memory, think, tokenize_demonstrations

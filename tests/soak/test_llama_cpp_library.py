@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import REVIEWS, TEMPLATE, Loaded, Soak
-from tiny_gguf import write_gguf
+from helpers.tiny_gguf import write_gguf
 
 from deepthink_cli import (
     DemonstrationSet,
@@ -27,7 +27,7 @@ from deepthink_cli.cli.main import run
 
 pytest.importorskip("xllamacpp", reason="no llama-server here: pip install -c constraints.txt '.[soak]'")
 pytest.importorskip("gguf", reason="gguf is not installed")
-from llama_server import F16, F32, LlamaServer, as_float32
+from helpers.llama_server import F16, F32, LlamaServer, as_float32
 
 Models = Callable[[str], Path]
 QUERIES = [

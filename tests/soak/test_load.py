@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 
 import pytest
 from conftest import Soak, write_rows
-from forks import Child, Forks
+from helpers.forks import Child, Forks
 
 from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run

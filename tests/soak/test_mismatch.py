@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from conftest import Soak, write_rows
-from families import FAMILIES, write_model
-from tiny import tiny_task
+from helpers.families import FAMILIES, write_model
+from helpers.tiny import tiny_task
 
 from deepthink_cli import Method, load_model, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run

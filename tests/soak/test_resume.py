@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Soak
-from forks import ONE_THREAD, Forks
-from tiny import run_files, run_words
+from helpers.forks import ONE_THREAD, Forks
+from helpers.tiny import run_files, run_words
 
 from deepthink_cli import load_model
 from deepthink_cli.cli.main import run

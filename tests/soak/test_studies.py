@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Soak
-from task_rows import write_task_rows
+from helpers.task_rows import write_task_rows
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.study.files import open_study, packaged

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
-from tiny import reviews, tiny_task
+from helpers.tiny import reviews, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_queries

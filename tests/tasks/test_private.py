@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_rows
-from tiny import reviews
+from helpers.tiny import reviews
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError

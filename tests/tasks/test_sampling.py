@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import shared, write_rows
-from tiny import reviews, tiny_task
+from helpers.tiny import reviews, tiny_task
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.tasks.catalogue import built_in, find_task, find_tasks

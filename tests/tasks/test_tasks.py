@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny import MINE
+from helpers.tiny import MINE
 
 from deepthink_cli.data.rows import Row
 from deepthink_cli.errors import InputError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, Loaded, read
-from families import write_model
+from helpers.families import write_model
 from torch import Tensor
 from transformers.models.bloom import modeling_bloom
 from transformers.models.falcon import modeling_falcon

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from chats import write_chat_model
 from conftest import REVIEWS, TEMPLATE, write_rows
-from families import write_model
-from tiny import tiny_task
+from helpers.chats import write_chat_model
+from helpers.families import write_model
+from helpers.tiny import tiny_task
 
 from deepthink_cli import (
     Chat,

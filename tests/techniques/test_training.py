@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import write_rows
-from tiny import tiny_task
+from helpers.tiny import tiny_task
 
 from deepthink_cli import DemonstrationSet, load_memory
 from deepthink_cli.cli.main import run

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from chats import write_chat_model
 from conftest import TEMPLATE
+from helpers.chats import write_chat_model
 
 from deepthink_cli import (
     Chat,

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
-from web_pages import EVIL, ROWS, chart, samples_of, web_page
+from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
 from deepthink_cli.report.html.page import ChartGroup, Table
 from deepthink_cli.report.html.picture import picture_of

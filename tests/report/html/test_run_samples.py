@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_evidence import ITERATIONS, LABELS, write_grid
-from synthetic import THREE, seeds, write
+from helpers.small_evidence import ITERATIONS, LABELS, write_grid
+from helpers.synthetic import THREE, seeds, write
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER

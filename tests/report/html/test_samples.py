@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from web_pages import samples_of
+from helpers.web_pages import samples_of
 
 from deepthink_cli.report.html.samples import LONGEST_TEXT, MOST_CANDIDATES, REST, Group, Samples
 

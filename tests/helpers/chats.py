@@ -7,11 +7,12 @@ from functools import cache
 from pathlib import Path
 
 from conftest import shared
-from families import TEXT, build_tokenizer, write_model
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FOLDER = Path(__file__).parent / "chat_templates"
+from helpers.families import TEXT, build_tokenizer, write_model
+
+FOLDER = Path(__file__).parent.parent / "chat_templates"
 CHATML = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 MARKS = {
     "smollm2": CHATML,

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from conftest import write_rows
-from tiny import BAD, GOOD
+
+from helpers.tiny import BAD, GOOD
 
 ACCURACY = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
 MUTUAL = {"metric": "acc_mutual_info", "aggregation": "mean", "higher_is_better": True}

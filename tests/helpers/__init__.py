@@ -1,0 +1,1 @@
+"""What several tests use: models, rows, servers and processes."""
