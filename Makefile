@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak gpu lint docs docs-check benchmark evidence table1 clean
+.PHONY: demo real test soak gpu lint docs docs-check site benchmark evidence table1 clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -53,6 +53,10 @@ docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_choose.py --check
 	$(BIN)/python docs/build_reproduce.py --check
 	$(BIN)/python -m benchmarks.front_page --check
+
+# The pages as a site with search, in the folder `site`; a warning is an error.
+site: $(VENV)/.docs
+	$(BIN)/python docs/build_site.py
 
 # `make benchmark DATA=DIR TOKENIZER=DIR`; without rows or GPT-2's tokenizer, measurements that need them are skipped.
 benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
@@ -99,6 +103,10 @@ $(VENV)/.real: $(VENV)/.installed
 
 $(VENV)/.lint: $(VENV)/.installed
 	$(PIP) --editable '.[lint]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.benchmark: $(VENV)/.installed

@@ -119,6 +119,13 @@ def test_the_tutorial_shows_a_session_with_its_output_and_the_readme_a_part_of_i
         assert re.search(rf"^\$ .*deepthink {command} .*\n[^$\n]", session, re.MULTILINE)
 
 
+def test_the_site_has_every_page_once() -> None:
+    order = runpy.run_path(str(DOCS / "build_site.py"))["ORDER"]
+    listed = [page for pages in order.values() for page in pages if "/" not in page]
+    beside = {"reference", "CHANGELOG", "CONTRIBUTING", "SECURITY"}
+    assert sorted(listed) == sorted({path.stem for path in DOCS.glob("*.md")} | beside)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_relative_links_lead_to_a_file_and_a_heading(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
