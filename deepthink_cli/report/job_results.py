@@ -210,11 +210,11 @@ def _measured(row: Result) -> Result:
 
 
 def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
-    """Which of `SPLITTING` take several values for one arm and task."""
+    """Which of `SPLITTING` take several values for one task, also in different arms: methods may have their own."""
     import pandas as pd
 
     settings = [row.setting for row in rows]
-    keys: list[Any] = [(Arm.of(setting), setting.task, setting.part) for setting in settings]
+    keys: list[Any] = [(setting.task, setting.part) for setting in settings]
     names = [name for name in SPLITTING if name != "limit"]  # that of dev rows is another number
     values = {name: [getattr(setting, name) for setting in settings] for name in names}
     several = pd.DataFrame(values).groupby(pd.Series(keys), sort=False).nunique().gt(1).any()

@@ -173,6 +173,12 @@ def test_numbers_of_demonstrations_split_arms_only_where_a_task_has_several() ->
     assert [line.arm.shots for line in rows_of(sweep)] == [4, 8]
 
 
+def test_methods_with_their_own_numbers_of_demonstrations_are_told_apart() -> None:
+    rows = [*curve([50], shots=4), *curve([60], shots=8, technique="repeat-2")]
+    arms = [line.arm for line in rows_of(rows)]
+    assert [arm.label(varying(arms)) for arm in arms] == ["4 shots, Deep-Thinking", "8 shots, repeat-2"]
+
+
 def test_rows_that_may_not_be_averaged_are_refused() -> None:
     with pytest.raises(InputError, match=r"differ in split \(validation, test\) and cannot be averaged; choose"):
         jobs_of([*curve([50]), *curve([50], seed=1, split="test")])
