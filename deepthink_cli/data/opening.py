@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import sys
 import tempfile
 import zlib
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from deepthink_cli.data.source import Compression, RowSource
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -25,6 +27,8 @@ _OTHERS = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
 }
 _IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory
+# A compressed file may hold this many bytes, and this many times its size besides; gzip never compresses by more.
+_MOST_BYTES, _MOST_RATIO = 2**26, 2_000
 
 
 @contextmanager
@@ -82,10 +86,15 @@ def check_path(source: RowSource) -> None:
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of a stream; raises InputError where the data are damaged or end too early."""
+    """The decompressed bytes of a stream; raises InputError where the data are damaged or end too early.
+
+    Also raises InputError for a file of far more bytes than its size lets expect. A pipe's size is not known.
+    """
 
     def __init__(self, stream: io.BufferedReader, kind: Compression, name: str) -> None:
-        self.kind, self.name = kind, name
+        self.kind, self.name, self.count = kind, name, 0
+        status = os.fstat(stream.fileno())
+        self.most = _MOST_BYTES + _MOST_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
         self.content: Any = gzip.GzipFile(fileobj=stream) if kind == "gzip" else _zstd(stream)
 
     def readable(self) -> bool:
@@ -98,6 +107,11 @@ class _Decompressed(io.RawIOBase):
         except (EOFError, OSError, zlib.error) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{self.name}: damaged {self.kind} data ({reason}); copy or compress it again") from error
+        self.count += len(data)
+        if self.most is not None and self.count > self.most:
+            raise InputError(
+                f"{self.name}: over {size(self.most)} of {self.kind} data from so small a file; decompress it first"
+            )
         view[: len(data)] = data
         return len(data)
 

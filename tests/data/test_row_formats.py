@@ -280,3 +280,16 @@ def test_a_text_file_has_no_labels(tmp_path: Path, read: Callable[[str], object]
         InputError, match=r"a \.txt file has texts without labels; give JSON Lines, CSV, TSV or Parquet"
     ):
         read(str(tmp_path / "texts.txt"))
+
+
+@pytest.mark.parametrize("rows", [b"\n", b'{"review": "a"}\n'], ids=["blank lines", "short rows"])
+def test_a_small_compressed_file_of_very_many_rows_is_refused(
+    rows: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepthink_cli.data.opening._MOST_BYTES", 2**18)
+    path = tmp_path / "rows.jsonl.zst"
+    path.write_bytes(zstd(rows * (2**22 // len(rows))))
+    assert path.stat().st_size < 1_000
+    with pytest.raises(InputError, match=r"rows.jsonl.zst: over .* of zstd data from so small a file"):
+        for _ in read_rows(str(path)):
+            pass
