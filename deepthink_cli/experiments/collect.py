@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 
 from deepthink_cli.calibration.registry import calibration
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.events import Tell, Warn, silent
+from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.observers import RunObserver
@@ -21,7 +21,7 @@ class Collector:
 
     def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver, tell: Tell = silent) -> None:
         self.folder, self.samples, self.observer, self.tell = folder, samples, observer, tell
-        self.warned: set[str] = set()
+        self.told: set[str] = set()
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
         self.running: dict[Hashable, Sequence[JobInfo]] = {}
@@ -36,6 +36,10 @@ class Collector:
             case Began(jobs):
                 self.running[unit], self.since[unit] = jobs, Counter()
                 self.observer.start(jobs)
+                for text in dict.fromkeys(job.fewer for job in jobs):
+                    if text is not None and text not in self.told:
+                        self.told.add(text)
+                        self.tell(Note(text))
             case Scored(number, inputs):
                 job = self.running[unit][number]
                 self.inputs += inputs
@@ -78,8 +82,8 @@ class Collector:
         """Warn once for each task of a correction that is estimated from few rows."""
         name, setting = row.setting.calibration, row.setting
         doubt = None if name is None or row.corrected is None else calibration(name).doubt(row.corrected.inputs)
-        if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.warned:
-            self.warned.add(text)
+        if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.told:
+            self.told.add(text)
             self.tell(Warn(text))
 
     def _sample_again(self, job: JobInfo, made: Made) -> None:

@@ -14,7 +14,7 @@ from deepthink_cli.experiments.executors.workbench import job_events
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob
 from deepthink_cli.experiments.plan import settings
-from deepthink_cli.experiments.prepared import PreparedRun, RunSummary, tell_of_fewer
+from deepthink_cli.experiments.prepared import PreparedRun, RunSummary
 from deepthink_cli.experiments.runner import Work, together
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
@@ -92,7 +92,6 @@ def _chosen(run: PreparedRun, engine: Engine, share: Share, tell: Tell, store: S
         jobs += each.jobs(plan, run.spec, engine, store)
     if pending:
         tell(Progress("choosing demonstrations", len(pending), len(pending), {"method": ""}))
-    tell_of_fewer(jobs, run.spec, tell)
     return jobs
 
 

@@ -106,6 +106,14 @@ class RunJob:
         """The member of the most tokens, after which the fewest queries fit."""
         return max(self.members, key=lambda member: len(member.token_ids))
 
+    def fewer(self, model: str) -> str | None:
+        """How many demonstrations fit a model, and the technique that allows no more; None if all fit."""
+        if not self.left_out:
+            return None
+        fit = f"{len(self.plain.examples)} of {len(self.drawn.demonstrations.examples)} demonstrations fit {model}"
+        by, whom = ("", "") if self.bound_by == DEEP_THINKING else (f" with {self.bound_by}", " for every method")
+        return f"{self.drawn_as}: {fit}{by}; the first {self.left_out} are left out{whom}"
+
     @property
     def left_out(self) -> int:
         """The number of drawn demonstrations that do not fit the model, and are not read."""

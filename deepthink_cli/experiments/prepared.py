@@ -90,7 +90,6 @@ class RunSummary:
 
 def tell_of_fewer(jobs: Sequence[RunJob], spec: ModelSpec, tell: Tell) -> None:
     """Report demonstrations that are left out because they do not fit the model, once for all techniques."""
-    for job in {job.drawn_as: job for job in jobs if job.left_out}.values():
-        fit = f"{len(job.plain.examples)} of {len(job.drawn.demonstrations.examples)} demonstrations fit {spec.id}"
-        by, whom = ("", "") if job.bound_by == DEEP_THINKING else (f" with {job.bound_by}", " for every method")
-        tell(Note(f"{job.drawn_as}: {fit}{by}; the first {job.left_out} are left out{whom}"))
+    for text in dict.fromkeys(job.fewer(spec.id) for job in jobs):
+        if text is not None:
+            tell(Note(text))

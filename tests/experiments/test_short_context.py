@@ -143,3 +143,16 @@ def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_mode
     (line,) = capsys.readouterr().err.splitlines()
     assert "task tiny, seed 0: none of its demonstrations fits with --method repeat-40: the last has " in line
     assert "omit repeat-40 or the task" in line
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "1")], ids=["here", "in a worker"])
+def test_it_is_said_once_of_demonstrations_that_are_chosen_with_the_model(
+    more: Sequence[str], tmp_path: Path, capsys: Captured
+) -> None:
+    model = write_model(tmp_path / "short", "gpt2", n_positions=330)
+    command = run_words(tmp_path, model, "--shots", "8", "--demos-by", "random", "-T", "1", train=8)
+    write_rows(tmp_path / "data" / "tiny" / "train.jsonl", UNEVEN)
+    assert run([*command, "--method", "deep-thinking,repeat-3", *more]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "are left out for every method" in line]
+    assert len(said) == 1
+    assert f" of 8 demonstrations fit {model} with repeat-3; the first " in said[0]

@@ -48,7 +48,10 @@ class Opened:
 
 @dataclass(frozen=True, eq=False)
 class JobInfo:
-    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them."""
+    """What is shown of a job: `label` names it, `calibration` is the first of the run; `gates` counts them.
+
+    `fewer` says which demonstrations do not fit, if they were chosen where the job is done.
+    """
 
     label: str
     task: str
@@ -56,6 +59,7 @@ class JobInfo:
     model: str
     gates: int
     calibration: str
+    fewer: str | None = None
 
 
 @dataclass(frozen=True)

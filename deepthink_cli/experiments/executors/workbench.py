@@ -142,7 +142,9 @@ def job_events(plan: RunPlan, engine: Engine, work: Work, samples: bool) -> Iter
 
 def job_info(plan: RunPlan, job: RunJob, model: str) -> JobInfo:
     """What is shown of a job."""
-    return JobInfo(job.label, job.task.name, job.seed, model, len(plan.options.rules), plan.options.calibrations[0])
+    gates, calibration = len(plan.options.rules), plan.options.calibrations[0]
+    fewer = job.fewer(model) if job.from_pool else None
+    return JobInfo(job.label, job.task.name, job.seed, model, gates, calibration, fewer)
 
 
 def _exists(setting: Setting, done: frozenset[str]) -> bool:
