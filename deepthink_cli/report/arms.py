@@ -120,7 +120,7 @@ class Arm:
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV; the chat as text, and no score or update rule but another one."""
+        """Every field by name, for JSON and CSV: the chat as text, score and update rule only if not the default."""
         values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
         return {name: value for name, value in values.items() if value or name not in ("score", "update")}
 

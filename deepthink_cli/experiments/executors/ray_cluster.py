@@ -59,7 +59,7 @@ class RayExecutor:
         return RayWorker(actor.remote(str(self.cache), os.getcwd()), deliver)
 
     def settle(self) -> None:
-        """Hold nothing for workers that were not started."""
+        """Do nothing: no resources are reserved for workers that were not started."""
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
