@@ -28,6 +28,7 @@ from deepthink_cli.io.judging import RIGHT
 MEMORY = 1 << 30  # bytes of address space
 FILE = 1 << 20  # bytes of a file that is written
 FOLDER = 1 << 26  # bytes of all files
+_INSIDE = "/tmp/empty"  # the working folder in bubblewrap; Python itself may be in another one of /tmp
 START = 5  # seconds in which the processes start; a busy machine needs some of them
 _USERS = range(61184, 65520)  # those that systemd gives to services for as long as they run
 
@@ -111,7 +112,7 @@ def _confined(
         words += map(str, (user, seconds, MEMORY, FILE))
         where = folder
         if way == "bubblewrap":
-            words, where = [*_bubblewrap(), *words], "/tmp"
+            words, where = [*_bubblewrap(), *words], _INSIDE
         elif user:
             os.chown(folder, user, user)
         with tempfile.TemporaryFile() as text:
@@ -146,11 +147,11 @@ def _bubblewrap() -> list[str]:
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     else:
         words += ["--unshare-all"]
-    words += ["--size", str(FOLDER), "--perms", "1777", "--tmpfs", "/tmp"]
+    words += ["--size", str(FOLDER), "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--dir", _INSIDE]
     paths = [*seen, *sorted({*prefixes, sys.prefix, sys.base_prefix})]
     for parent in sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"}):
         words += ["--dir", parent]  # which others may search; the one that a mount makes, they may not
     for path in paths:
         words += ["--ro-bind-try", path, path]
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/"]
-    return [*words, "--chdir", "/tmp"]
+    return [*words, "--chdir", _INSIDE]

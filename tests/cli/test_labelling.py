@@ -207,14 +207,14 @@ def test_a_file_without_a_good_row_is_not_skipped_row_by_row(memory: Path, tmp_p
 
 
 def test_a_row_that_a_calibration_does_not_support_is_skipped(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    rows: list[dict[str, object]] = [{"review": "a", "candidates": ["yes", "no"]}, {"review": "b"}]
+    rows: list[dict[str, object]] = [{"review": "a", "candidates": ["yes", "no"]}, {"review": "b"}, {"review": "c"}]
     own = write_rows(tmp_path / "own.jsonl", rows)
     words = ["predict", str(memory), str(own), "--calibrate", "batch"]
     assert run(words) == 2
     assert run([*words, "--on-error", "skip", "--allow-errors", "1"]) == 0
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert "has candidates of its own" in first["error"]
-    assert second["calibrated"]["batch"]["rows"] == 1
+    assert second["calibrated"]["batch"]["rows"] == 2
 
 
 def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Path, capsys: Captured) -> None:

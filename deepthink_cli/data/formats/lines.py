@@ -13,7 +13,7 @@ from deepthink_cli.errors import InputError
 
 BOM = b"\xef\xbb\xbf"
 # Bytes or characters of a row, which is in memory as a whole: a small compressed file can hold a line of any length.
-MOST_ROW = 2**24
+MOST_ROW = 2**26
 
 
 def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tuple[str, bytes]]:
