@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.memory import Memory, State
@@ -34,18 +35,15 @@ def think_together(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list
     """
     distinct = list(dict.fromkeys(demonstrations.token_ids for demonstrations, _ in thoughts))
     first = dict(zip(distinct, engine.read(list(map(Reading, distinct))), strict=True))  # each of L tokens
-    histories = [
-        replace(first[read.token_ids], provenance=Provenance(engine.identity, read, method))
-        for read, method in thoughts
-    ]
+    origin = partial(Provenance, engine.identity)
+    histories = [replace(first[read.token_ids], provenance=origin(read, method)) for read, method in thoughts]
     del first
     states: list[State] = [()] * len(thoughts)
     yield list(histories)  # keys and values of every layer, (kv_heads, L, head_dim)
     for iteration in range(2, min(method.iterations for _, method in thoughts) + 1):
         again = [reread(engine.tokenizer, *thought, iteration) for thought in thoughts]
-        readings = [Reading(each.token_ids, old, each.start) for each, old in zip(again, histories, strict=True)]
-        presents = engine.read(readings)  # Eq. 2 and 3
-        del readings  # it holds the histories
+        texts, starts = [each.token_ids for each in again], [each.start for each in again]
+        presents = engine.read(list(map(Reading, texts, histories, starts)))  # Eq. 2 and 3
         for n, (_, method) in enumerate(thoughts):
             present = again[n].in_first_order(presents[n])
             histories[n], states[n] = histories[n].updated(present, method.update, states[n])  # Eq. 4

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 import typer
 import yaml
 from conftest import write_rows
@@ -162,7 +163,11 @@ def test_the_flag_lets_the_models_of_a_study_run_their_code(code: Path, ran: Pat
     assert ran.exists()
 
 
-def test_the_flag_is_that_of_the_workers_too(code: Path, ran: Path, tmp_path: Path) -> None:
+def test_the_flag_is_that_of_the_workers_too(
+    code: Path, ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (transformers.LlamaConfig, transformers.LlamaForCausalLM):
+        monkeypatch.setattr(kind, "_auto_class", None)  # transformers marks the classes that it loads this way
     changed(code, model_type="llama")
     for name, kind in (("configuration_evil", "LlamaConfig as Config"), ("modeling_evil", "LlamaForCausalLM as Model")):
         noting = f"import os\nopen({str(ran)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
