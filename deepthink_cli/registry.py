@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from inspect import getdoc
 from logging import getLogger
 from typing import Any, Generic, TypeVar, cast
 
@@ -17,6 +18,11 @@ Check = Callable[[str, Any], T]  # a name, and what a package registers under it
 def lazy(place: str) -> Any:
     """An object of this package that is imported when it is first used, by its place, `module:name`."""
     return EntryPoint("", place, "")
+
+
+def loaded(found: T | str) -> T:
+    """An object, imported if it is named by its place, `module:name`."""
+    return cast(T, lazy(found).load()) if isinstance(found, str) else found
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
@@ -59,6 +65,20 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def values(self) -> ValuesView[T]:
         """The objects of all that can be imported."""
         return dict(self.items()).values()
+
+    def summary(self, name: str) -> str:
+        """What an object is, in a few words: its `summary`, or else the first line of its docstring."""
+        found = self[name]
+        return str(getattr(found, "summary", None) or (getdoc(found) or "").partition("\n")[0])
+
+    def source(self, name: str) -> str:
+        """Where an object comes from: a paper, an equation, a section or an address; empty if it does not say."""
+        return str(getattr(self[name], "source", ""))
+
+    @property
+    def own(self) -> list[str]:
+        """The names of this package."""
+        return [name for name in self if name not in self.added]
 
     @property
     def added(self) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -48,10 +48,7 @@ class Calibration:
         The result will be averaged with the bias of so many `others`. Raises InputError as `doubt` does.
         """
         self.doubt(len(logs) + others)
-        if not isinstance(self.estimate, str):
-            return self.estimate(logs)
-        module, _, name = self.estimate.partition(":")
-        return cast(Estimate, getattr(import_module(module), name))(logs)
+        return loaded(self.estimate)(logs)
 
     def doubt(self, rows: int) -> str | None:
         """A warning of a bias that is estimated from few rows; None if they suffice, or it needs none.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.selection.registry import METHODS, without_model
 from deepthink_cli.techniques.registry import CONTROLS
@@ -67,4 +68,5 @@ several_methods = some_of(METHODS)
 sampling = one_of(without_model())
 techniques = one_of(TECHNIQUES)
 updates = some_of(RULES)
+exporters = one_of(EXPORTERS)
 several_techniques = some_of((*TECHNIQUES, "ensemble-2"))

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import report, write_json
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import METHOD, OUTPUT, CommonArguments, ModelArguments, for_memory, option
+from deepthink_cli.cli.options import METHOD, OUTPUT, CommonArguments, ModelArguments, for_memory, one_of, option
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.export.registry import EXPORTERS, Weights, Written
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
-PEFT, LLAMA_CPP = "peft", "llama.cpp"
+
+def _exporter(name: str) -> str:
+    """The name of a registered exporter."""
+    return one_of(name, EXPORTERS)
+
+
+_SUMMARIES = [f"{name}: {EXPORTERS.summary(name)}." for name in EXPORTERS.own]
 To = Annotated[
-    Literal["peft", "llama.cpp"],
+    str,
     typer.Option(
         "--to",
+        parser=_exporter,
+        metavar=f"<{'|'.join(EXPORTERS)}>",
         rich_help_panel=OUTPUT,
-        help="peft: a folder with a prefix adapter. llama.cpp: a saved state of a sequence, with the memory in it.",
+        autocompletion=completion.exporters,
+        help=" ".join([*_SUMMARIES, *([f"Installed: {', '.join(EXPORTERS.added)}."] if EXPORTERS.added else [])]),
     ),
 ]
 Output = Annotated[
@@ -46,7 +58,7 @@ class StateArguments:
         option("--state", panel=OUTPUT, metavar="FILE", help="State that llama.cpp saved after the memory's tokens."),
     ] = None
     weights: Annotated[
-        Literal["f32", "f16", "bf16", "quantized"] | None,
+        Weights | None,
         option(
             "--weights",
             panel=OUTPUT,
@@ -71,52 +83,46 @@ def export(
 
     A model is only loaded for llama.cpp, and only if the memory does not keep T = 1, with which the state is compared.
     """
-    from deepthink_cli.export.export import check_adapter_apart, export_llama_cpp, export_peft
-    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.export.export import check_export_apart, export_memory
 
     model, problems = for_memory(context, model), Problems()
     options = problems.result(model.checked)
-    problems.result(lambda: _check_options(to, state, model))
+    problems.result(lambda: _check_options(to, {"state": state.state, "weights": state.weights, "model": model.model}))
     reads = read_by(memory, state.state, model=model.model, adapter=model.adapter, config=common.config)
-    problems.result(lambda: (check_adapter_apart if to == PEFT else check_apart)(output, reads))
+    exporter = EXPORTERS[to]
+    problems.result(lambda: check_export_apart(exporter, output, reads))
     problems.raise_any()
     with Show(common) as tell:
-        if to == PEFT:
-            _report(to, export_peft(memory, output, iteration, tell), output, common, {})
-            return
-        assert state.state is not None
-        written, compared = export_llama_cpp(
-            memory, state.state, output, iteration, state.weights or "f32", options, tell
+        exported, written = export_memory(
+            exporter, memory, output, iteration, tell, state=state.state, weights=state.weights, model=options
         )
-    differences = {"keys": compared.keys, "values": compared.values, "tolerance": compared.tolerance}
-    _report(to, written, output, common, {"state_differs_from_one_reading": differences})
+    _report(to, exported, output, common, written)
 
 
-def _check_options(to: str, state: StateArguments, model: ModelArguments) -> None:
-    """Raise InputError for options of the other format, and for a missing state."""
-    if to == PEFT:
-        for name, value in (("--state", state.state), ("--weights", state.weights), ("-m", model.model)):
-            if value is not None:
-                raise InputError(f"{name} {value}: only with --to {LLAMA_CPP}; omit it")
-    elif state.state is None:
-        raise InputError(
-            f"--to {LLAMA_CPP} needs --state FILE, a state that your llama.cpp saved after the memory's tokens: "
-            "docs/elsewhere.md shows how"
-        )
+_FLAGS = {"state": "--state", "weights": "--weights", "model": "-m"}
 
 
-def _report(to: str, memory: Memory, output: Path, common: CommonArguments, more: dict[str, Any]) -> None:
+def _check_options(to: str, given: Mapping[str, object]) -> None:
+    """Raise InputError for options that the exporter does not take, and for one that it needs."""
+    exporter = EXPORTERS[to]
+    for name, value in given.items():
+        if value is not None and name not in exporter.takes:
+            takers = [other for other, each in EXPORTERS.items() if name in each.takes]
+            raise InputError(f"{_FLAGS[name]} {value}: only with --to {' or '.join(takers)}; omit it")
+    for name, what in exporter.needs.items():
+        if given[name] is None:
+            raise InputError(f"--to {to} needs {_FLAGS[name]} {what}")
+
+
+def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:
     """Say what was written."""
     assert memory.provenance is not None
     model = memory.provenance.model.id
     if common.json:
-        size = {"tokens": memory.length, "layers": len(memory.keys)}
-        write_json({"file": str(output), "format": to, "iteration": memory.iteration, **size, "model": model, **more})
+        size = {"tokens": memory.length, "layers": len(memory.keys), "model": model}
+        write_json({"file": str(output), "format": to, "iteration": memory.iteration, **size, **written.values})
         return
-    kind = "prefix adapter" if to == PEFT else "state of llama.cpp"
-    report(f"wrote {output}: {kind} of {memory.length} tokens, T = {memory.iteration}, for {model}")
-    for differences in more.values():
-        report(
-            f"the state's own keys differ from one reading by {differences['keys']:.1e} of their layer's largest, its "
-            f"values by {differences['values']:.1e} (at most {differences['tolerance']:g})"
-        )
+    report(
+        f"wrote {output}: {EXPORTERS[to].form} of {memory.length} tokens, T = {memory.iteration}, for {model}",
+        *written.lines,
+    )

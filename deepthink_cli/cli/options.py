@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,11 +28,16 @@ def option(*names: str, panel: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)
 
 
+def one_of(name: str, names: Collection[str]) -> str:
+    """The name, if it is one of these; raises BadParameter otherwise, as typer does for a choice."""
+    if name not in names:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
+    return name
+
+
 def _engine(name: str) -> str:
     """The name of a registered engine, or `auto`."""
-    if name not in (AUTO, *ENGINES):
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, (AUTO, *ENGINES)))}.")
-    return name
+    return one_of(name, (AUTO, *ENGINES))
 
 
 # Numbers arrive as text: the check in deepthink_cli.options names the value and reports all mistakes at once.

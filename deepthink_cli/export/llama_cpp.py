@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from deepthink_cli.artifact.files import load_memory
+from deepthink_cli.artifact.opening import find_its_model, load_both, open_memory
+from deepthink_cli.engine.base import Reading
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Note
+from deepthink_cli.export.registry import Export, Weights, Written
 from deepthink_cli.export.sequence_state import Block, SequenceState, parse_state
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
+from deepthink_cli.method import CT_KV
 
-Weights = Literal["f32", "f16", "bf16", "quantized"]
 # How far keys and values may differ from ours, as a share of the largest of their layer, by the weights' type.
 TOLERANCES: dict[str, float] = {"f32": 1e-4, "f16": 5e-3, "bf16": 2e-2, "quantized": 0.1}
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -45,6 +49,39 @@ class Agreement:
     values: float
     tolerance: float
     paired: bool
+
+
+def export(export: Export) -> Written:
+    """Write a state saved by llama.cpp with one iteration of a memory in place of its own keys and values.
+
+    The state's own keys and values are compared with one reading of the demonstrations: the memory of T = 1 if the
+    file keeps it, otherwise the memory's model reads them again. Raises as the functions below.
+    """
+    assert export.state is not None
+    saved = read_state(export.state)
+    check_tokens(saved, export.header.metadata.demonstrations.token_ids)
+    compared = agreement(saved, _one_reading(export), export.weights or "f32")
+    write_state(export.memory, saved, compared.paired, export.output)
+    differences = {"keys": compared.keys, "values": compared.values, "tolerance": compared.tolerance}
+    line = (
+        f"the state's own keys differ from one reading by {compared.keys:.1e} of their layer's largest, its "
+        f"values by {compared.values:.1e} (at most {compared.tolerance:g})"
+    )
+    return Written({"state_differs_from_one_reading": differences}, [line])
+
+
+def _one_reading(export: Export) -> Memory:
+    """The memory of one reading, which is T = 1 unless it was trained."""
+    header, metadata = export.header, export.header.metadata
+    trained = metadata.technique is not None and metadata.technique.name == CT_KV
+    if 1 in metadata.kept and not trained:
+        return load_memory(header.path, 1)
+    reason = "was trained" if trained else "does not keep T = 1 (think with --keep 1,... to)"
+    export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
+    opened = open_memory(header.path)
+    engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
+    (first,) = engine.read([Reading(tuple(metadata.demonstrations.token_ids))])
+    return first
 
 
 def read_state(path: str | Path) -> SavedState:

@@ -11,12 +11,26 @@ import torch
 from torch import Tensor
 
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Warn
+from deepthink_cli.export.registry import EXPORTERS, Export
 from deepthink_cli.io.atomic import replacing_folder
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.provenance import Provenance
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-FILES = (CONFIG, WEIGHTS)
+FILES = CONFIG, WEIGHTS = EXPORTERS["peft"].files
+
+
+def export(export: Export) -> None:
+    """Write a memory's iteration as a prefix adapter, and warn of models that PEFT loads in another way."""
+    memory, path = export.memory, export.header.path
+    write_peft(memory, export.output, path)
+    assert memory.provenance is not None
+    model = memory.provenance.model
+    if model.gguf is not None:
+        text = f"{model.id} is a GGUF file: load it with gguf_file=, dequantized, and give the adapter to that model"
+        export.tell(Warn(text))
+    if model.quantize is not None:
+        export.tell(Warn(f"{path} was made in {model.quantize}: load the model in the same way, or scores differ"))
 
 
 def write_peft(memory: Memory, directory: str | Path, name: str = "this memory", option: str = "-o") -> None:

@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import InputError
+from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
     from numpy import float32, float64, int64
@@ -142,12 +142,4 @@ class SelectionMethod:
 
     def __call__(self, pool: Pool, shots: int, draw: random.Random) -> Choice:
         """Choose demonstrations."""
-        return self.function(pool, shots, draw)
-
-    @property
-    def function(self) -> Choose:
-        """The function, imported on first use."""
-        if not isinstance(self.choose, str):
-            return self.choose
-        module, _, name = self.choose.partition(":")
-        return cast(Choose, getattr(import_module(module), name))
+        return loaded(self.choose)(pool, shots, draw)

@@ -72,7 +72,7 @@ def test_help_does_not_import_torch(arguments: list[str]) -> None:
 
 
 def test_the_registries_and_the_header_of_a_memory_do_not_import_torch() -> None:
-    names = ("updates", "techniques", "calibration", "selection", "engine")
+    names = ("updates", "techniques", "calibration", "selection", "engine", "export")
     program = "".join(f"import deepthink_cli.{name}.registry\n" for name in names)
     assert (
         not modules_of(f"{program}import deepthink_cli.artifact.format\nimport deepthink_cli.tasks.catalogue\n") & HEAVY

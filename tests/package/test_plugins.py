@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepthink_cli.calibration.base import Calibration
+from deepthink_cli.export.registry import Exporter, Written
 from deepthink_cli.selection.base import Choice, SelectionMethod
 from deepthink_cli.updates.base import UpdateRule
 
@@ -29,6 +30,12 @@ class Halfway(UpdateRule):
 
 level = Calibration("level", lambda logs: 0 * logs.mean(axis=0), "batch", "no correction", "this test")
 last = SelectionMethod(lambda pool, shots, draw: Choice(range(len(pool))[-shots:]), "the last rows", "this test")
+
+def write_shapes(export):
+    export.output.write_text(str([tuple(tensor.shape) for tensor in export.memory.keys]))
+    return Written({"layers_written": len(export.memory.keys)}, ["shapes of every layer"])
+
+shapes = Exporter(write_shapes, "list of shapes", "the shapes of the keys", "this test")
 task = Path(__file__).parent / "weather.yaml"
 
 def hello(name: str = "you") -> None:
@@ -66,6 +73,7 @@ ENTRIES = {
     "selections": "last = guest:last",
     "tasks": "weather = guest:task",
     "engines": "own = guest_engine:Own",
+    "exporters": "shapes = guest:shapes",
     "commands": "hello = guest:hello",
 }
 DEMONSTRATIONS = '{"text": "sun", "label": "yes"}\n{"text": "rain", "label": "no"}\n'
@@ -127,11 +135,29 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path) -> None:
     assert "level" in done.stdout
 
 
+def test_an_exporter_of_another_package_writes_memories(guest: Path) -> None:
+    done = deepthink(
+        guest,
+        "think demos.jsonl -T 2 -o exported.safetensors",
+        "export exported.safetensors --to shapes -o shapes.txt",
+        "export exported.safetensors --to shapes -o shapes.txt --json",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "wrote shapes.txt: list of shapes of " in done.stdout
+    assert "shapes of every layer" in done.stdout
+    assert '"layers_written": 7' in done.stdout
+    assert (guest / "shapes.txt").read_text().startswith("[(")
+    refused = deepthink(guest, "export exported.safetensors --to shapes -o shapes.txt --weights f16")
+    assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
+
+
 def test_help_names_what_other_packages_add(guest: Path) -> None:
-    done = deepthink(guest, "--help", "think --help-all", "eval --help-all", "hello --name me", "hello --help")
+    done = deepthink(
+        guest, "--help", "think --help-all", "eval --help-all", "export --help", "hello --name me", "hello --help"
+    )
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
-    assert {"halfway", "level", "last", "own]", "hello"} & words >= {"halfway", "level", "last", "hello"}
+    assert words >= {"halfway", "level", "last", "hello", "shapes"}
     assert "Greet somebody." in done.stdout
     assert "hello me" in done.stdout
 
