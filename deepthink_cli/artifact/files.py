@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -215,7 +216,7 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         task=provenance.task,
         seed=provenance.seed,
         shots=len(demonstrations.examples),
-        versions=versions(),
+        versions=dict(versions()),
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
         chat=demonstrations.chat,
     )
@@ -227,7 +228,8 @@ def _system_error(error: SafetensorError) -> OSError:
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """Versions of Python and of the libraries that determine a memory."""
     packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
     return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

@@ -70,11 +70,8 @@ class Workbench:
             yield Failed((text,), False)
 
     def _opened(self, model: ModelOptions) -> Opened:
-        self.engine, self.spec, self.request = None, None, None
-        self.prepared.clear()
-        gc.collect()  # before the next model is loaded
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if self.engine is not None:
+            self._close()
         self.spec = open_model(model)
         with catch_warnings():
             simplefilter("ignore", RuntimeWarning)  # the warning is part of the answer
@@ -88,6 +85,14 @@ class Workbench:
             package=f"{version('deepthink-cli')} ({package_sha256()[:12]})",
             host=socket.gethostname(),
         )
+
+    def _close(self) -> None:
+        """Free the memory of the model before the next one is loaded."""
+        self.engine, self.spec, self.request = None, None, None
+        self.prepared.clear()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def _done(self, message: Do) -> Iterator[JobEvent]:
         unit, engine, spec = message.unit, self.engine, self.spec
