@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ the [exit codes](concepts.md#exit-codes). `--help` shows the options that come f
 every option, as here.
 """
 
+PROGRAM = """
+import json, sys
+from deepthink_cli.cli.main import run
+for words in json.loads(sys.argv[1]):
+    run(words)
+    print(end="\\0")
+"""
+
 
 def main() -> None:
     """Write the page, or exit with 1 where --check finds it stale."""
@@ -37,7 +46,8 @@ def main() -> None:
 
 def page() -> str:
     """The whole page: the program's help, then a section for every command."""
-    sections = [section("deepthink")] + [section("deepthink", *name.split()) for name in commands()]
+    names = [(), *(tuple(name.split()) for name in commands())]
+    sections = (section(("deepthink", *name), text) for name, text in zip(names, helps(names), strict=True))
     return "\n".join([INTRODUCTION, *sections])
 
 
@@ -53,22 +63,24 @@ def _names(group: Any, before: tuple[str, ...]) -> Iterator[str]:
             yield from _names(command, (*before, name))
 
 
-def section(*words: str) -> str:
+def section(words: Sequence[str], text: str) -> str:
     """A heading and the help of one command."""
-    return f"## {' '.join(words)}\n\n```text\n{help_of(*words[1:])}\n```\n"
+    return f"## {' '.join(words)}\n\n```text\n{text}\n```\n"
 
 
-def help_of(*command: str) -> str:
-    """What `deepthink COMMAND --help-all` prints, 100 columns wide, without colour and frames."""
+def helps(names: Sequence[Sequence[str]]) -> list[str]:
+    """What `deepthink COMMAND --help-all` prints for each name, 100 columns wide, without colour and frames."""
+    given = json.dumps([[*name, "--help-all"] for name in names])
     done = subprocess.run(
-        [sys.executable, "-m", "deepthink_cli", *command, "--help-all"],
+        [sys.executable, "-c", PROGRAM, given],
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.PIPE,
         encoding="utf-8",
         check=True,
     )
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    texts = done.stdout.split("\0")[: len(names)]
+    return ["\n".join(line.rstrip() for line in text.strip("\n").splitlines()) for text in texts]
 
 
 def environment() -> dict[str, str]:

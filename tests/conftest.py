@@ -105,13 +105,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def forks(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Copies of a process that has imported the large libraries, and nothing of the package."""
+    made = Forks(tmp_path_factory.mktemp("forks"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def forks(libraries: Forks, models: Callable[[str], Path]) -> Iterator[Forks]:
     """Copies of a process that has run both stages once."""
-    folder = tmp_path_factory.mktemp("forks")
-    made = Forks(folder)
-    memory, rows = folder / "mem.safetensors", write_reviews(folder / "demos.jsonl")
+    made = libraries.copy()
+    memory, rows = made.folder / "mem.safetensors", write_reviews(made.folder / "demos.jsonl")
     made.warm(["think", str(rows), "-m", str(models("llama")), "-T", "2", "-q", "-o", str(memory)])
-    made.warm(["predict", str(memory), str(rows), "-q", "-o", str(folder / "labels.jsonl")])
+    made.warm(["predict", str(memory), str(rows), "-q", "-o", str(made.folder / "labels.jsonl")])
     yield made
     made.close()
 

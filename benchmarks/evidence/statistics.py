@@ -13,9 +13,7 @@ ROUNDS = 2000
 Interval = tuple[float, float]
 
 
-def cluster_interval(
-    clusters: Sequence[object], statistic: Callable[[Ints], float], rounds: int = ROUNDS, seed: int = 0
-) -> Interval | None:
+def cluster_interval(clusters: Sequence[object], statistic: Callable[[Ints], float], seed: int = 0) -> Interval | None:
     """95 % percentile interval of a statistic of row numbers, resampling whole clusters with replacement.
 
     Rounds in which the statistic is not defined (NaN) are left out. None for fewer than three clusters, or if it is
@@ -29,11 +27,11 @@ def cluster_interval(
     values = np.array(
         [
             statistic(np.concatenate([members[place] for place in generator.integers(len(names), size=len(names))]))
-            for _ in range(rounds)
+            for _ in range(ROUNDS)
         ]
     )
     defined = values[~np.isnan(values)]
-    if len(defined) < rounds / 2:
+    if len(defined) < ROUNDS / 2:
         return None
     low, high = np.quantile(defined, [0.025, 0.975])
     return float(low), float(high)

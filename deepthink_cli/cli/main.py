@@ -175,6 +175,10 @@ def main() -> None:
     getLogger("bitsandbytes").setLevel(ERROR)  # it would warn for every layer and pass
     end_at_ctrl_c()
     code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
     if code == ExitCode.INTERRUPTED or still_working():
         # A normal exit takes a second and can crash threads in native code.
         os._exit(code)
@@ -202,8 +206,8 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
-        # Standard output was closed (typer raises SystemExit for it); Python must not flush it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Standard output was closed (typer raises SystemExit for it).
+        _discard_output()
         return int(ExitCode.ERROR)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
@@ -217,6 +221,11 @@ def run(arguments: list[str]) -> int:
             raise
         reason = f"a library failed ({' '.join(str(error).split())})"
         return _fail(ExitCode.ERROR, f"{reason}; the model's tokenizer.json may be damaged: get it from another source")
+
+
+def _discard_output() -> None:
+    """Let Python write at its exit what could not be written, to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted() -> int:

@@ -13,7 +13,7 @@ from helpers.small_evidence import ITERATIONS, LABELS, made_up_scores, write_gri
 
 from deepthink_cli.report.job_results import read_jobs
 from deepthink_cli.report.tables import summarize
-from evidence import findings, page, tables
+from evidence import findings, page, statistics, tables
 from evidence.__main__ import write
 from evidence.cells import CORE_ETAS, choices, compare_chosen, fixed
 from evidence.controls import flipped, repeats
@@ -29,6 +29,12 @@ HEADINGS = (
     "label bias",
     "public",
 )
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals by few resamplings: what is tested is not how exact they are."""
+    monkeypatch.setattr(statistics, "ROUNDS", 50)
 
 
 @pytest.fixture(scope="module")

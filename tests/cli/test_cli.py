@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -212,16 +210,15 @@ def test_values_come_from_flags_then_the_environment_then_the_file(
     assert (plan["eta"], plan["passes"], plan["momentum"]) == (0.3, 6, 0.5)
 
 
-def test_the_module_is_the_same_program_and_reads_a_pipe(memory: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deepthink_cli", "predict", str(memory), "-"],
-        input='{"review": "a [bold] film"}\n',
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert rows(done.stdout)[0]["input"] == {"review": "a [bold] film"}
-    assert done.stderr == ""
+def test_a_pipe_is_read(memory: Path, tmp_path: Path, forks: Forks) -> None:
+    inward, feeding = os.pipe()
+    os.write(feeding, b'{"review": "a [bold] film"}\n')
+    os.close(feeding)
+    with open(tmp_path / "out.jsonl", "wb") as out:
+        child = forks.start(["predict", str(memory), "-"], stdin=inward, stdout=out.fileno())
+    os.close(inward)
+    assert (child.wait(), child.said.read_text()) == (0, "")
+    assert rows((tmp_path / "out.jsonl").read_text())[0]["input"] == {"review": "a [bold] film"}
 
 
 def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: Path, forks: Forks) -> None:
@@ -239,17 +236,14 @@ def test_a_reader_that_leaves_ends_the_program_quietly(memory: Path, tmp_path: P
 @pytest.mark.parametrize(
     "words", ["predict MEMORY INPUTS", "inspect MEMORY", "inspect MEMORY --json", "tasks", "--version"]
 )
-def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path) -> None:
+def test_a_full_disk_behind_standard_output_is_an_error(words: str, memory: Path, tmp_path: Path, forks: Forks) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", INPUTS)
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     given = [{"MEMORY": str(memory), "INPUTS": str(inputs)}.get(word, word) for word in words.split()]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "deepthink_cli", *given], stdout=full, stderr=subprocess.PIPE, text=True
-        )
-    assert done.returncode == 1
-    assert done.stderr == "deepthink: standard output: cannot be written: No space left on device\n"
+        done = forks.run(given, stdout=full.fileno())
+    assert done == (1, "deepthink: standard output: cannot be written: No space left on device\n")
 
 
 def test_ctrl_c_ends_with_130_and_leaves_no_file(tiny: str, demos: Path, tmp_path: Path, forks: Forks) -> None:

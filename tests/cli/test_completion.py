@@ -10,41 +10,40 @@ from pathlib import Path
 import pytest
 from helpers.imports import HEAVY
 
-PROGRAM = (
-    "import sys\nfrom deepthink_cli.cli.main import run\nrun([])\n"
-    "sys.stderr.write(' '.join({name.split('.')[0] for name in sys.modules}))"
-)
+LINES = {
+    "deepthink think --task ss": ["sst2", "sst5"],
+    "deepthink eval mem.safetensors --task my": ["my_task.yaml"],
+    "deepthink run --task mmlu/ast": ["mmlu/astronomy"],
+    "deepthink tasks ne": ["new"],
+    "deepthink select pool.csv --method her": ["herding"],
+    "deepthink think --method fl": ["flipped"],
+    "deepthink run --method ct-kv,fr": ["ct-kv,fresh"],
+    "deepthink predict mem.safetensors rows.csv --calibrate batch,p": ["batch,pmi", "batch,prior"],
+    "deepthink tune rows.csv --demos-by herding,h": [],
+    "deepthink think --format j": ["jsonl", "json"],
+    "deepthink think --mom": ["--momentum"],
+    "deepthink think --help-": ["--help-all"],
+}
+PROGRAM = """
+import os, sys
+from deepthink_cli.cli.main import run
+for line in sys.argv[1:]:
+    if not os.fork():
+        os.environ.update(COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+        run([])
+        sys.exit(" ".join(name.split(".")[0] for name in sys.modules))
+    os.wait()
+    print(end="\\0", flush=True)
+"""
 
 
-def completed(folder: Path, line: str) -> tuple[list[str], set[str]]:
-    """What the program offers for the last word of a line, as bash asks for it, and the modules that it imported."""
-    asked = {"_DEEPTHINK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    package = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=folder, env=os.environ | asked | package
-    )
-    return done.stdout.split(), set(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("deepthink think --task ss", ["sst2", "sst5"]),
-        ("deepthink eval mem.safetensors --task my", ["my_task.yaml"]),
-        ("deepthink run --task mmlu/ast", ["mmlu/astronomy"]),
-        ("deepthink tasks ne", ["new"]),
-        ("deepthink select pool.csv --method her", ["herding"]),
-        ("deepthink think --method fl", ["flipped"]),
-        ("deepthink run --method ct-kv,fr", ["ct-kv,fresh"]),
-        ("deepthink predict mem.safetensors rows.csv --calibrate batch,p", ["batch,pmi", "batch,prior"]),
-        ("deepthink tune rows.csv --demos-by herding,h", []),
-        ("deepthink think --format j", ["jsonl", "json"]),
-        ("deepthink think --mom", ["--momentum"]),
-        ("deepthink think --help-", ["--help-all"]),
-    ],
-)
-def test_a_word_is_completed_without_torch(tmp_path: Path, line: str, offered: list[str]) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs each line in a copy of one process")
+def test_words_are_completed_without_torch(tmp_path: Path) -> None:
     (tmp_path / "my_task.yaml").touch()
-    words, modules = completed(tmp_path, line)
-    assert words == offered
-    assert not modules & HEAVY
+    package = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent.parent)}
+    environment = os.environ | package | {"_DEEPTHINK_COMPLETE": "complete_bash"}
+    program = [sys.executable, "-c", PROGRAM, *LINES]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    offered = [words.split() for words in done.stdout.split("\0")[: len(LINES)]]
+    assert dict(zip(LINES, offered, strict=True)) == LINES
+    assert not set(done.stderr.split()) & HEAVY

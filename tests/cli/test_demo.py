@@ -33,6 +33,7 @@ def test_the_demo_tells_the_whole_story(capsys: Captured, tmp_path: Path) -> Non
     assert re.search(r"times as long, for the same scores \(largest difference \de-0[4-9] nats\)", out)
     for step in STEPS:
         assert step in err
+    assert "no model named" not in err
     _check_against_commands(out, tmp_path, capsys)
 
 

@@ -6,8 +6,6 @@ import io
 import json
 import os
 import pty
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import write_reviews, write_rows
 from helpers.chats import write_chat_model
+from helpers.forks import Child, Forks
 
 from deepthink_cli import Decoding, Dialogue, generate, load_memory, load_model
 from deepthink_cli.cli.main import run
@@ -224,10 +223,9 @@ def test_a_chat_refuses_several_iterations_and_several_fields(
     assert "the memory's template needs the fields a, b; use deepthink generate" in capsys.readouterr().err
 
 
-def _terminal(arguments: list[str]) -> tuple[subprocess.Popen[bytes], int]:
+def _terminal(forks: Forks, arguments: list[str]) -> tuple[Child, int]:
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "deepthink_cli", *arguments]
-    program = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
+    program = forks.start(arguments, stdin=follower, stdout=follower, stderr=follower)
     os.close(follower)
     return program, leader
 
@@ -242,17 +240,17 @@ def _read_until(leader: int, text: bytes, seconds: float = 60) -> bytes:
     return output
 
 
-def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(memory: Path) -> None:
-    program, leader = _terminal(["chat", str(memory), "--max-new-tokens", "300", "--stop", ""])
+def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(memory: Path, forks: Forks) -> None:
+    program, leader = _terminal(forks, ["chat", str(memory), "--max-new-tokens", "300", "--stop", ""])
     try:
         assert b"Ctrl-D leaves" in _read_until(leader, b"\n> ")
         os.write(leader, b"a warm film\n")
         _read_until(leader, b"\n")
         time.sleep(0.3)
-        program.send_signal(signal.SIGINT)
+        program.interrupt()
         assert _read_until(leader, b"> ").endswith(b"> ")
         time.sleep(0.8)  # longer than Ctrl-C takes to end other commands
-        assert program.poll() is None
+        assert program.runs()
         os.write(leader, b"\x04")
         assert program.wait(30) == 0
     finally:
@@ -260,8 +258,8 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(memory: Path) -> None:
         os.close(leader)
 
 
-def test_a_terminal_gets_plain_text(memory: Path, inputs: Path) -> None:
-    program, leader = _terminal(words(memory, inputs))
+def test_a_terminal_gets_plain_text(memory: Path, inputs: Path, forks: Forks) -> None:
+    program, leader = _terminal(forks, words(memory, inputs))
     try:
         output = _read_until(leader, b"\x00")
         assert program.wait(30) == 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -287,11 +285,13 @@ def test_a_table_of_standard_input_refuses_other_candidates(memory: Path, tmp_pa
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(memory: Path, tmp_path: Path) -> None:
+def test_the_progress_is_shown_at_a_terminal_while_a_file_is_written(
+    memory: Path, tmp_path: Path, forks: Forks
+) -> None:
     inputs = write_rows(tmp_path / "in.jsonl", [{"review": f"film {n}"} for n in range(600)])
     ours, theirs = pty.openpty()
     words = ["predict", str(memory), str(inputs), "-o", str(tmp_path / "out.jsonl")]
-    child = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *words], stdout=theirs, stderr=theirs)
+    child = forks.start(words, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
     with suppress(OSError):  # of a terminal that nobody writes to any more

@@ -81,8 +81,3 @@ def test_without_a_model_pocket_is_said_to_be_a_toy(output: str, capsys: Capture
     assert "-m" in lines[0]
     assert not any("toy" in line for line in said(capsys, str(REVIEWS), "-T", "1", "-m", "pocket", "-o", output))
     assert said(capsys, str(REVIEWS), "-T", "1", "-q", "-o", output) == []
-
-
-def test_the_demo_does_not_say_so(capsys: Captured) -> None:
-    assert run(["demo"]) == 0
-    assert "no model named" not in capsys.readouterr().err

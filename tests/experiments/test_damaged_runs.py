@@ -10,9 +10,11 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE, bits, read_results
 from deepthink_cli.experiments.samples import FOLDER, find_samples, texts_path
 
@@ -131,7 +133,10 @@ def test_the_texts_of_inputs_are_made_again_too(command: list[str], out: Path, c
     assert files_of(out) == before
 
 
-def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(command: list[str], tmp_path: Path) -> None:
+def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "LocalExecutor", lambda workers, *_: InlineExecutor(workers))
     command = [*command, "--out", str(tmp_path / "out")]
     plain = [word for word in command if word != "--samples"]
     assert run(plain) == 0

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from conftest import write_rows
 from helpers.families import write_model
+from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words
 
 from deepthink_cli import Method
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments import here as run_here
 from deepthink_cli.experiments import runner
+from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.results import FILE, Result, read_results
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.report.footnotes import footnotes
@@ -147,8 +149,9 @@ def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_mode
 
 @pytest.mark.parametrize("more", [(), ("--workers", "1")], ids=["here", "in a worker"])
 def test_it_is_said_once_of_demonstrations_that_are_chosen_with_the_model(
-    more: Sequence[str], tmp_path: Path, capsys: Captured
+    more: Sequence[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local, "LocalExecutor", lambda workers, *_: InlineExecutor(workers))
     model = write_model(tmp_path / "short", "gpt2", n_positions=330)
     command = run_words(tmp_path, model, "--shots", "8", "--demos-by", "random", "-T", "1", train=8)
     write_rows(tmp_path / "data" / "tiny" / "train.jsonl", UNEVEN)

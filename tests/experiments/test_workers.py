@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers.forks import Forks
 from helpers.tiny import run_words
 from helpers.waiting import wait_until
 
@@ -26,7 +26,9 @@ Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
 
 
-def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Models, tmp_path: Path) -> None:
+def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(
+    models: Models, tmp_path: Path, forks: Forks
+) -> None:
     words = run_words(
         tmp_path,
         models("llama"),
@@ -45,17 +47,16 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(models: Mode
     assert run(words) == 0
     whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
     folder = tmp_path / "divided"
-    divided = [*words, "--workers", "2", "--out", str(folder)]
-    driver = subprocess.Popen([sys.executable, "-m", "deepthink_cli", *divided], stderr=subprocess.DEVNULL)
+    continued = [*words, "--out", str(folder)]
+    driver = forks.start([*continued, "--workers", "2"])
     wait_until(lambda: (folder / FILE).is_file() and (folder / FILE).stat().st_size > 0)
-    workers = workers_of(driver.pid)
+    workers = workers_of(driver.number)
     os.kill(workers[0], signal.SIGKILL)
-    wait_until(lambda: bool(set(workers_of(driver.pid)) - set(workers)) or driver.poll() is not None)
-    workers = workers_of(driver.pid)
+    wait_until(lambda: bool(set(workers_of(driver.number)) - set(workers)) or not driver.runs())
+    workers = workers_of(driver.number)
     driver.kill()
-    driver.wait()
     wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)  # no orphans
-    assert run(divided) == 0
+    assert run(continued) == 0
     assert sorted((folder / FILE).read_bytes().splitlines()) == whole
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from helpers.forks import Forks
 
 IMPORT_ALL = """
 import importlib, os, pkgutil, select, signal, sys
@@ -36,7 +35,7 @@ print(len([name for name in sys.modules if name.startswith("deepthink_cli.")]))
 """
 
 
-def test_every_module_is_imported_without_what_only_posix_has() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
+def test_every_module_is_imported_without_what_only_posix_has(libraries: Forks) -> None:
+    done = libraries.program(IMPORT_ALL)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 70

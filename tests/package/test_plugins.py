@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.forks import Forks
 from helpers.imports import HEAVY
 
 MODULE = '''
@@ -100,21 +101,19 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_in(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process that finds the packages of a folder."""
-    path = os.pathsep.join([str(folder), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, env=environment)
+Program = subprocess.CompletedProcess[str]
 
 
-def deepthink(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
-    """Command lines, one after the other in one process, which stops at the first that fails."""
+def deepthink(libraries: Forks, folder: Path, *lines: str) -> Program:
+    """Command lines, one after the other in a process that finds the packages of a folder; it ends where one fails."""
     program = "\n".join(f"sys.exit(code) if (code := run({line.split()!r})) else None" for line in lines)
-    return run_in(folder, f"import sys\nfrom deepthink_cli.cli.main import run\n{program}")
+    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200", "DEEPTHINK_MODEL": "pocket"}
+    return libraries.program(f"import sys\nfrom deepthink_cli.cli.main import run\n{program}", (), folder, **variables)
 
 
-def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Path) -> None:
+def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Path, libraries: Forks) -> None:
     done = deepthink(
+        libraries,
         guest,
         "think demos.jsonl --update halfway:share=0.25 -T 2 --engine own -o mem.safetensors",
         "inspect mem.safetensors",
@@ -125,8 +124,9 @@ def test_an_update_rule_and_an_engine_of_another_package_make_memories(guest: Pa
     assert "an engine of somebody else's" in done.stdout
 
 
-def test_a_calibration_of_another_package_corrects_scores(guest: Path) -> None:
+def test_a_calibration_of_another_package_corrects_scores(guest: Path, libraries: Forks) -> None:
     done = deepthink(
+        libraries,
         guest,
         "think demos.jsonl -T 2 -o plain.safetensors",
         "eval plain.safetensors demos.jsonl --calibrate level,batch",
@@ -135,8 +135,9 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path) -> None:
     assert "level" in done.stdout
 
 
-def test_an_exporter_of_another_package_writes_memories(guest: Path) -> None:
+def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: Forks) -> None:
     done = deepthink(
+        libraries,
         guest,
         "think demos.jsonl -T 2 -o exported.safetensors",
         "export exported.safetensors --to shapes -o shapes.txt",
@@ -147,13 +148,20 @@ def test_an_exporter_of_another_package_writes_memories(guest: Path) -> None:
     assert "shapes of every layer" in done.stdout
     assert '"layers_written": 7' in done.stdout
     assert (guest / "shapes.txt").read_text().startswith("[(")
-    refused = deepthink(guest, "export exported.safetensors --to shapes -o shapes.txt --weights f16")
+    refused = deepthink(libraries, guest, "export exported.safetensors --to shapes -o shapes.txt --weights f16")
     assert refused.stderr == "deepthink: --weights f16: only with --to llama.cpp; omit it\n"
 
 
-def test_help_names_what_other_packages_add(guest: Path) -> None:
+def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> None:
     done = deepthink(
-        guest, "--help", "think --help-all", "eval --help-all", "export --help", "hello --name me", "hello --help"
+        libraries,
+        guest,
+        "--help",
+        "think --help-all",
+        "eval --help-all",
+        "export --help",
+        "hello --name me",
+        "hello --help",
     )
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
@@ -162,32 +170,35 @@ def test_help_names_what_other_packages_add(guest: Path) -> None:
     assert "hello me" in done.stdout
 
 
-def test_a_task_of_another_package_is_listed(guest: Path) -> None:
-    done = deepthink(guest, "tasks", "tasks weather")
+def test_a_task_of_another_package_is_listed(guest: Path, libraries: Forks) -> None:
+    done = deepthink(libraries, guest, "tasks", "tasks weather")
     assert done.returncode == 0, done.stderr
     assert "weather" in done.stdout
 
 
 def test_the_names_of_an_engine_are_known_without_importing_its_module(guest: Path) -> None:
-    done = run_in(
-        guest,
+    program = (
         "import sys\nfrom deepthink_cli.cli.main import run\nrun(['doctor', '--help'])\n"
-        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)",
+        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(guest), *sys.path]), "COLUMNS": "200"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert "own" in done.stdout
     assert not set(done.stderr.split()) & {*HEAVY, "guest_engine"}
 
 
-def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_goes_on(tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_goes_on(
+    tmp_path: Path, libraries: Forks
+) -> None:
     install(tmp_path, {"calibrations": "level = broken:level", "commands": "hello = broken:hello"}, broken="1 / 0")
     (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
-    done = deepthink(tmp_path, "--help", "--help", "think demos.jsonl -T 1 -o mem.safetensors -q")
+    done = deepthink(libraries, tmp_path, "--help", "--help", "think demos.jsonl -T 1 -o mem.safetensors -q")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         "warning: guest-package 1.0: deepthink.commands 'hello' (broken:hello) is not used: "
         "ZeroDivisionError: division by zero"
     ]
-    done = deepthink(tmp_path, "eval mem.safetensors demos.jsonl --calibrate level")
+    done = deepthink(libraries, tmp_path, "eval mem.safetensors demos.jsonl --calibrate level")
     assert done.returncode == 2
     warning, refusal = done.stderr.splitlines()
     assert "guest-package 1.0: deepthink.calibrations 'level' (broken:level) is not used: ZeroDivisionError" in warning
@@ -205,14 +216,15 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
         ("selections", "none = guest:nothing", "AttributeError"),
     ],
 )
-def test_what_is_not_what_its_kind_asks_for_is_left_out(tmp_path: Path, kind: str, entry: str, reason: str) -> None:
+def test_what_is_not_what_its_kind_asks_for_is_left_out(
+    tmp_path: Path, libraries: Forks, kind: str, entry: str, reason: str
+) -> None:
     install(tmp_path, {kind: entry}, guest=MODULE)
     registry = {"updates": "updates.registry import RULES", "selections": "selection.registry import METHODS"}.get(
         kind, "calibration.registry import CALIBRATIONS"
     )
-    done = run_in(
-        tmp_path, f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
-    )
+    program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
+    done = libraries.program(program, PYTHONPATH=str(tmp_path))
     assert done.stdout.split() == [str(reason == "the name is taken")]
     (warning,) = done.stderr.splitlines()
     assert f"deepthink.{kind} {entry.split()[0]!r}" in warning

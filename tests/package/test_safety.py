@@ -6,8 +6,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -380,7 +378,9 @@ print("\\n" + json.dumps([results, asked]))
 
 
 @pytest.fixture(scope="module")
-def offline(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, list[str]]]:
+def offline(
+    models: Models, libraries: Forks, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[int, list[str]]]:
     """Commands with --offline, in a process of their own that opens no socket: exit codes and lines on stderr."""
     folder = tmp_path_factory.mktemp("offline")
     model = Path(shutil.copytree(models("llama"), folder / "model"))
@@ -394,14 +394,7 @@ def offline(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "a model of the hub": think("team/model", demos),
         "a task of the hub": ["think", "--task", "sst2"],
     }
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    given = json.dumps([[*command, "--offline"] for command in commands.values()])
-    done = subprocess.run(
-        [sys.executable, "-c", NO_NETWORK, given],
-        env={**clean, "HF_HOME": str(folder / "hub")},
-        capture_output=True,
-        text=True,
-    )
+    done = libraries.program(NO_NETWORK, [json.dumps([[*command, "--offline"] for command in commands.values()])])
     results, asked = json.loads(done.stdout.splitlines()[-1])
     assert asked == []
     return {name: (code, said.splitlines()) for name, (code, said) in zip(commands, results, strict=True)}

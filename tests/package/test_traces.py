@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from logging import getLogger
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.forks import Forks
 from helpers.tiny import tiny_task
 from huggingface_hub import is_offline_mode
 from huggingface_hub.utils import are_progress_bars_disabled
@@ -77,12 +76,10 @@ print(json.dumps([key for key in before if before[key] != after[key]]))
 """
 
 
-def test_calls_leave_no_traces_in_their_process(tmp_path: Path, models: Models) -> None:
+def test_calls_leave_no_traces_in_their_process(tmp_path: Path, models: Models, libraries: Forks) -> None:
     tiny_task(tmp_path, hub={"path": "team/data", "revision": "0" * 40})
     (tmp_path / "rows.csv").write_text("text,label\n" + "warm " * 40_000 + ",good\ncold,bad\n")
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS, str(tmp_path), str(models("llama"))], capture_output=True, text=True, check=True
-    )
+    done = libraries.program(CALLS, [str(tmp_path), str(models("llama"))])
     assert (json.loads(done.stdout), done.stderr) == ([], "")
 
 
@@ -122,13 +119,10 @@ def cached(hub: Path, name: str, model: Path, pickled: bool = False) -> None:
         (copy / "model.safetensors").unlink()
 
 
-def test_nothing_is_fetched_offline_by_the_library_either(tmp_path: Path, models: Models) -> None:
-    cached(tmp_path / "hub", "safe", models("llama"))
-    cached(tmp_path / "hub", "pickled", models("llama"), pickled=True)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", OFFLINE], env={**clean, "HF_HOME": str(tmp_path)}, capture_output=True, text=True
-    )
+def test_nothing_is_fetched_offline_by_the_library_either(models: Models, libraries: Forks) -> None:
+    cached(libraries.hub, "safe", models("llama"))
+    cached(libraries.hub, "pickled", models("llama"), pickled=True)
+    done = libraries.program(OFFLINE)
     assert done.stderr == ""
     assert json.loads(done.stdout) == [["team/safe", "team/pickled"], 2, [], False]
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from conftest import Soak, write_rows
 from helpers.families import FAMILIES
+from helpers.forks import Forks
 
 from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.engine.base import Engine
@@ -48,13 +49,20 @@ class Desk:
 
     root: Path
     names: list[str]
+    libraries: Forks
 
     def work(self, number: int, threads: int = 1) -> tuple[bytes, bytes]:
-        """Think and predict in a new process in surroundings of its own; returns the two files it writes."""
+        """Think and predict in a new process in surroundings of its own; returns the two files it writes.
+
+        Number 0 is a copy of a process, with the surroundings of the tests.
+        """
         folder = self.root / f"process {number}"
         folder.mkdir()
         files = [f"{name}-{number}" for name in ("memory", "labels")]
         words = [self.names[number % len(self.names)], "../demos.jsonl", str(self.root / "inputs.jsonl"), *files]
+        if not number:
+            assert self.libraries.program(BOTH_STAGES, words, folder).returncode == 0
+            return self.written(folder, files)
         odd = number % 2
         surroundings = {
             "PYTHONHASHSEED": str(number),
@@ -67,12 +75,16 @@ class Desk:
         }
         program = [sys.executable, "-c", BOTH_STAGES, *words]
         subprocess.run(program, cwd=folder, env={**os.environ, **surroundings}, umask=(0o022, 0o077)[odd], check=True)
+        return self.written(folder, files)
+
+    def written(self, folder: Path, files: list[str]) -> tuple[bytes, bytes]:
+        """The memory and the labels."""
         memory, labels = ((folder / name).read_bytes() for name in files)
         return memory, labels
 
 
 @pytest.fixture(params=["llama", "pocket"])
-def desk(request: pytest.FixtureRequest, models: Models, tmp_path: Path, soak: Soak) -> Desk:
+def desk(request: pytest.FixtureRequest, models: Models, libraries: Forks, tmp_path: Path, soak: Soak) -> Desk:
     """A desk with a model in a directory, or with the one that is built in."""
     if request.param == "pocket" and not soak.long:
         pytest.skip("long form only: every one of its processes starts anew")
@@ -81,9 +93,10 @@ def desk(request: pytest.FixtureRequest, models: Models, tmp_path: Path, soak: S
     write_rows(tmp_path / "demos.jsonl", [*made[:2], *({"text": label, "kind": label} for label in LABELS)])
     write_rows(tmp_path / "inputs.jsonl", [{"text": row["text"]} for row in made[2:]])
     if request.param == "pocket":
-        return Desk(tmp_path, ["pocket"])
+        return Desk(tmp_path, ["pocket"], libraries)
     (tmp_path / "link").symlink_to(models(request.param))
-    return Desk(tmp_path, ["../link", os.path.relpath(models(request.param), tmp_path / "any"), str(models("llama"))])
+    names = ["../link", os.path.relpath(models(request.param), tmp_path / "any"), str(models("llama"))]
+    return Desk(tmp_path, names, libraries)
 
 
 def test_new_processes_write_the_same_bytes_and_with_more_threads_the_same_labels(desk: Desk, soak: Soak) -> None:
