@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.techniques.base import Trained
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, find
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import RULES, split_rules
 
@@ -59,12 +60,17 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(str(name).strip() for name in listed if name is not None)
 
 
+def _trained(values: Values) -> list[bool]:
+    """Of every technique, whether it trains the memory."""
+    return [isinstance(find(name), Trained) for name in _names(values.get("method")) or (DEEP_THINKING,)]
+
+
 def _trains(values: Values) -> bool:
-    return CT_KV in _names(values.get("method"))
+    return any(_trained(values))
 
 
 def _only_trains(values: Values) -> bool:
-    return set(_names(values.get("method")) or (DEEP_THINKING,)) == {CT_KV}
+    return all(_trained(values))
 
 
 def _takes_readings(values: Values) -> bool:
@@ -89,7 +95,8 @@ def _draws_nothing(option: str) -> Condition:
 
 
 _ADD, _OMIT_ONE = "add it, or omit this", "omit one of the two"
-_TRAINED = "not with {method} ct-kv alone, which trains the memory of one reading"
+_TRAINING = "{method} " + " or ".join(name for name in TECHNIQUES.own if issubclass(TECHNIQUES[name], Trained))
+_TRAINED = f"not with {_TRAINING} alone, which trains the memory of one reading"
 _WHOLE = ("think", "run", "study")
 
 TABLE = (
@@ -163,7 +170,7 @@ TABLE = (
         _WHOLE,
         ("steps", "lr"),
         lambda values: not _trains(values),
-        "only with {method} ct-kv",
+        f"only with {_TRAINING}",
         "add it, or omit this",
     ),
     Rule(("think",), ("positions", "keep"), _only_trains, _TRAINED, "omit this"),

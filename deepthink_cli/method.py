@@ -13,7 +13,6 @@ from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import GATE, RuleText, parse_rule
 
-DEEP_THINKING, CT_KV = "deep-thinking", "ct-kv"
 Positions = Literal["continued", "restarted"]
 
 

@@ -110,7 +110,7 @@ class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L].
 
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
-    read another word (`Technique.words`).
+    read another word (`RecordedTechnique.words`).
     """
 
     examples: tuple[Example, ...]
@@ -179,7 +179,7 @@ class Selected:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Technique:
+class RecordedTechnique:
     """What made a memory other than Deep-Thinking alone (`deepthink think --method`), with its parameters.
 
     `name` is `ct-kv`, `repeat-5`, `flipped` or `fresh`; `words` holds what replaced each label word, where one did.
@@ -244,7 +244,7 @@ class Provenance:
     task: str | None = None
     seed: int | None = None
     selected: Selected | None = None
-    technique: Technique | None = None
+    technique: RecordedTechnique | None = None
     tuned: Tuned | None = None
     quantized: Quantized | None = None
 
@@ -264,7 +264,7 @@ class Origin(Protocol):
     @property
     def selected(self) -> Selected | None: ...
     @property
-    def technique(self) -> Technique | None: ...
+    def technique(self) -> RecordedTechnique | None: ...
     @property
     def tuned(self) -> Tuned | None: ...
     @property
@@ -333,6 +333,6 @@ def _tuned(tuned: Tuned) -> str:
     return f"{chosen}: {tuned.accuracy:.1%}, plain {tuned.baseline:.1%}; calibration {tuned.calibration}"
 
 
-def _words(technique: Technique) -> str:
+def _words(technique: RecordedTechnique) -> str:
     """What the model reads in place of the labels."""
     return "read in place of the labels: " + ", ".join(f"{label} -> {word}" for label, word in technique.words.items())

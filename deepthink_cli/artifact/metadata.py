@@ -21,8 +21,8 @@ from deepthink_cli.provenance import (
     ModelIdentity,
     Provenance,
     Quantized,
+    RecordedTechnique,
     Selected,
-    Technique,
     TokenizedDemonstrations,
     Tuned,
 )
@@ -92,7 +92,7 @@ class Metadata:
     update: StoredRule | None = None
     chat: Chat | None = None
     selected: Selected | None = None
-    technique: Technique | None = None
+    technique: RecordedTechnique | None = None
     tuned: Tuned | None = None
     quantized: Quantized | None = None
 

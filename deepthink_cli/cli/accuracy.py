@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
 from deepthink_cli.evaluation.tables import confusion_table
-from deepthink_cli.method import CT_KV
-from deepthink_cli.techniques.registry import first_reading
+from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.changes import Changes
     from deepthink_cli.evaluation.evaluate import EvaluationReport
     from deepthink_cli.evaluation.evaluation import Evaluation
     from deepthink_cli.evaluation.overlap import Overlap
-    from deepthink_cli.provenance import Provenance, Technique
+    from deepthink_cli.provenance import Provenance, RecordedTechnique
 
 
 LABELS = 12  # rows of the table of labels
@@ -176,15 +175,15 @@ def _made_by(provenance: Provenance) -> str:
     technique, rule = provenance.technique, str(provenance.method.update)
     if technique is None:
         return rule
-    return str(technique) if technique.name == CT_KV else f"{technique}, {rule}"
+    return str(technique) if trains(technique) else f"{technique}, {rule}"
 
 
-def _baselines(evaluation: Evaluation, technique: Technique | None) -> list[str]:
+def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> list[str]:
     first = f"T = 1 is {first_reading(technique)}"
     lines = [f"{first}: {_change(evaluation)}", *corrected(evaluation)]
     for name, each in evaluation.calibrated.items():
         lines += [f"with {name} calibration: {_change(each)}", *corrected(each)]
-    if technique is not None and technique.name == CT_KV:
+    if trains(technique):
         lines = [first]
     if technique is not None:
         lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --method")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.export.registry import EXPORTERS
-from deepthink_cli.method import CT_KV, DEEP_THINKING
 from deepthink_cli.selection.registry import METHODS, without_model
-from deepthink_cli.techniques.registry import CONTROLS
+from deepthink_cli.techniques.registry import samples
 from deepthink_cli.updates.registry import RULES
 
 TASK_FILES = ("*.yaml", "*.yml")
@@ -60,13 +59,19 @@ def some_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     return complete
 
 
-# A control with a number is offered with the smallest one.
-TECHNIQUES = (DEEP_THINKING, CT_KV, *(f"{name}-2" if control.parameter else name for name, control in CONTROLS.items()))
+def techniques(incomplete: str) -> list[str]:
+    """The techniques of `think`; of a family with numbers, such as `repeat-R`, the smallest."""
+    return one_of(each.name for each in samples())(incomplete)
+
+
+def several_techniques(incomplete: str) -> list[str]:
+    """The techniques of a run."""
+    return some_of(each.name for each in samples(in_run=True))(incomplete)
+
+
 calibrations = some_of((NONE, *CALIBRATIONS))
 methods = one_of(METHODS)
 several_methods = some_of(METHODS)
 sampling = one_of(without_model())
-techniques = one_of(TECHNIQUES)
 updates = some_of(RULES)
 exporters = one_of(EXPORTERS)
-several_techniques = some_of((*TECHNIQUES, "ensemble-2"))

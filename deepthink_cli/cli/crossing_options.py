@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import Cache, PoolArguments
-from deepthink_cli.cli.method_options import LearningRate, Steps, Updates
+from deepthink_cli.cli.method_options import LearningRate, Steps, Updates, added
 from deepthink_cli.cli.options import DATA, METHOD, option
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class CrossingArguments(PoolArguments):
             panel=METHOD,
             metavar="NAME,...",
             autocompletion=completion.several_techniques,
-            help="Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4. "
-            "Default: deep-thinking.",
+            help="Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4"
+            f"{added(TECHNIQUES)}. Default: {DEEP_THINKING}.",
         ),
     ] = None
     steps: Steps = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,21 +14,36 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DrawingArguments, RunCode, Unsafe
 from deepthink_cli.cli.options import DATA, METHOD, option
 from deepthink_cli.experiments.options import RunOptions
-from deepthink_cli.method import DEEP_THINKING, MethodOptions, Positions
+from deepthink_cli.method import MethodOptions, Positions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.registry import Registry
+from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.options import TechniqueOptions
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.updates.registry import RULES
 
 
-def _added(registry: Registry[Any]) -> str:
+def added(registry: Registry[Any]) -> str:
     """What other packages add to a registry, for the help of an option."""
     return f"; installed: {', '.join(registry.added)}" if registry.added else ""
 
 
+def _techniques(techniques: Iterable[Technique]) -> str:
+    """The techniques with their summaries, those that share one together."""
+    described = dict[str, list[str]]()
+    for each in techniques:
+        described.setdefault(each.summary, []).append(each.family)
+    return "; ".join(f"{', '.join(names)}: {summary}" for summary, names in described.items())
+
+
+_OTHERS = [each for each in map(sample, TECHNIQUES.own) if each.members == 1 and each.name != DEEP_THINKING]
+_TRAINED = [each for each in _OTHERS if isinstance(each, Trained)]
+_CONTROLS = [each for each in _OTHERS if each not in _TRAINED]
+_TRAINING = ", ".join(each.name for each in _TRAINED)
 Steps = Annotated[
-    str | None, option("--steps", panel=METHOD, metavar="N", help="Gradient steps of ct-kv. Default: 200.")
+    str | None,
+    option("--steps", panel=METHOD, metavar="N", help=f"Gradient steps of {_TRAINING}. Default: {Trained.steps}."),
 ]
 Update = Annotated[
     str | None,
@@ -38,7 +53,7 @@ Update = Annotated[
         metavar="RULE[:PARAMETER=VALUE,...]",
         autocompletion=completion.updates,
         help="How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
-        f"cosine:readings=15 or rotated (docs/think.md){_added(RULES)}. Default: gate.",
+        f"cosine:readings=15 or rotated (docs/think.md){added(RULES)}. Default: gate.",
     ),
 ]
 Updates = Annotated[
@@ -49,11 +64,11 @@ Updates = Annotated[
         metavar="RULE,...",
         autocompletion=completion.updates,
         help="How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
-        f"such as keys-only, cosine:readings=15 or rotated (docs/think.md){_added(RULES)}. Default: gate.",
+        f"such as keys-only, cosine:readings=15 or rotated (docs/think.md){added(RULES)}. Default: gate.",
     ),
 ]
 LearningRate = Annotated[
-    str | None, option("--lr", panel=METHOD, metavar="X", help="Learning rate of ct-kv. Default: 0.001.")
+    str | None, option("--lr", panel=METHOD, metavar="X", help=f"Learning rate of {_TRAINING}. Default: {Trained.lr}.")
 ]
 
 
@@ -166,8 +181,8 @@ class TechniqueArguments:
             rich_help_panel=METHOD,
             metavar="NAME",
             autocompletion=completion.techniques,
-            help="deep-thinking; ct-kv: train the memory by gradients (Context Tuning); or a control, also with -T: "
-            "repeat-R: the demonstrations R times in the context; flipped, fresh: other label words.",
+            help=f"{DEEP_THINKING}; {_techniques(_TRAINED)}; or a control, also with -T: "
+            f"{_techniques(_CONTROLS)}{added(TECHNIQUES)}.",
         ),
     ] = DEEP_THINKING
     steps: Steps = None

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.rows import RowSource
     from deepthink_cli.events import Tell
+    from deepthink_cli.make_memory import ThinkPlan, ThinkResult
     from deepthink_cli.method import MethodOptions
     from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.selection.options import TaskOptions
     from deepthink_cli.tasks.sources import Source
     from deepthink_cli.techniques.options import TechniqueOptions
-    from deepthink_cli.techniques.think import ThinkPlan, ThinkResult
 
 
 LABELS, CHARACTERS = 8, 60  # of the labels, and of each field of the example, that are shown
@@ -153,10 +153,10 @@ def think(
     common: CommonArguments,
 ) -> None:
     """Read solved examples T times and store the memory in a file."""
+    from deepthink_cli.make_memory import plan_thinking, think_and_save
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.selection.select import read_selected
     from deepthink_cli.tasks.sources import source_of
-    from deepthink_cli.techniques.think import plan_thinking, think_and_save
 
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
@@ -230,8 +230,9 @@ def _from_task(
 def _readings(method: MethodArguments, technique: TechniqueOptions | None) -> MethodOptions:
     """The options of the readings: those that are given, or of the one reading that a technique trains."""
     from deepthink_cli.method import MethodOptions
+    from deepthink_cli.techniques.base import Trained
 
-    if technique is not None and technique.trains:
+    if technique is not None and isinstance(technique.technique, Trained):
         return MethodOptions.checked(iterations=1)
     return method.checked()
 

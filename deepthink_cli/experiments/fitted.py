@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -11,12 +10,12 @@ from itertools import cycle
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.method import DEEP_THINKING
 from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, most_held
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.techniques.registry import controlled, ensemble_size
+from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
     drawn = replace(drawn, chat=plan.chat)
     fit, bound_by = _most(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
-    (plain,) = _tokenized(spec, job, DEEP_THINKING, demonstrations)
-    members = {name: tuple(_tokenized(spec, job, name, demonstrations)) for name in plan.options.methods}
+    (plain,) = _tokenized(spec, job, technique_of(DEEP_THINKING), demonstrations)
+    members = {each.name: tuple(_tokenized(spec, job, each, demonstrations)) for each in plan.options.techniques}
     return Fitted(plain, members, bound_by)
 
 
@@ -49,18 +48,18 @@ def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> 
     """How many of the last demonstrations fit with every technique, and the technique that allows no more."""
 
     @cache
-    def tokens(technique: str, number: int) -> int:
-        readings = _readings(technique, last_of(drawn, number))
+    def tokens(technique: Technique, number: int) -> int:
+        readings = technique.sets(last_of(drawn, number))
         return max(count_tokens(spec.tokenizer, reading, reading.examples) for reading in readings)
 
     fit, agreed, bound_by = len(drawn.examples), 0, None
-    for name in cycle(plan.options.methods):  # until all agree: fewer demonstrations can be more tokens
+    for technique in cycle(plan.options.techniques):  # until all agree: fewer demonstrations can be more tokens
         held = most_held(
-            spec.limits, plan.options.positions, plan.options.iterations, partial(tokens, name), fit, SHARE
+            spec.limits, plan.options.positions, plan.options.iterations, partial(tokens, technique), fit, SHARE
         )
         if not held:
-            raise _none_fits(plan, spec, job, name, tokens(name, 1))
-        fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, name)
+            raise _none_fits(plan, spec, job, technique.name, tokens(technique, 1))
+        fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, technique.name)
         if agreed == len(plan.options.methods):
             break
     return fit, bound_by
@@ -76,21 +75,10 @@ def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens:
     )
 
 
-def _readings(technique: str, demonstrations: DemonstrationSet) -> Iterator[DemonstrationSet]:
-    """The demonstrations as a technique reads them: one set, or the orders of an ensemble."""
-    size, examples = ensemble_size(technique), demonstrations.examples
-    if size is None:
-        yield controlled(technique, demonstrations)[0]
-        return
-    yield demonstrations
-    for order in range(1, size):
-        yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
-
-
 def _tokenized(
-    spec: ModelSpec, job: str, technique: str, demonstrations: DemonstrationSet
+    spec: ModelSpec, job: str, technique: Technique, demonstrations: DemonstrationSet
 ) -> Iterator[TokenizedDemonstrations]:
-    for reading in _readings(technique, demonstrations):
+    for reading in technique.sets(demonstrations):
         tokenized = tokenize_demonstrations(spec.tokenizer, reading)
         spec.check_ids(tokenized.token_ids, f"{job}: demonstrations")
         yield tokenized

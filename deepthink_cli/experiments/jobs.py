@@ -19,7 +19,7 @@ from deepthink_cli.experiments.fitted import fitted
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.method import CT_KV, DEEP_THINKING, Method
+from deepthink_cli.method import Method
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.rereading import reread
@@ -31,8 +31,8 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.free import check_may_run
 from deepthink_cli.tasks.pool import check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
-from deepthink_cli.techniques.context_tuning import ContextTuning, check_trainable
-from deepthink_cli.techniques.registry import ensemble_size
+from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.registry import DEEP_THINKING
 
 
 def check_free(plan: RunPlan, task: Task) -> None:
@@ -44,7 +44,7 @@ def check_free(plan: RunPlan, task: Task) -> None:
         f"--score {plan.options.score}": plan.options.score != "sum",
         f"--calibrate {','.join(plan.options.calibrations)}": plan.options.calibrations != (NONE,),
         f"--demos-by {','.join(plan.options.demos_by)}": bool(plan.options.demos_by),
-        f"--method {','.join(plan.options.methods)}": any(ensemble_size(name) for name in plan.options.methods),
+        f"--method {','.join(plan.options.methods)}": any(each.members > 1 for each in plan.options.techniques),
         "--select dev": plan.options.selects_on_dev and task.free.program is not None,
     }
     for option, given in wrong.items():
@@ -78,8 +78,7 @@ class RunJob:
     `members` are the demonstrations, as many as fit the model: one set, or the orders of an ensemble; `plain` and
     `bound_by` are as in `Fitted`. `sampling` names how they were chosen; `from_pool` says whether by `demos_by` of the
     plan. `task_sha256` is the digest of the task's definition; `rows_sha256` holds that of the queries of every scored
-    part. `technique` names what makes the memory other than Deep-Thinking alone; with a `tuning`, gradient steps do
-    instead of readings.
+    part. `technique` makes the memory.
     """
 
     task: Task
@@ -91,10 +90,20 @@ class RunJob:
     plain: TokenizedDemonstrations
     rows_sha256: Mapping[Part, str]
     sampling: str
+    technique: Technique
     bound_by: str | None = None
     from_pool: bool = False
-    technique: str | None = None
-    tuning: ContextTuning | None = None
+
+    @property
+    def tuning(self) -> Trained | None:
+        """The technique if it trains the memory."""
+        return self.technique if isinstance(self.technique, Trained) else None
+
+    @property
+    def recorded(self) -> str | None:
+        """What its rows record of the technique."""
+        recorded = self.technique.recorded()
+        return None if recorded is None else str(recorded)
 
     @property
     def demonstrations(self) -> TokenizedDemonstrations:
@@ -135,7 +144,7 @@ class RunJob:
     @property
     def label(self) -> str:
         """The job's name in messages."""
-        return self.drawn_as if self.technique is None else f"{self.drawn_as}, {self.technique}"
+        return self.drawn_as if self.recorded is None else f"{self.drawn_as}, {self.recorded}"
 
     def scorings(self, plan: RunPlan, wanted: Iterable[Setting]) -> int:
         """The number of inputs to score for the wanted rows."""
@@ -165,13 +174,13 @@ class PendingJobs:
 
     def rows(self, plan: RunPlan) -> int:
         """The number of rows of these jobs."""
-        return sum(len(cells(plan, name == CT_KV)) for name in plan.options.methods)
+        return sum(len(cells(plan, technique)) for technique in plan.options.techniques)
 
     def scorings(self, plan: RunPlan) -> int:
         """The number of inputs to score for these jobs, without those of the choice."""
         return sum(
-            scorings(plan, len(self.evaluated), ensemble_size(name) or 1, cells(plan, name == CT_KV))
-            for name in plan.options.methods
+            scorings(plan, len(self.evaluated), technique.members, cells(plan, technique))
+            for technique in plan.options.techniques
         )
 
     def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
@@ -225,14 +234,12 @@ def _with_techniques(
     if plan.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.options.dev_size)))
     fit = fitted(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations)
-    for name in plan.options.methods:
-        members = fit.members[name]
+    for technique in plan.options.techniques:
+        members = fit.members[technique.name]
         for rule in plan.options.rules:
             reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
-        tuning = plan.options.context_tuning if name == CT_KV else None
-        if tuning:
-            check_trainable(spec, members[0])
-        technique = str(tuning.technique) if tuning else None if name == DEEP_THINKING else name
+        if isinstance(technique, Trained):
+            technique.check(spec, members[0])
         yield RunJob(
             task=evaluated.task,
             task_sha256=task_sha256,
@@ -243,10 +250,9 @@ def _with_techniques(
             plain=fit.plain,
             rows_sha256=rows,
             sampling=sampling,
+            technique=technique,
             bound_by=fit.bound_by,
             from_pool=from_pool,
-            technique=technique,
-            tuning=tuning,
         )
 
 

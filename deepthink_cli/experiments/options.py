@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibration
-from deepthink_cli.method import DEEP_THINKING, GateOptions, Positions
+from deepthink_cli.method import GateOptions, Positions
 from deepthink_cli.options import ScoreName, chosen_iterations, named_by
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.techniques.registry import check_run_technique
+from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.registry import GATE, RuleText, parse_rule, split_rules
-
-if TYPE_CHECKING:  # options are checked without torch
-    from deepthink_cli.techniques.context_tuning import ContextTuning
 
 
 def _selection(name: str) -> object:
     return selection_method(name, option="--demos-by")
+
+
+def _technique(name: str) -> object:
+    return technique_of(name, in_run=True)
 
 
 def _correction(name: str) -> object:
@@ -38,7 +40,7 @@ class SweepOptions(GateOptions):
     demos_by: tuple[Annotated[str, named_by(_selection)], ...] = ()
     pool_size: int | None = Field(None, ge=1)
     balance: bool = False
-    methods: tuple[Annotated[str, named_by(check_run_technique)], ...] = (DEEP_THINKING,)
+    methods: tuple[Annotated[str, named_by(_technique)], ...] = (DEEP_THINKING,)
     steps: int = Field(200, ge=1)
     lr: float = Field(1e-3, gt=0)
     calibrations: tuple[Annotated[str, named_by(_correction)], ...] = (NONE,)
@@ -76,11 +78,9 @@ class SweepOptions(GateOptions):
         return self.select is not None
 
     @property
-    def context_tuning(self) -> ContextTuning:
-        """How a memory is trained where a technique trains one."""
-        from deepthink_cli.techniques.context_tuning import ContextTuning
-
-        return ContextTuning(steps=self.steps, lr=self.lr)
+    def techniques(self) -> tuple[Technique, ...]:
+        """The techniques with their parameters."""
+        return tuple(technique_of(name, True, self.steps, self.lr) for name in self.methods)
 
     @property
     def scored(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.sources import Source
+from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import rule_text
@@ -67,7 +68,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
         chat=job.demonstrations.chat,
         pool_size=plan.options.pool_size if job.from_pool else None,
         balanced=plan.options.balance if job.from_pool else None,
-        technique=job.technique,
+        technique=job.recorded,
         score=None if plan.options.score == "sum" else plan.options.score,
     )
     dev_split, dev_size = job.task.dev or job.task.demonstrations, plan.options.dev_size or len(job.evaluated)
@@ -81,7 +82,7 @@ def settings(plan: RunPlan, job: RunJob, identity: ModelIdentity) -> list[Settin
             rows_sha256=job.rows_sha256[cell.part],
             calibration=cell.calibration,
         ).applied
-        for cell in cells(plan, job.tuning is not None)
+        for cell in cells(plan, job.technique)
     ]
 
 
@@ -95,13 +96,14 @@ class Cell:
     calibration: str | None
 
 
-def cells(plan: RunPlan, is_tuned: bool) -> list[Cell]:
-    """The cells of a job, in the order in which their rows are written; a tuned memory has one gate and one T."""
+def cells(plan: RunPlan, technique: Technique) -> list[Cell]:
+    """The cells of a job, in the order in which their rows are written; a trained memory has one gate and one T."""
+    is_trained = isinstance(technique, Trained)
     return [
         Cell(part, gate, iteration, None if calibration == NONE else calibration)
         for part in plan.parts
-        for gate in plan.options.rules[: 1 if is_tuned else None]
-        for iteration in ((1,) if is_tuned else plan.options.scored)
+        for gate in plan.options.rules[: 1 if is_trained else None]
+        for iteration in ((1,) if is_trained else plan.options.scored)
         for calibration in plan.options.calibrations
     ]
 

@@ -20,8 +20,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.method import CT_KV
-from deepthink_cli.techniques.registry import copies
+from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate, gate_values
 from deepthink_cli.updates.registry import parse_rule
@@ -95,7 +94,7 @@ class Setting:
     @property
     def is_trained(self) -> bool:
         """Whether the memory was trained by gradients, without an update rule."""
-        return (self.technique or "").split(" ")[0] == CT_KV
+        return trains(self.technique)
 
     @property
     def applied(self) -> Setting:
@@ -165,7 +164,8 @@ class Result:
     @property
     def demonstrations_used(self) -> int:
         """The number of different demonstrations that were read."""
-        return self.shots_used // copies(self.setting.technique)
+        technique = find_recorded(self.setting.technique)
+        return self.shots_used // (1 if technique is None else technique.copies)
 
     def line(self) -> str:
         """The row as one line of canonical JSON."""

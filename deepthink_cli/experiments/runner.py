@@ -14,7 +14,6 @@ from deepthink_cli.experiments.scorer import JobScorer, Step
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.techniques.context_tuning import Training
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings of the rows to write
@@ -99,7 +98,7 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
     for thinking in tuned:
         tuning = thinking.scorer.job.tuning
         assert tuning is not None
-        training = Training(engine, thinking.demonstrations, tuning)
+        training = tuning.training(engine, thinking.demonstrations)
         for _ in training:
             yield Step(thinking.scorer.job, 0)
         yield from thinking.score(training.memory, set())

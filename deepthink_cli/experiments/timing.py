@@ -19,7 +19,6 @@ from deepthink_cli.generation.answers import answers_of
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.prediction import predict_plan
-from deepthink_cli.techniques.context_tuning import Training
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 ENOUGH = 1.5  # seconds of scoring after which a sample of inputs is large enough
@@ -132,8 +131,8 @@ def _spread(queries: Sequence[Query], size: int) -> list[Query]:
 def _step(engine: Engine, job: RunJob) -> float:
     """Seconds of a training step: the second one."""
     assert job.tuning is not None
-    training = Training(engine, job.demonstrations, job.tuning)
-    training.advance()
+    steps = iter(job.tuning.training(engine, job.demonstrations))
+    next(steps)
     started = time.perf_counter()
-    training.advance()
+    next(steps)
     return time.perf_counter() - started

@@ -16,7 +16,6 @@ from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, groups_of
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.method import CT_KV
 from deepthink_cli.provenance import ModelIdentity
 
 Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number within their task, with all settings
@@ -68,7 +67,7 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
     """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
     data = [[each.task_sha256, each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
-    crossed = [[name, *map(str, cells(plan, name == CT_KV))] for name in plan.options.methods]
+    crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.techniques]
     return _digest(
         [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.options.positions, plan.options.score]
     )

@@ -18,7 +18,7 @@ from deepthink_cli.export.registry import Export, Weights, Written
 from deepthink_cli.export.sequence_state import Block, SequenceState, parse_state
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.memory import Memory
-from deepthink_cli.method import CT_KV
+from deepthink_cli.techniques.registry import trains
 
 # How far keys and values may differ from ours, as a share of the largest of their layer, by the weights' type.
 TOLERANCES: dict[str, float] = {"f32": 1e-4, "f16": 5e-3, "bf16": 2e-2, "quantized": 0.1}
@@ -73,7 +73,7 @@ def export(export: Export) -> Written:
 def _one_reading(export: Export) -> Memory:
     """The memory of one reading, which is T = 1 unless it was trained."""
     header, metadata = export.header, export.header.metadata
-    trained = metadata.technique is not None and metadata.technique.name == CT_KV
+    trained = trains(metadata.technique)
     if 1 in metadata.kept and not trained:
         return load_memory(header.path, 1)
     reason = "was trained" if trained else "does not keep T = 1 (think with --keep 1,... to)"

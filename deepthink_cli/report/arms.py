@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.experiments.results import Setting
+from deepthink_cli.techniques.registry import find_recorded, trains
 from deepthink_cli.updates.registry import GATE
 
 # Fields that distinguish arms only if one task has several values of them.
@@ -17,22 +18,15 @@ POOL = ("sampling", "pool_size", "balanced")  # they always distinguish arms who
 
 STEP = ("momentum", "eta", "update")  # what a technique that reads once does not have
 READING = ("positions", *STEP)  # what T = 1 does not depend on
-READ_ONCE = "ct-kv"  # the technique that makes one memory instead of T
-REPEATED = "repeat-"  # techniques that read the demonstrations several times
-RIVALS = (READ_ONCE, REPEATED, "ensemble-")  # techniques that are compared with plain in-context learning
 
 
 def is_rival(technique: str | None) -> bool:
     """Whether a technique is another way to the same answers, to be compared with plain in-context learning.
 
-    Other techniques change the labels, and are compared with their own T = 1, as Deep-Thinking is.
+    Techniques that change the labels are compared with their own T = 1, as Deep-Thinking is, and so are unknown ones.
     """
-    return technique is not None and technique.startswith(RIVALS)
-
-
-def is_read_once(technique: str | None) -> bool:
-    """Whether a technique makes one memory instead of T, without an update rule."""
-    return technique is not None and technique.startswith(READ_ONCE)
+    found = find_recorded(technique)
+    return found is not None and not found.other_words
 
 
 def without_step(setting: Setting) -> Setting:
@@ -75,7 +69,7 @@ class Arm:
         chosen = () if setting.balanced is None else POOL
         names = [name for name in FIELDS if name not in SPLITTING or name in splitting or name in chosen]
         values = {name: getattr(setting, name) for name in names}
-        if is_read_once(setting.technique):
+        if setting.is_trained:
             values |= {"momentum": 0.0, "eta": None, "update": None}
         return cls(**values | ({"limit": setting.limit or "all"} if "limit" in names else {}))
 
@@ -97,7 +91,7 @@ class Arm:
     @property
     def is_read_once(self) -> bool:
         """Whether its technique makes one memory instead of T."""
-        return is_read_once(self.technique)
+        return trains(self.technique)
 
     @property
     def chooses_eta(self) -> bool:

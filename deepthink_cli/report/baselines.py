@@ -10,8 +10,9 @@ from statistics import fmean
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, Setting
-from deepthink_cli.report.arms import READING, REPEATED, is_rival, without_step
+from deepthink_cli.report.arms import READING, is_rival, without_step
 from deepthink_cli.report.significance import Discordant, discordant
+from deepthink_cli.techniques.registry import find_recorded
 
 
 class Baselines:
@@ -126,7 +127,8 @@ def _read_same(row: Result, baseline: Result) -> bool:
     technique = row.setting.technique
     if not is_rival(technique):
         return row.demonstrations_sha256 == baseline.demonstrations_sha256
-    if row.plain_sha256 is None and str(technique).startswith(REPEATED):  # of an older version
+    found = find_recorded(technique)
+    if row.plain_sha256 is None and found is not None and found.copies > 1:  # of an older version
         return min(row.shots_used, row.setting.shots) == baseline.shots_used
     return (row.plain_sha256 or row.demonstrations_sha256) == baseline.demonstrations_sha256
 

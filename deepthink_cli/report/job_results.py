@@ -13,7 +13,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
 from deepthink_cli.experiments.same_data import check_agree
 from deepthink_cli.experiments.shards import with_shards
-from deepthink_cli.report.arms import SPLITTING, Arm, is_read_once, without_step
+from deepthink_cli.report.arms import SPLITTING, Arm, without_step
 from deepthink_cli.report.baselines import Baselines, Comparison
 from deepthink_cli.report.where import RowLimits, conditions, select
 from deepthink_cli.tasks.catalogue import built_in
@@ -201,7 +201,7 @@ def _unique(results: Iterable[Result]) -> list[Result]:
 
 def _meant(setting: Setting) -> Setting:
     """The setting without an update rule where the technique has none."""
-    return without_step(setting) if is_read_once(setting.technique) else setting
+    return without_step(setting) if setting.is_trained else setting
 
 
 def _measured(row: Result) -> Result:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Annotated
 
-from deepthink_cli.method import CT_KV, DEEP_THINKING
-from deepthink_cli.options import Options
-from deepthink_cli.techniques.registry import NAMES, is_technique
+from pydantic import Field
+
+from deepthink_cli.options import Options, named_by
+from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
 
 
 class TechniqueOptions(Options):
-    """What makes a memory: Deep-Thinking or another technique, and the parameters of Context Tuning.
+    """What makes a memory: Deep-Thinking or another technique, and the parameters of one that trains.
 
-    `steps` and `lr` are None for the defaults.
+    `steps` and `lr` are None for the technique's own.
     """
 
-    method: str = DEEP_THINKING
+    method: Annotated[str, named_by(technique_of)] = DEEP_THINKING
     steps: int | None = Field(None, ge=1)
     lr: float | None = Field(None, gt=0)
 
-    @field_validator("method")
-    @classmethod
-    def _technique(cls, name: str) -> str:
-        if not is_technique(name):
-            raise ValueError(f"use {NAMES}")
-        return name
-
     @property
-    def trains(self) -> bool:
-        """Whether the memory is trained."""
-        return self.method == CT_KV
+    def technique(self) -> Technique:
+        """The technique with its parameters."""
+        return technique_of(self.method, steps=self.steps, lr=self.lr)

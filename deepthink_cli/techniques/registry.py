@@ -1,97 +1,117 @@
-"""The techniques by name, as `think --method` and runs take them, with those that only repeat or reorder."""
+"""The techniques by name, as `think --method` and runs take them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError
-from deepthink_cli.method import CT_KV, DEEP_THINKING
-from deepthink_cli.provenance import Technique
-from deepthink_cli.techniques.words import flipped, fresh
+from deepthink_cli.provenance import RecordedTechnique
+from deepthink_cli.registry import Registry
+from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
 
-
-def repeated(demonstrations: DemonstrationSet, times: int) -> DemonstrationSet:
-    """All demonstrations `times` times, block after block, each block in their order."""
-    return replace(demonstrations, examples=demonstrations.examples * times)
-
-
-def copies(technique: str | None) -> int:
-    """How often a technique of this name reads every demonstration in one context: R for `repeat-R`, else 1."""
-    match = re.fullmatch(r"repeat-(\d+)", technique or "")
-    return 1 if match is None else int(match[1])
-
-
-NAMES = f"{DEEP_THINKING}, {CT_KV}, repeat-R with R from 2 (as in repeat-5), flipped or fresh"
+DEEP_THINKING = "deep-thinking"
 _NUMBER = re.compile(r"[2-9]|[1-9]\d{1,3}")
 
 
-@dataclass(frozen=True)
-class Control:
-    """A change of the demonstrations before they are read, which can be combined with any number of readings.
+class DeepThinking(Technique):
+    """The demonstrations as they are, read T times: a memory and a row record no technique."""
 
-    `parameter` names the number after the control's name, as in `repeat-5`, which `change` takes as well; it is None
-    for a control without one.
+    summary = "T readings with an update rule"
+    source = "Yang et al. 2023, arXiv 2305.13016, section 3.1"
+
+    def recorded(self, words: object = None) -> RecordedTechnique | None:
+        """None."""
+        return None
+
+
+def _check(name: str, kind: Any) -> type[Technique]:
+    if not (isinstance(kind, type) and issubclass(kind, Technique)):
+        raise TypeError("not a subclass of Technique")
+    return kind
+
+
+TECHNIQUES: Registry[type[Technique]] = Registry(
+    "techniques",
+    {
+        DEEP_THINKING: DeepThinking,
+        "ct-kv": ContextTuning,
+        "repeat": Repeated,
+        "flipped": Flipped,
+        "fresh": Fresh,
+        "ensemble": Ensemble,
+    },
+    _check,
+)
+
+
+def find(name: str) -> Technique | None:
+    """The technique of this name, as in `repeat-5`; None if there is none."""
+    kind = TECHNIQUES.get(name)
+    if kind is not None and kind.parameter is None:
+        return kind(name)
+    family, _, number = name.rpartition("-")
+    kind = TECHNIQUES.get(family)
+    if kind is None or kind.parameter is None or not _NUMBER.fullmatch(number) or int(number) > kind.largest:
+        return None
+    return kind(name, int(number))
+
+
+def find_recorded(recorded: RecordedTechnique | str | None) -> Technique | None:
+    """The technique that a memory or a row records, with its default parameters.
+
+    None for Deep-Thinking alone, and for a technique that is not installed.
     """
-
-    change: Callable[..., DemonstrationSet]
-    summary: str
-    parameter: str | None = None
+    return None if recorded is None else find(str(recorded).partition(" ")[0])
 
 
-CONTROLS: dict[str, Control] = {
-    "repeat": Control(repeated, "the demonstrations R times in the context", "R"),
-    "flipped": Control(flipped, "every label word replaced by the next one"),
-    "fresh": Control(fresh, "label words replaced by unrelated ones"),
-}
+def trains(recorded: RecordedTechnique | str | None) -> bool:
+    """Whether the technique that a memory or a row records trains the memory of one reading."""
+    return isinstance(find_recorded(recorded), Trained)
 
 
-def controlled(name: str, demonstrations: DemonstrationSet) -> tuple[DemonstrationSet, Technique | None]:
-    """The demonstrations as the technique of this name reads them, and what a memory records of it.
+def technique_of(name: str, in_run: bool = False, steps: int | None = None, lr: float | None = None) -> Technique:
+    """The technique of this name, with these parameters if it trains; None leaves its own.
 
-    They stay as they are, and nothing is recorded here, for Deep-Thinking and for Context Tuning, which records its
-    parameters itself. Raises InputError for an unknown name and for demonstrations that a control cannot change.
+    Raises InputError for an unknown one, and for one that makes several memories unless `in_run`.
     """
-    if not is_technique(name):
-        raise InputError(f"--method {name}: use {NAMES}")
-    if name in (DEEP_THINKING, CT_KV):
-        return demonstrations, None
-    kind, _, number = name.partition("-")
-    arguments: list[Any] = [int(number)] if number else []
-    changed = CONTROLS[kind].change(demonstrations, *arguments)
-    return changed, Technique(name, words=dict(changed.words))
+    found = find(name)
+    if found is None or (found.members > 1 and not in_run):
+        raise InputError(f"--method {name}: use {names(in_run)}")
+    if not isinstance(found, Trained):
+        return found
+    given = {each: value for each, value in (("steps", steps), ("lr", lr)) if value is not None}
+    return replace(found, **given)  # type: ignore[arg-type]
 
 
-def first_reading(technique: Technique | None) -> str:
+def sample(family: str) -> Technique:
+    """The technique of a registered name, with the smallest number if it has one: `repeat-2` of `repeat`."""
+    kind = TECHNIQUES[family]
+    return kind(family) if kind.parameter is None else kind(f"{family}-2", 2)
+
+
+def samples(in_run: bool = False) -> list[Technique]:
+    """One of every family that `think` takes, or a run."""
+    found = [sample(family) for family, _ in TECHNIQUES.items()]
+    return [each for each in found if in_run or each.members == 1]
+
+
+def names(in_run: bool = False) -> str:
+    """The names that `think` takes, or a run, for messages."""
+    single = samples()
+    *others, last = (
+        f"{each.family} with {each.parameter} from 2 (as in {each.name[:-1]}5)" if each.parameter else each.name
+        for each in single
+    )
+    several = [f"{each.family}, {each.parameter} from 2" for each in samples(in_run) if each not in single]
+    return ", or ".join([f"{', '.join(others)} or {last}", *several])
+
+
+def first_reading(recorded: RecordedTechnique | None) -> str:
     """What T = 1 of a memory is, in words: plain in-context learning only without a technique."""
-    if technique is None:
+    if recorded is None:
         return "plain in-context learning"
-    return "one reading, then trained" if technique.name == CT_KV else f"one reading with {technique}"
-
-
-def is_technique(name: str) -> bool:
-    """Whether a technique has this name, including the number of a control that has one."""
-    kind, dash, number = name.partition("-")
-    control = CONTROLS.get(kind)
-    if name in (DEEP_THINKING, CT_KV) or control is None:
-        return name in (DEEP_THINKING, CT_KV)
-    return bool(_NUMBER.fullmatch(number)) if control.parameter else not dash
-
-
-_ENSEMBLE = re.compile(r"ensemble-([2-9]|[1-9]\d{1,2})")
-
-
-def ensemble_size(name: str) -> int | None:
-    """How many memories `ensemble-N` has; None for another technique."""
-    match = _ENSEMBLE.fullmatch(name)
-    return None if match is None else int(match[1])
-
-
-def check_run_technique(name: str) -> str:
-    """The name of a technique that a run may use; raises InputError for an unknown one."""
-    if not is_technique(name) and ensemble_size(name) is None:
-        raise InputError(f"--method {name}: use {NAMES}, or ensemble-N, N from 2")
-    return name
+    return "one reading, then trained" if trains(recorded) else f"one reading with {recorded}"

@@ -16,6 +16,7 @@ from conftest import write_reviews, write_rows
 from helpers.chats import write_chat_model
 from helpers.tiny import reviews, run_words, tiny_task
 
+from deepthink_cli import make_memory
 from deepthink_cli.cli.main import app, run
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
@@ -25,9 +26,8 @@ from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
 from deepthink_cli.experiments.plan import cells
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.method import CT_KV
-from deepthink_cli.techniques import think as think_workflow
-from deepthink_cli.techniques.think import ThinkPlan
+from deepthink_cli.make_memory import ThinkPlan
+from deepthink_cli.techniques.base import Trained
 
 PROGRAM: Any = typer.main.get_command(app)
 Models = Callable[[str], Path]
@@ -47,7 +47,7 @@ class Given:
 
 METHODS = {
     "repeated": Given("--method repeat-2"),
-    "trained": Given(f"--method {CT_KV}"),
+    "trained": Given("--method ct-kv"),
     "steps": Given("--steps 3", ("trained",)),
     "lr": Given("--lr 0.5", ("trained",)),
     "iterations": Given("--iterations 3"),
@@ -137,14 +137,14 @@ def effect_of_run(request: RunRequest) -> Any:
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
         else:
             done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256]
-            done += [(name, cells(plan, name == CT_KV), plan.options.dev_size) for name in plan.options.methods]
-            done += [plan.options.context_tuning] if CT_KV in plan.options.methods else []
+            techniques = plan.options.techniques
+            done += [(each.name, cells(plan, each), plan.options.dev_size) for each in techniques]
+            done += [each for each in techniques if isinstance(each, Trained)]
     return repr(done)
 
 
 def _cells(plan: Any, job: RunJob) -> list[Any]:
-    tuned = job.tuning is not None
-    of_job = cells(plan, tuned)
+    of_job = cells(plan, job.technique)
     return [
         (each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.options.positions))
         for each in of_job
@@ -171,10 +171,10 @@ def effect(data: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..
     def stop_thinking(*arguments: Any) -> None:
         raise Planned(effect_of_thinking(planned(*arguments)))
 
-    planned = think_workflow.plan_thinking
+    planned = make_memory.plan_thinking
     monkeypatch.setattr(run_workflow, "prepare_request", stop_run)
-    monkeypatch.setattr(think_workflow, "plan_thinking", stop_thinking)
-    monkeypatch.setattr(think_workflow, "find_model", lambda model, *_: opened(model))
+    monkeypatch.setattr(make_memory, "plan_thinking", stop_thinking)
+    monkeypatch.setattr(make_memory, "find_model", lambda model, *_: opened(model))
 
     @cache
     def of(words: str) -> Any:

@@ -36,7 +36,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.techniques.context_tuning import training_rows
+from deepthink_cli.techniques.training import training_rows
 
 if not torch.cuda.is_available():
     pytest.skip("needs a GPU that torch sees: make gpu", allow_module_level=True)
@@ -131,7 +131,7 @@ def test_the_gradient_is_the_same(both: Both, reviews: DemonstrationSet) -> None
     results = []
     for engine in both:
         demonstrations = tokenize_demonstrations(engine.tokenizer, reviews)
-        rows = training_rows(engine.tokenizer, demonstrations)
+        rows = training_rows(engine.tokenizer, demonstrations, "--method ct-kv")
         (memory,) = engine.read([Reading(demonstrations.token_ids)])
         loss, gradient = engine.gradient(memory, rows.hiding(torch.zeros_like(rows.own_RL)))
         results.append((loss, gradient))

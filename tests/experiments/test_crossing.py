@@ -15,9 +15,9 @@ from scipy.special import log_softmax, logsumexp
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments import jobs, runner
 from deepthink_cli.experiments.results import Result, read_results
 from deepthink_cli.experiments.samples import samples_path
+from deepthink_cli.techniques.context_tuning import ContextTuning
 
 Models = Callable[[str], Path]
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
     def refuse(*_: object) -> None:
         raise InputError("these demonstrations cannot be trained on")
 
-    monkeypatch.setattr(jobs, "check_trainable", refuse)
+    monkeypatch.setattr(ContextTuning, "check", refuse)
     assert run(words("--method", "deep-thinking,ct-kv", "--dry-run")) == 2
     assert capsys.readouterr().err == "deepthink: these demonstrations cannot be trained on\n"
     assert run(words("--dry-run")) == 0
@@ -129,7 +129,7 @@ def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     kept = [line for line in lines if '"technique"' in line]
     assert 0 < len(kept) < len(lines)
     (tmp_path / "out" / "results.jsonl").write_text("".join(kept))
-    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    monkeypatch.setattr(ContextTuning, "training", None)  # a training would fail
     assert run(command) == 0
     assert sorted((tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)) == sorted(lines)
 
@@ -143,7 +143,7 @@ def test_a_folder_whose_trained_rows_have_the_gate_of_the_run_continues(
     (row,) = rows_of(tmp_path)
     setting = replace(row.setting, eta=0.2, momentum=0.5, update="keys-only")
     (tmp_path / "out" / "results.jsonl").write_text(replace(row, setting=setting, key=setting.key).line())
-    monkeypatch.setattr(runner, "Training", None)  # a training would fail
+    monkeypatch.setattr(ContextTuning, "training", None)  # a training would fail
     assert run(command) == 0
     assert [each.setting for each in rows_of(tmp_path)] == [setting]
 

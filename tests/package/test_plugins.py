@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import subprocess
 import sys
@@ -12,13 +14,36 @@ from helpers.forks import Forks
 from helpers.imports import HEAVY
 
 MODULE = '''
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.export.registry import Exporter, Written
 from deepthink_cli.selection.base import Choice, SelectionMethod
+from deepthink_cli.techniques.base import Technique
+from deepthink_cli.techniques.context_tuning import ContextTuning
 from deepthink_cli.updates.base import UpdateRule
+
+class Mirrored(Technique):
+    summary = "the demonstrations, then again from the last to the first"
+    source = "this test"
+    copies = 2
+
+    def change(self, demonstrations):
+        return replace(demonstrations, examples=demonstrations.examples + demonstrations.examples[::-1])
+
+class Last(Technique):
+    summary = "the last K demonstrations"
+    source = "this test"
+    parameter = "K"
+
+    def change(self, demonstrations):
+        return replace(demonstrations, examples=demonstrations.examples[-self.number :])
+
+@dataclass(frozen=True)
+class Whole(ContextTuning):
+    summary = "Context Tuning in sight of every token"
+    dropout: float = 0.0
 
 @dataclass(frozen=True)
 class Halfway(UpdateRule):
@@ -74,6 +99,7 @@ ENTRIES = {
     "selections": "last = guest:last",
     "tasks": "weather = guest:task",
     "engines": "own = guest_engine:Own",
+    "techniques": "mirrored = guest:Mirrored\nlast = guest:Last\nwhole = guest:Whole",
     "exporters": "shapes = guest:shapes",
     "commands": "hello = guest:hello",
 }
@@ -98,6 +124,10 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install(folder, ENTRIES, guest=MODULE, guest_engine=ENGINE)
     (folder / "weather.yaml").write_text(TASK)
     (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
+    (folder / "weather").mkdir()
+    for split in ("train", "test"):
+        rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(6)]
+        (folder / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
@@ -135,6 +165,51 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path, libraries
     assert "level" in done.stdout
 
 
+def test_techniques_of_another_package_make_memories(guest: Path, libraries: Forks) -> None:
+    done = deepthink(
+        libraries,
+        guest,
+        "think demos.jsonl -T 2 --method mirrored -o mirrored.safetensors",
+        "inspect mirrored.safetensors",
+        "eval mirrored.safetensors demos.jsonl",
+        "think demos.jsonl --method whole --steps 2 -o whole.safetensors",
+        "inspect whole.safetensors",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "made by   mirrored" in done.stdout
+    assert "T = 1 is one reading with mirrored: " in done.stdout
+    assert "made by   whole dropout=0 lr=0.001 seed=0 steps=2" in done.stdout
+    assert "no drift: T = 1 is one reading, then trained" in done.stdout
+
+
+def test_techniques_of_another_package_are_run_and_reported(guest: Path, libraries: Forks) -> None:
+    done = deepthink(
+        libraries,
+        guest,
+        "run --task weather --data-dir . -T 2 --method deep-thinking,mirrored,last-2,whole --steps 2 --out runs",
+        "report runs --format csv",
+    )
+    assert done.returncode == 0, done.stderr
+    table = list(csv.DictReader(done.stdout[done.stdout.index("model,") :].splitlines()))
+    assert {row["technique"] for row in table} == {
+        *("", "mirrored", "last-2"),
+        "whole steps=2 lr=0.001 dropout=0 seed=0",
+    }
+    assert all(row["icl_mean"] for row in table)  # each has the baseline of Deep-Thinking
+
+
+def test_the_shell_completes_the_techniques_of_another_package(guest: Path, libraries: Forks) -> None:
+    program = "from deepthink_cli.cli import completion\nprint(completion.several_techniques('fresh,'))"
+    assert "'fresh,mirrored', 'fresh,whole'" in libraries.program(program, PYTHONPATH=str(guest)).stdout
+    program = "from deepthink_cli.cli import completion\nprint(completion.techniques('l'))"
+    assert libraries.program(program, PYTHONPATH=str(guest)).stdout == "['last-2']\n"
+
+
+def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Path, libraries: Forks) -> None:
+    refused = deepthink(libraries, guest, "think demos.jsonl --method mirror")
+    assert "fresh, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
+
+
 def test_an_exporter_of_another_package_writes_memories(guest: Path, libraries: Forks) -> None:
     done = deepthink(
         libraries,
@@ -165,7 +240,7 @@ def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> No
     )
     assert done.returncode == 0, done.stderr
     words = set(done.stdout.replace(",", " ").replace(".", " ").replace(";", " ").split())
-    assert words >= {"halfway", "level", "last", "hello", "shapes"}
+    assert words >= {"mirrored", "halfway", "level", "last", "hello", "shapes"}
     assert "Greet somebody." in done.stdout
     assert "hello me" in done.stdout
 
@@ -212,6 +287,7 @@ def test_what_cannot_be_imported_is_one_warning_that_names_it_and_the_program_go
         ("updates", "gate = guest:Halfway", "the name is taken"),
         ("updates", "level = guest:level", "TypeError: not a dataclass whose instances can be called"),
         ("calibrations", "flat = guest:level", "ValueError: a calibration with another name, 'level'"),
+        ("techniques", "level = guest:level", "TypeError: not a subclass of Technique"),
         ("selections", "level = guest:level", "TypeError: a Calibration, not a SelectionMethod"),
         ("selections", "none = guest:nothing", "AttributeError"),
     ],
@@ -220,9 +296,12 @@ def test_what_is_not_what_its_kind_asks_for_is_left_out(
     tmp_path: Path, libraries: Forks, kind: str, entry: str, reason: str
 ) -> None:
     install(tmp_path, {kind: entry}, guest=MODULE)
-    registry = {"updates": "updates.registry import RULES", "selections": "selection.registry import METHODS"}.get(
-        kind, "calibration.registry import CALIBRATIONS"
-    )
+    registry = {
+        "updates": "updates.registry import RULES",
+        "techniques": "techniques.registry import TECHNIQUES",
+        "calibrations": "calibration.registry import CALIBRATIONS",
+        "selections": "selection.registry import METHODS",
+    }[kind]
     program = f"from deepthink_cli.{registry} as names\nprint({entry.split()[0]!r} in dict(names.items()))"
     done = libraries.program(program, PYTHONPATH=str(tmp_path))
     assert done.stdout.split() == [str(reason == "the name is taken")]

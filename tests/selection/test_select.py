@@ -15,6 +15,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_demonstrations
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Event, Note, Warn
+from deepthink_cli.make_memory import plan_thinking, think_and_save
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import Selected
@@ -33,7 +34,6 @@ from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.pool import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
-from deepthink_cli.techniques.think import plan_thinking, think_and_save
 
 Models = Callable[[str], Path]
 ROWS: list[dict[str, object]] = [

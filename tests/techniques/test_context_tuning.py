@@ -22,9 +22,10 @@ from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, own_tokens
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.techniques.context_tuning import NEEDED_BY, ContextTuning, Training, training_rows
+from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.techniques.training import ContextTraining, training_rows
 
-FAST = ContextTuning(steps=4, lr=0.01)
+FAST = ContextTuning("ct-kv", steps=4, lr=0.01)
 
 
 def given(engine: Engine, count: int = 4) -> TokenizedDemonstrations:
@@ -35,7 +36,7 @@ def given(engine: Engine, count: int = 4) -> TokenizedDemonstrations:
 
 def rows_of(engine: Engine, demonstrations: TokenizedDemonstrations) -> list[TrainingRow]:
     """The training rows without dropout."""
-    rows = training_rows(engine.tokenizer, demonstrations)
+    rows = training_rows(engine.tokenizer, demonstrations, "--method ct-kv")
     return rows.hiding(torch.zeros_like(rows.own_RL))
 
 
@@ -127,7 +128,10 @@ def biases_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hiding_tokens_moves_no_others(family: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = loaded(family)
     demonstrations = given(engine)
-    memory, rows = read(engine, demonstrations.token_ids), training_rows(engine.tokenizer, demonstrations)
+    memory, rows = (
+        read(engine, demonstrations.token_ids),
+        training_rows(engine.tokenizer, demonstrations, "--method ct-kv"),
+    )
     hidden = rows.hiding(torch.rand(rows.own_RL.shape, generator=torch.Generator().manual_seed(0)) < 0.2)
     loss, gradient = engine.gradient(memory, hidden)
     biases_by_place(monkeypatch)
@@ -172,7 +176,7 @@ def test_rows_in_several_passes_are_one_batch(loaded: Loaded, monkeypatch: pytes
 
 def test_every_token_but_the_first_ones_belongs_to_the_demonstration_that_it_was_made_of(llama: Engine) -> None:
     demonstrations = given(llama)
-    own_RL = own_tokens(llama.tokenizer, demonstrations, NEEDED_BY)
+    own_RL = own_tokens(llama.tokenizer, demonstrations, FAST.option)
     assert own_RL.sum(0).tolist() == [0] + [1] * (len(demonstrations.token_ids) - 1)
     for (text, label), own_L in zip(REVIEWS, own_RL, strict=True):
         ids = [token for token, is_own in zip(demonstrations.token_ids, own_L, strict=True) if is_own]
@@ -183,14 +187,14 @@ def test_a_token_across_two_demonstrations_is_hidden_from_both(llama: Engine) ->
     examples = [Example("warm", "positiv"), Example("dull", "negativ")]
     prompt = DemonstrationSet(tuple(examples), Template("e {text}: {label}", separator=""), ("positiv", "negativ"))
     demonstrations = tokenize_demonstrations(llama.tokenizer, prompt)
-    own_RL = own_tokens(llama.tokenizer, demonstrations, NEEDED_BY)
+    own_RL = own_tokens(llama.tokenizer, demonstrations, FAST.option)
     (joined,) = [token for token, owners in zip(demonstrations.token_ids, own_RL.sum(0), strict=True) if owners == 2]
     assert llama.tokenizer.decode([joined]).endswith("ive")
 
 
 def test_fewer_than_four_demonstrations_are_not_left_out(llama: Engine) -> None:
-    assert not training_rows(llama.tokenizer, given(llama, 3)).own_RL.any()
-    assert training_rows(llama.tokenizer, given(llama, 4)).own_RL.any(1).all()
+    assert not training_rows(llama.tokenizer, given(llama, 3), "--method ct-kv").own_RL.any()
+    assert training_rows(llama.tokenizer, given(llama, 4), "--method ct-kv").own_RL.any(1).all()
 
 
 def test_the_answer_is_the_whole_label(llama: Engine) -> None:
@@ -201,7 +205,7 @@ def test_the_answer_is_the_whole_label(llama: Engine) -> None:
 
 def test_the_loss_falls_and_the_demonstrations_stay(llama: Engine) -> None:
     demonstrations = given(llama)
-    training = Training(llama, demonstrations, ContextTuning(steps=40, lr=0.03, dropout=0))
+    training = ContextTraining(llama, demonstrations, ContextTuning("ct-kv", steps=40, lr=0.03, dropout=0))
     losses = list(training)
     assert losses[-1] < losses[0] / 2
     provenance = training.memory.provenance
@@ -213,7 +217,7 @@ def test_the_loss_falls_and_the_demonstrations_stay(llama: Engine) -> None:
 
 def test_steps_are_those_of_adamw_along_a_cosine_with_a_clipped_gradient(llama: Engine) -> None:
     demonstrations = given(llama)
-    training = Training(llama, demonstrations, replace(FAST, dropout=0.0))
+    training = ContextTraining(llama, demonstrations, replace(FAST, dropout=0.0))
     leaves = [tensor.clone().requires_grad_() for tensor in tensors(training.memory)]
     optimizer = torch.optim.AdamW(leaves, lr=0.01, weight_decay=0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
@@ -232,7 +236,7 @@ def test_steps_are_those_of_adamw_along_a_cosine_with_a_clipped_gradient(llama: 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others(llama: Engine) -> None:
     demonstrations = given(llama)
-    first, again, other = (Training(llama, demonstrations, replace(FAST, seed=seed)) for seed in (0, 0, 1))
+    first, again, other = (ContextTraining(llama, demonstrations, replace(FAST, seed=seed)) for seed in (0, 0, 1))
     assert list(first) == list(again) != list(other)
     assert all(map(torch.equal, tensors(first.memory), tensors(again.memory)))
     assert not torch.equal(first.memory.keys[0], other.memory.keys[0])
@@ -240,7 +244,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(llama: Engine
 
 def test_a_continued_training_gives_the_bytes_of_an_uninterrupted_one(llama: Engine) -> None:
     demonstrations = given(llama)
-    whole, stopped, continued = (Training(llama, demonstrations, FAST) for _ in range(3))
+    whole, stopped, continued = (ContextTraining(llama, demonstrations, FAST) for _ in range(3))
     losses = list(whole)
     stopped.advance()
     stopped.advance()
@@ -251,7 +255,7 @@ def test_a_continued_training_gives_the_bytes_of_an_uninterrupted_one(llama: Eng
 
 def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]) -> None:
     engine = load_model(str(models("llama")), dtype="bfloat16")
-    training = Training(engine, given(engine), FAST)
+    training = ContextTraining(engine, given(engine), FAST)
     before = training.memory.keys[1].clone()
     list(training)
     assert training.memory.keys[1].dtype == torch.float32
@@ -260,7 +264,7 @@ def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]
 
 def test_a_conversation_is_refused(llama: Engine) -> None:
     with pytest.raises(InputError, match="omit --chat"):
-        own_tokens(llama.tokenizer, replace(given(llama), chat=Chat()), NEEDED_BY)
+        own_tokens(llama.tokenizer, replace(given(llama), chat=Chat()), FAST.option)
 
 
 def tensors(memory: Memory) -> list[Tensor]:

@@ -27,8 +27,8 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.techniques.registry import controlled, is_technique
-from deepthink_cli.techniques.words import FRESH
+from deepthink_cli.techniques.controls import FRESH
+from deepthink_cli.techniques.registry import find, technique_of
 
 THREE = DemonstrationSet.of([Example("a", "x"), Example("b", "y"), Example("c", "z")], "{text}: {label}")
 
@@ -40,20 +40,19 @@ def text_of(engine: Engine, demonstrations: DemonstrationSet) -> str:
 
 
 def test_repeated_demonstrations_follow_block_after_block(llama: Engine) -> None:
-    changed, technique = controlled("repeat-2", THREE)
-    assert text_of(llama, changed) == "a: x\n\nb: y\n\nc: z\n\n" * 2
-    assert str(technique) == "repeat-2"
+    technique = technique_of("repeat-2")
+    assert text_of(llama, technique.change(THREE)) == "a: x\n\nb: y\n\nc: z\n\n" * 2
+    assert str(technique.recorded()) == "repeat-2"
 
 
 def test_flipped_labels_are_shifted_by_one(llama: Engine) -> None:
-    changed, technique = controlled("flipped", THREE)
+    changed = technique_of("flipped").change(THREE)
     assert text_of(llama, changed) == "a: y\n\nb: z\n\nc: x\n\n"
-    assert technique is not None
-    assert technique.words == {"x": "y", "y": "z", "z": "x"}
+    assert changed.words == {"x": "y", "y": "z", "z": "x"}
 
 
 def test_fresh_words_take_the_place_of_labels_in_demonstrations_and_candidates(llama: Engine) -> None:
-    changed, _ = controlled("fresh", THREE)
+    changed = technique_of("fresh").change(THREE)
     assert text_of(llama, changed) == f"a: {FRESH[0]}\n\nb: {FRESH[1]}\n\nc: {FRESH[2]}\n\n"
     demonstrations = tokenize_demonstrations(llama.tokenizer, changed)
     (query,) = tokenize_queries(llama.tokenizer, demonstrations, [Query("d", ("z", "other"))])
@@ -63,12 +62,12 @@ def test_fresh_words_take_the_place_of_labels_in_demonstrations_and_candidates(l
 
 def test_a_fresh_word_is_never_a_label() -> None:
     taken = DemonstrationSet.of([Example("a", FRESH[0].title()), Example("b", "y")], "{text}: {label}")
-    assert controlled("fresh", taken)[0].words == {FRESH[0].title(): FRESH[1], "y": FRESH[2]}
+    assert technique_of("fresh").change(taken).words == {FRESH[0].title(): FRESH[1], "y": FRESH[2]}
 
 
 def test_examples_and_labels_stay(reviews: DemonstrationSet) -> None:
     for name in ("flipped", "fresh"):
-        changed, _ = controlled(name, reviews)
+        changed = technique_of(name).change(reviews)
         assert (changed.examples, changed.labels, changed.template) == (
             reviews.examples,
             reviews.labels,
@@ -78,29 +77,29 @@ def test_examples_and_labels_stay(reviews: DemonstrationSet) -> None:
 
 @pytest.mark.parametrize("name", ["deep-thinking", "ct-kv"])
 def test_other_techniques_change_no_demonstrations(name: str, reviews: DemonstrationSet) -> None:
-    assert controlled(name, reviews) == (reviews, None)
+    assert technique_of(name).change(reviews) is reviews
 
 
 @pytest.mark.parametrize(
     "name", ["repeat", "repeat-1", "repeat-0", "repeat-05", "repeat-2.5", "fresh-2", "thinking", ""]
 )
 def test_another_name_is_refused(name: str) -> None:
-    assert not is_technique(name)
+    assert find(name) is None
     with pytest.raises(InputError, match="use deep-thinking, ct-kv, repeat-R"):
-        controlled(name, THREE)
+        technique_of(name)
 
 
 @pytest.mark.parametrize("name", ["flipped", "fresh"])
 def test_rows_with_candidates_of_their_own_have_no_words_to_replace(name: str) -> None:
     own = DemonstrationSet((Example("a", "x"),), THREE.template, ())
     with pytest.raises(InputError, match="candidates of its own"):
-        controlled(name, own)
+        technique_of(name).change(own)
 
 
 def test_more_labels_than_fresh_words_are_refused() -> None:
     many = DemonstrationSet.of([Example("a", f"label {n}") for n in range(len(FRESH) + 1)], "{text}: {label}")
     with pytest.raises(InputError, match="21 labels, and there are 20 words"):
-        controlled("fresh", many)
+        technique_of("fresh").change(many)
 
 
 def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
@@ -172,7 +171,7 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
 def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
     engine = load_model(str(write_chat_model(tmp_path)))
     given = DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE, chat=Chat())
-    demonstrations = tokenize_demonstrations(engine.tokenizer, controlled("fresh", given)[0])
+    demonstrations = tokenize_demonstrations(engine.tokenizer, technique_of("fresh").change(given))
     text = engine.tokenizer.decode(demonstrations.token_ids)
     assert FRESH[0] in text
     assert "positive" not in text
@@ -217,7 +216,7 @@ def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
 def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is_loaded(
     demos: Path, short: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.techniques.think.load", None)
+    monkeypatch.setattr("deepthink_cli.make_memory.load", None)
     assert run(["think", str(demos), *short, "--method", "repeat-20"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--method repeat-20: none of the demonstrations fits: the last has " in line

@@ -15,13 +15,13 @@ from helpers.tiny import tiny_task
 from deepthink_cli import DemonstrationSet, load_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Event, Note, Progress, silent
+from deepthink_cli.events import Event, Note, Progress
 from deepthink_cli.experiments.results import read_results
+from deepthink_cli.make_memory import ThinkPlan, plan_thinking, think_and_save
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.techniques.context_tuning import ContextTuning
 from deepthink_cli.techniques.options import TechniqueOptions
-from deepthink_cli.techniques.think import ThinkPlan, plan_thinking, think_and_save
-from deepthink_cli.techniques.training import plan_training
 
 STEPS = 4
 
@@ -127,7 +127,7 @@ def test_fewer_than_four_demonstrations_are_trained_with_a_note(
 def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
     spec = replace(plan.spec, options=plan.spec.options.model_copy(update={"quantize": "8bit"}))
     with pytest.raises(InputError, match="--quantize 8bit: --method ct-kv needs gradients"):
-        plan_training(spec, plan.demonstrations, TechniqueOptions.checked(method="ct-kv"), silent)
+        ContextTuning("ct-kv").check(spec, plan.demonstrations)
 
 
 def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(

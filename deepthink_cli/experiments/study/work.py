@@ -6,11 +6,10 @@ from dataclasses import dataclass, fields
 
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.request import RunRequest
-from deepthink_cli.method import CT_KV
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import evaluation_set, protocol_name
-from deepthink_cli.techniques.registry import ensemble_size
+from deepthink_cli.techniques.base import Trained
 
 CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs
@@ -42,7 +41,7 @@ def amount_of(request: RunRequest) -> Amount:
 def rows_of(plan: RunPlan) -> int:
     """The number of rows of a run."""
     jobs = len(plan.tasks) * len(plan.options.every_seed) * max(1, len(plan.options.demos_by))
-    return jobs * sum(len(cells(plan, name == CT_KV)) for name in plan.options.methods)
+    return jobs * sum(len(cells(plan, technique)) for technique in plan.options.techniques)
 
 
 def _of_task(plan: RunPlan, task: Task) -> Amount:
@@ -50,12 +49,13 @@ def _of_task(plan: RunPlan, task: Task) -> Amount:
     jobs = len(plan.options.every_seed) * max(1, len(plan.options.demos_by))
     length = (plan.options.shots or task.shots) * demonstration
     count, total = _rows(plan, task), Amount()
-    for name in plan.options.methods:
-        tuned, members = name == CT_KV, ensemble_size(name) or 1
-        wanted = cells(plan, tuned)
-        inputs = scorings(plan, count, members, wanted)
+    for technique in plan.options.techniques:
+        wanted = cells(plan, technique)
+        inputs = scorings(plan, count, technique.members, wanted)
         readings = 1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)
-        passes = 1 + _TRAINING * plan.options.context_tuning.steps if tuned else readings * members
+        passes = readings * technique.members
+        if isinstance(technique, Trained):
+            passes = 1 + _TRAINING * technique.steps
         total += Amount(jobs * len(wanted), jobs * inputs, jobs * (passes * length + inputs * scored), length)
     return total
 

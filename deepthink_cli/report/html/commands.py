@@ -9,9 +9,9 @@ from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.experiments.results import Result, Setting
-from deepthink_cli.method import DEEP_THINKING
 from deepthink_cli.report.html.run_samples import folder_of
 from deepthink_cli.report.job_results import JobResults
+from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import gate_values
 from deepthink_cli.updates.registry import GATE
 

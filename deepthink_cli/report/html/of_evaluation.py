@@ -8,7 +8,7 @@ from deepthink_cli.evaluation.evaluate import EvaluationReport
 from deepthink_cli.evaluation.evaluation import Evaluation
 from deepthink_cli.evaluation.tables import confusion_table
 from deepthink_cli.experiments.samples import as_lines
-from deepthink_cli.provenance import Technique
+from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series, Table, WebPage, versions
 from deepthink_cli.report.html.samples import Group, Samples
 from deepthink_cli.scoring.prediction import Prediction
@@ -146,7 +146,7 @@ def tables_of(evaluation: Evaluation) -> list[Table]:
     return tables
 
 
-def curves_of(evaluation: Evaluation, technique: Technique | None = None) -> list[ChartGroup]:
+def curves_of(evaluation: Evaluation, technique: RecordedTechnique | None = None) -> list[ChartGroup]:
     """Charts of accuracy, log-probability of the true label, and the rows fixed and broken; none for a single T."""
     iterations = list(evaluation.results)
     if len(iterations) < 2:

@@ -20,18 +20,18 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
-from deepthink_cli.method import DEEP_THINKING, MethodOptions
+from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
-from deepthink_cli.provenance import Selected, Technique, TokenizedDemonstrations
+from deepthink_cli.provenance import RecordedTechnique, Selected, TokenizedDemonstrations
 from deepthink_cli.rereading import reread
-from deepthink_cli.techniques.context_tuning import ContextTuning
+from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.options import TechniqueOptions
-from deepthink_cli.techniques.registry import controlled
-from deepthink_cli.techniques.training import Partial, plan_training, train
+from deepthink_cli.techniques.registry import DEEP_THINKING
+from deepthink_cli.techniques.training import Partial, train
 from deepthink_cli.thinking import think
 
 
@@ -40,7 +40,7 @@ class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
     `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task, `selected` if
-    `deepthink select` chose them, `technique` if they were changed by a control, `tuning` if the memory is trained.
+    `deepthink select` chose them, `technique` if it is not Deep-Thinking alone, `tuning` if the memory is trained.
     """
 
     spec: ModelSpec
@@ -50,8 +50,8 @@ class ThinkPlan:
     task: str | None = None
     seed: int | None = None
     selected: Selected | None = None
-    technique: Technique | None = None
-    tuning: ContextTuning | None = None
+    technique: RecordedTechnique | None = None
+    tuning: Trained | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, sizes in bytes."""
@@ -73,7 +73,7 @@ class ThinkPlan:
             **rule_as_json(method.update),
             "positions": method.positions,
             "kept": list(self.kept),
-            "technique": str(self.tuning.technique if self.tuning else self.technique or DEEP_THINKING),
+            "technique": str(self.technique or DEEP_THINKING),
             "memory_bytes": memory_bytes,
             "file_bytes": memory_bytes * len(self.kept),
         }
@@ -110,14 +110,15 @@ def plan_thinking(
     label words with the same tokens, for tokens unknown to the model, and for options without meaning beside the
     technique.
     """
-    technique = technique or TechniqueOptions.checked()
-    given = [*method.model_fields_set, *technique.model_fields_set]
-    check_meaning("think", given, {**method.model_dump(), **technique.model_dump()})
-    controlled(technique.method, demonstrations)  # raises, before the model is looked for, if it cannot change them
+    options = technique or TechniqueOptions.checked()
+    given = [*method.model_fields_set, *options.model_fields_set]
+    check_meaning("think", given, {**method.model_dump(), **options.model_dump()})
+    used = options.technique
+    used.change(demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
     check_fit(spec.limits, spec.tokenizer, demonstrations, method.iterations, method.positions, spec.id)
-    demonstrations, control = _fitting(spec, technique.method, demonstrations, method, tell)
+    demonstrations = _fitting(spec, used, demonstrations, method, tell)
     tokenized = tokenize_demonstrations(spec.tokenizer, demonstrations)
     spec.check_ids(tokenized.token_ids, "demonstrations")
     reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
@@ -125,35 +126,38 @@ def plan_thinking(
         extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)
-    tuning = plan_training(spec, tokenized, technique, tell) if technique.trains else None
-    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, control, tuning)
+    tuning = used if isinstance(used, Trained) else None
+    if tuning is not None:
+        tuning.check(spec, tokenized, tell)
+    recorded = used.recorded(demonstrations.words)
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, recorded, tuning)
 
 
 def _fitting(
-    spec: ModelSpec, technique: str, given: DemonstrationSet, method: MethodOptions, tell: Tell
-) -> tuple[DemonstrationSet, Technique | None]:
+    spec: ModelSpec, technique: Technique, given: DemonstrationSet, method: MethodOptions, tell: Tell
+) -> DemonstrationSet:
     """What a technique reads of demonstrations that fit as they are: all of them, or those that a run would read."""
-    changed, control = controlled(technique, given)
-    if control is None:
-        return changed, None
+    changed = technique.change(given)
+    if changed is given:
+        return given
 
     @cache
     def tokens(number: int) -> int:
-        reading, _ = controlled(technique, last_of(given, number))
+        reading = technique.change(last_of(given, number))
         return count_tokens(spec.tokenizer, reading, reading.examples)
 
-    count, limits = len(given.examples), (spec.limits, method.positions, method.iterations)
+    name, count, limits = technique.name, len(given.examples), (spec.limits, method.positions, method.iterations)
     if most_held(*limits, tokens, count) == count:
-        return changed, control
+        return changed
     fit = most_held(*limits, tokens, count, SHARE)
     if not fit:
         raise InputError(
-            f"--method {technique}: none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
+            f"--method {name}: none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
             f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, and a "
             "query needs some of its context; use another method, or shorter demonstrations"
         )
-    tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {technique}; the first {count - fit} are left out"))
-    return controlled(technique, last_of(given, fit))
+    tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {name}; the first {count - fit} are left out"))
+    return technique.change(last_of(given, fit))
 
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
@@ -177,8 +181,7 @@ def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
     """The memory with what the plan knows of its origin."""
     provenance = memory.provenance
     assert provenance is not None
-    technique = plan.technique or provenance.technique
-    provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=technique)
+    provenance = replace(provenance, task=plan.task, seed=plan.seed, selected=plan.selected, technique=plan.technique)
     return replace(memory, provenance=provenance)
 
 

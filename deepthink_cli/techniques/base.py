@@ -1,0 +1,116 @@
+"""The interface of techniques: what each of them reads, and whether its memory is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.events import Tell, silent
+from deepthink_cli.provenance import RecordedTechnique, TokenizedDemonstrations
+
+if TYPE_CHECKING:  # techniques are named in help pages and reports, without torch
+    from torch import Tensor
+
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.model.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class Technique:
+    """A way to make a memory of demonstrations: a subclass says in what it differs from Deep-Thinking.
+
+    `name` is that in `--method` and in rows, as in `repeat-5`, and `number` the one that it ends in. The name of a
+    technique that has a `parameter`, such as R, ends in a number from 2 to `largest`. One with `other_words` writes
+    other words for the labels: its rows are compared with their own T = 1, those of the rest with plain in-context
+    learning.
+    """
+
+    summary: ClassVar[str]
+    source: ClassVar[str]
+    parameter: ClassVar[str | None] = None
+    largest: ClassVar[int] = 9999
+    other_words: ClassVar[bool] = False
+
+    name: str
+    number: int = 1
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations as they are read; raises InputError if they cannot be changed."""
+        return demonstrations
+
+    @property
+    def option(self) -> str:
+        """How it is asked for, in messages."""
+        return f"--method {self.name}"
+
+    @property
+    def family(self) -> str:
+        """The name with the parameter in place of the number, as in `repeat-R`."""
+        return self.name if self.parameter is None else f"{self.name.rpartition('-')[0]}-{self.parameter}"
+
+    @property
+    def copies(self) -> int:
+        """How often every demonstration is read in one context."""
+        return 1
+
+    @property
+    def members(self) -> int:
+        """The number of memories, whose log-probabilities are averaged; several are for runs alone."""
+        return 1
+
+    def sets(self, demonstrations: DemonstrationSet) -> Iterator[DemonstrationSet]:
+        """What each member reads; raises as `change`."""
+        yield self.change(demonstrations)
+
+    def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique | None:
+        """What a memory and a row say of it, with the words that were read for labels; None for Deep-Thinking."""
+        return RecordedTechnique(self.name, words=dict(words or {}))
+
+
+class Training(Protocol):
+    """The training of one memory, which can be stopped after any step and continued from its `state`.
+
+    `step` counts the steps done. The same state, model and machine lead to the same bytes.
+    """
+
+    engine: Engine
+    memory: Memory
+    step: int
+
+    def __iter__(self) -> Iterator[float]:
+        """Do the remaining steps; yields the loss before each."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors from which the training continues, by name, on the CPU."""
+        ...
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from the state of a training with the same model, demonstrations and parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trained(Technique):
+    """A technique that trains the memory of one reading by gradients: T and the update rule have no meaning with it.
+
+    Its parameters are `steps`, `lr` and any other fields; a memory and a row record all of them.
+    """
+
+    steps: int = 200
+    lr: float = 1e-3
+
+    def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique:
+        """What a memory and a row say of it: its name and its parameters."""
+        names = [name for name in self.__dataclass_fields__ if name not in Technique.__dataclass_fields__]
+        return RecordedTechnique(self.name, {name: float(getattr(self, name)) for name in names}, dict(words or {}))
+
+    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
+        """Raise InputError if the model or the demonstrations cannot be trained on; needs no weights."""
+
+    def training(self, engine: Engine, demonstrations: TokenizedDemonstrations) -> Training:
+        """The training of a memory of these demonstrations, before its first step."""
+        raise NotImplementedError

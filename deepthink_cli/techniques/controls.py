@@ -1,0 +1,93 @@
+"""Techniques that change what is read: repeated demonstrations, other words for the labels, several orders."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.errors import InputError
+from deepthink_cli.techniques.base import Technique
+
+
+class Repeated(Technique):
+    """All demonstrations several times, block after block, each block in their order."""
+
+    summary = "the demonstrations R times in the context"
+    source = "an objection to the paper, DAMO-ConvAI issue 51"
+    parameter = "R"
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations R times."""
+        return replace(demonstrations, examples=demonstrations.examples * self.number)
+
+    @property
+    def copies(self) -> int:
+        """R."""
+        return self.number
+
+
+class Flipped(Technique):
+    """The next label of the list in place of each label, and the first in place of the last."""
+
+    summary = "other label words"
+    source = "Wei et al. 2023, arXiv 2303.03846"
+    other_words = True
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations with the labels shifted by one; raises InputError for rows without common labels."""
+        labels = _labels(demonstrations, self.option)
+        return replace(demonstrations, words=dict(zip(labels, (*labels[1:], labels[0]), strict=True)))
+
+
+# Names of things that no task of this package is about, in the order in which labels get them.
+FRESH = (
+    *("lamp", "spoon", "gravel", "violin", "anchor", "button", "candle", "ladder", "pillow", "walnut"),
+    *("saddle", "kettle", "marble", "ribbon", "bucket", "feather", "hammer", "blanket", "basket", "mirror"),
+)
+
+
+class Fresh(Technique):
+    """Unrelated words in place of the labels: the first of `FRESH` that are no labels."""
+
+    summary = "other label words"
+    source = "Wei et al. 2023, arXiv 2303.03846"
+    other_words = True
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations with unrelated words; raises InputError for more labels than words, or none in common."""
+        labels = _labels(demonstrations, self.option)
+        taken = {label.casefold() for label in labels}
+        words = [word for word in FRESH if word not in taken]
+        if len(labels) > len(words):
+            raise InputError(f"{self.option}: {len(labels)} labels, and there are {len(words)} words; use fewer labels")
+        return replace(demonstrations, words=dict(zip(labels, words, strict=False)))
+
+
+class Ensemble(Technique):
+    """Several memories of the demonstrations in different orders, the first in the given one."""
+
+    summary = "the mean log-probability over N memories, of the demonstrations in different orders"
+    source = "common practice"
+    parameter = "N"
+    largest = 999
+
+    @property
+    def members(self) -> int:
+        """N."""
+        return self.number
+
+    def sets(self, demonstrations: DemonstrationSet) -> Iterator[DemonstrationSet]:
+        """The orders."""
+        yield demonstrations
+        examples = demonstrations.examples
+        for order in range(1, self.number):
+            yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
+
+
+def _labels(demonstrations: DemonstrationSet, option: str) -> tuple[str, ...]:
+    """The labels; raises InputError if every row has candidates of its own."""
+    if not demonstrations.labels:
+        raise InputError(f"{option}: every demonstration has candidates of its own; use rows with common labels")
+    return demonstrations.labels
