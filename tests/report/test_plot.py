@@ -74,10 +74,10 @@ def test_differences_are_those_of_the_report() -> None:
 
 
 def test_a_technique_is_drawn_against_plain_in_context_learning() -> None:
-    plain, trained = seeds([[50, 60], [40, 41]]), seeds([[70], [80]], technique="ct-kv-200")
+    plain, trained = seeds([[50, 60], [40, 41]]), seeds([[70], [80]], technique="ct-kv steps=200")
     curves = with_gains(panels_of([*plain, *trained]))[0].curves
     assert [curve.gains[1].steps for curve in curves] == [(0.0, 0.0), (0.2, 0.4)]
-    alone = seeds([[70], [80]], technique="ct-kv-200")
+    alone = seeds([[70], [80]], technique="ct-kv steps=200")
     assert with_gains(panels_of(alone)) == []
 
 
