@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from deepthink_cli.method import Method
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.scoring.prediction import Prediction, predict
+    from deepthink_cli.scoring.pipeline import predict
+    from deepthink_cli.scoring.prediction import Prediction
     from deepthink_cli.scoring.score import score
     from deepthink_cli.selection.options import SelectOptions
     from deepthink_cli.selection.pool import pool_of_file
@@ -65,7 +66,7 @@ _HOME = {
     "open_memory": "artifact.opening",
     "pool_of_file": "selection.pool",
     "pool_of_task": "tasks.pool",
-    "predict": "scoring.prediction",
+    "predict": "scoring.pipeline",
     "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "tasks.evaluated",

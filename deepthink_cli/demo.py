@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,10 +10,11 @@ from pathlib import Path
 
 from deepthink_cli.data.examples import DemonstrationSet, Query, read_demonstrations, read_queries
 from deepthink_cli.engine.base import Engine, Reading
-from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, evaluated
+from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.rows import draw
@@ -91,10 +91,10 @@ def measure(
     method = Method(max(at), Gate(eta))
     memories = [memory for memory in think(engine, tokenized, method) if memory.iteration in at]
     evaluator = Evaluator(at, tokenized.labels)
-    for number, prediction in enumerate(evaluated(engine, memories, rows, Counter()), start=1):
-        evaluator.add(prediction)
-        if number % len(at) == 0:
-            tell(Progress(f"eta {eta}", number // len(at), len(rows)))
+    progress = Progress(f"eta {eta}", 0, len(rows))
+    for part in predictions(engine, [memories], rows, size=EVALUATED, skip=UNSCORABLE, tell=tell, progress=progress):
+        for prediction in predicted(part):
+            evaluator.add(prediction)
     return evaluator.result()
 
 

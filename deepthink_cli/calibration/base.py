@@ -10,6 +10,7 @@ import numpy as np
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.registry import loaded
+from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -50,6 +51,14 @@ class Calibration:
         self.doubt(len(logs) + others)
         return loaded(self.estimate)(logs)
 
+    def corrected(self, scores: Any, basis: Any = None) -> Floats:
+        """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
+
+        The second are the rows' own if none are given. Raises InputError as `doubt` does.
+        """
+        logs = log_softmax(scores)
+        return logs - self.bias(logs if basis is None else log_softmax(basis))
+
     def doubt(self, rows: int) -> str | None:
         """A warning of a bias that is estimated from few rows; None if they suffice, or it needs none.
 
@@ -67,14 +76,6 @@ class Calibration:
     def from_rows(self) -> bool:
         """Whether the bias is estimated from the inputs themselves, which must have the same labels."""
         return self.basis == "batch"
-
-
-def normalised(scores: Any) -> Floats:
-    """Log-probabilities (n, C) among the labels, in float64, of scores in nats."""
-    import numpy as np
-
-    logs: Floats = np.asarray(scores, dtype=np.float64)
-    return logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)
 
 
 def log_premise(logs: Floats) -> Floats:

@@ -2,29 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 from warnings import warn
 
 import numpy as np
 
-from deepthink_cli.calibration.base import Calibration, normalised
+from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
-from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine, ScoringPlan
+from deepthink_cli.data.examples import Skipped
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Correction, Prediction, predict_plan, prediction_of
+from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
+from deepthink_cli.scoring.prediction import Correction, Prediction, prediction_of
 from deepthink_cli.scoring.score import Scores
-from deepthink_cli.scoring.skipping import predicted
+from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
+
+
+_TOGETHER = 256  # different lists of candidates whose texts are scored together
+
+K = TypeVar("K", bound=Hashable)
+Candidates = tuple[str, ...]
+
+
+class Calibrator:
+    """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
+
+    A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
+    by the same `score` as the rows. A bias from rows is that of all rows up to the end of a call. `warn` is called once
+    for each calibration whose bias is estimated from few rows.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        members: Sequence[Sequence[Memory]],
+        names: Iterable[str],
+        score: ScoreName = "sum",
+        warn: Callable[[str], None] = warn,
+    ) -> None:
+        provenance = members[0][0].provenance
+        assert provenance is not None
+        self.warn, self.warned, demonstrations = warn, set[str](), provenance.demonstrations
+        self._correct: dict[str, _FromRows | _FromTexts] = {}
+        for name in names:
+            if name != NONE and calibration(name).from_rows:
+                self._correct[name] = _FromRows(name, demonstrations.labels)
+            elif name != NONE:
+                self._correct[name] = _FromTexts(name, engine, members, demonstrations, score)
+
+    def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
+        """The chunks with their corrections, as they come; raises as a call does.
+
+        With `together`, a bias from rows is that of all rows: they are all in memory then, and come as one part.
+        """
+        late = [name for name, correct in self._correct.items() if together and isinstance(correct, _FromRows)]
+        early = [name for name in self._correct if name not in late]
+        waiting: Part = []
+        for part in parts:
+            corrected = self._part(part, early)
+            if late:
+                waiting += corrected
+            else:
+                yield corrected
+        if late:
+            yield self._part(waiting, late)
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """The predictions with their corrections.
+
+        Raises InputError for a row whose candidates do not allow one, and for a bias of too few rows.
+        """
+        return self._corrected(predictions, list(self._correct))
+
+    def count(self, predictions: Sequence[Prediction]) -> None:
+        """Count rows that were corrected before, for the biases that are estimated from rows; only scores are used."""
+        for correct in self._correct.values():
+            if isinstance(correct, _FromRows):
+                correct(predictions)
+
+    def _part(self, part: Part, names: Sequence[str]) -> Part:
+        corrected = iter(self._corrected(predicted(part), names))
+        return [row if isinstance(row, Skipped) else next(corrected) for row in part]
+
+    def _corrected(self, predictions: Sequence[Prediction], names: Sequence[str]) -> list[Prediction]:
+        if not names:
+            return list(predictions)
+        corrections = {name: self._correct[name](predictions) for name in names}
+        for name, of in corrections.items():
+            if of and name not in self.warned and (doubt := calibration(name).doubt(of[-1].inputs)):
+                self.warned.add(name)
+                self.warn(doubt)
+        return [
+            replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
+            for place, each in enumerate(predictions)
+        ]
 
 
 @dataclass(frozen=True)
@@ -40,24 +120,10 @@ class Bias:
     inputs: int
 
 
-def correct_all(
-    name: str, predictions: Sequence[Prediction], basis: Sequence[Prediction] | None = None
-) -> list[Correction]:
-    """Correct all predictions of one memory by the calibration `name`, in float64.
-
-    All must have the same candidates. The bias is estimated from `basis`, the predictions of the same memory for the
-    inputs that the calibration needs (`basis_predictions`), or from the predictions themselves if there is none, as
-    `batch` and `prior` do. Raises InputError for an unknown name, and for a single row without a basis.
-    """
-    method, order = calibration(name), predictions[0].query.candidates
-    logs = log_probabilities(predictions if basis is None else basis, order)
-    return corrected(method, predictions, estimated(method, order, logs))
-
-
 def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -> Floats:
     """Normalised log-probabilities (n, 2, C) of predictions with the candidates `order`, by sum and per token."""
     kinds = [(each.scores, each.means) for each in predictions]
-    return normalised([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
+    return log_softmax([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
 
 
 def estimated(method: Calibration, candidates: tuple[str, ...], logs: Floats, others: int = 0) -> Bias:
@@ -86,88 +152,12 @@ def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias
     return corrections
 
 
-_TOGETHER = 256  # different lists of candidates whose texts are scored together
-
-K = TypeVar("K", bound=Hashable)
-Candidates = tuple[str, ...]
-PredictPlan = Callable[[Sequence[Query], ScoringPlan], Sequence[Sequence[Prediction]]]
-
-
-def basis_predictions(
-    engine: Engine, memories: Sequence[Memory], demonstrations: TokenizedDemonstrations, name: str
-) -> list[list[Prediction]] | None:
-    """For each memory, the predictions from which `correct_all` estimates the bias of the label words.
-
-    None for a calibration that needs the rows themselves. Raises InputError as `BasisInputs` does.
-    """
-    if calibration(name).from_rows:
-        return None
-    queries, tokenized = BasisInputs(name, engine.tokenizer, demonstrations)([demonstrations.labels])
-    return predict_plan(engine, memories, queries, engine.plan(tokenized))
-
-
 def own_candidates(name: str, where: str) -> InputError:
     """The error of a row whose candidates are not the labels of the other rows."""
     usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
     return InputError(
         f"{where}: has candidates of its own, and --calibrate {name} needs rows with the same ones; use one of {usable}"
     )
-
-
-class Calibrator:
-    """Corrects predictions by each of `names`, except `none`; several iterations are corrected separately.
-
-    A bias from texts is the same for all rows with the same candidates. A bias from rows is that of all rows up to the
-    end of a call, so that a stream is corrected as it comes, and rows in a single call by their own bias.
-    `predict` scores texts as the predictions were scored, by the same `score`; by default with `memories`, one list for
-    each. `warn` is called once for each calibration whose bias is estimated from few rows.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        memories: Sequence[Memory],
-        demonstrations: TokenizedDemonstrations,
-        names: Iterable[str],
-        predict: PredictPlan | None = None,
-        score: ScoreName = "sum",
-        warn: Callable[[str], None] = warn,
-    ) -> None:
-        self.warn, self.warned = warn, set[str]()
-        predict = predict or partial(predict_plan, engine, memories, score=score)
-        self._correct: dict[str, _FromRows | _FromTexts] = {}
-        for name in names:
-            if name != NONE and calibration(name).from_rows:
-                self._correct[name] = _FromRows(name, demonstrations.labels)
-            elif name != NONE:
-                self._correct[name] = _FromTexts(name, engine, demonstrations, predict, score)
-
-    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
-        """The predictions with their corrections.
-
-        Raises InputError for a row whose candidates do not allow one, and for a bias of too few rows.
-        """
-        corrections = {name: correct(predictions) for name, correct in self._correct.items()}
-        for name, of in corrections.items():
-            if of and name not in self.warned and (doubt := calibration(name).doubt(of[-1].inputs)):
-                self.warned.add(name)
-                self.warn(doubt)
-        return [
-            replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
-            for place, each in enumerate(predictions)
-        ]
-
-    def count(self, predictions: Sequence[Prediction]) -> None:
-        """Count rows that were corrected before, for the biases that are estimated from rows; only scores are used."""
-        for correct in self._correct.values():
-            if isinstance(correct, _FromRows):
-                correct(predictions)
-
-
-def corrected_rows(calibrator: Calibrator, rows: Sequence[Prediction | Skipped]) -> list[Prediction | Skipped]:
-    """The rows with their predictions corrected together; raises as the calibrator does."""
-    corrected = iter(calibrator(predicted(rows)))
-    return [row if isinstance(row, Skipped) else next(corrected) for row in rows]
 
 
 class _FromRows:
@@ -221,11 +211,11 @@ class _FromTexts:
         self,
         name: str,
         engine: Engine,
+        members: Sequence[Sequence[Memory]],
         demonstrations: TokenizedDemonstrations,
-        predict: PredictPlan,
         score: ScoreName,
     ) -> None:
-        self.method, self.engine, self.predict = calibration(name), engine, predict
+        self.method, self.engine, self.members, self.score = calibration(name), engine, members, score
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, score)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
@@ -247,10 +237,13 @@ class _FromTexts:
     def _biases(self, candidates: Sequence[Candidates]) -> dict[tuple[int, Candidates], Bias]:
         """The bias of each iteration for each list of candidates."""
         queries, tokenized = self.inputs(candidates)
-        texts, biases = len(self.inputs.texts), {}
-        for predictions in self.predict(queries, self.engine.plan(tokenized)):
+        chunk = Chunk(queries, self.engine.plan(tokenized), self.score)
+        predictions = predicted(scored(self.engine, self.members, chunk))
+        memories, texts, biases = len(self.members[0]), len(self.inputs.texts), dict[tuple[int, Candidates], Bias]()
+        for place in range(memories):
+            of_memory = predictions[place::memories]
             for number, each in enumerate(candidates):
-                of_texts = predictions[number * texts : (number + 1) * texts]
+                of_texts = of_memory[number * texts : (number + 1) * texts]
                 biases[of_texts[0].iteration, each] = estimated(self.method, each, log_probabilities(of_texts, each))
         return biases
 

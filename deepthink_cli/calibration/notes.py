@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -19,6 +18,7 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.softmax import shares
 
 CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
@@ -91,8 +91,8 @@ def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tel
     """Note the biases with which the last of these predictions was corrected, if they are those of the labels."""
     for name, correction in predictions[-1].calibrated.items() if predictions else ():
         if set(correction.bias) == set(labels):
-            total = sum(map(math.exp, correction.bias.values()))
-            parts = [f"{label!r} {math.exp(bias) / total:.1%}" for label, bias in correction.bias.items()]
+            biases = zip(correction.bias, shares(list(correction.bias.values())), strict=True)
+            parts = [f"{label!r} {share:.1%}" for label, share in biases]
             text = ", ".join([*parts[:_SHOWN], *(["..."] if len(parts) > _SHOWN else [])])
             tell(Note(f"{name} calibration: bias of {correction.estimated_from}: {text}"))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.calibration.base import normalised
+from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -24,7 +24,7 @@ def log_matched(logs: Floats) -> Floats:
     count, labels = logs.shape
     bias = np.zeros(labels)
     for _ in range(STEPS):
-        mean = np.logaddexp.reduce(normalised(logs - bias), axis=0) - np.log(count)
+        mean = np.logaddexp.reduce(log_softmax(logs - bias), axis=0) - np.log(count)
         step = mean + np.log(labels)
         bias += step
         if np.abs(step).max() < TOLERANCE:

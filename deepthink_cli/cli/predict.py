@@ -177,7 +177,7 @@ def _labeller(
 ) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
     """The function that labels the inputs."""
     from deepthink_cli.prediction.predict import predict_file
-    from deepthink_cli.scoring.prediction import CHUNK
+    from deepthink_cli.scoring.pipeline import CHUNK
 
     return partial(
         predict_file,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluation import evaluated_or_skipped
 from deepthink_cli.evaluation.label_changes import LabelChanges, LabelChangeTally
-from deepthink_cli.events import Progress, Tell
-from deepthink_cli.memory import Memory
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.scoring.inputs import check_tokens
+from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows
 
@@ -59,10 +58,15 @@ def compare_labels(
     (second,) = after.memories()
     check_memories(after, [second], engine, tell)
     tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
-    labelled = [_labelled(engine, memory, each) for memory, each in zip((first, second), rows, strict=True)]
+    progress = Progress("comparing labels", 0, rows[0].count)
+    labelled = [
+        chain.from_iterable(
+            predictions(engine, [[memory]], each.queries, size=EVALUATED, skip=ANYTHING, tell=told, progress=progress)
+        )
+        for memory, each, told in zip((first, second), rows, (silent, tell), strict=True)
+    ]
     for number, pair in enumerate(zip(*labelled, strict=True)):
         _count(tally, skipped, number, pair)
-        tell(Progress("comparing labels", number + 1, rows[0].count))
     if not tally.log_probability.n:
         raise InputError(f"{rows[0].split}: no row can be scored by both memories: {'; '.join(skipped)}")
     return ComparedLabels(tally.result(), rows[0].split, rows[0].task, dict(skipped))
@@ -75,10 +79,6 @@ def _count(tally: LabelChangeTally, skipped: Counter[str], number: int, pair: tu
         return
     before, after = (row for row in pair if isinstance(row, Prediction))
     tally.add(number, before.query, (before.label, after.label), (before.scores, after.scores))
-
-
-def _labelled(engine: Engine, memory: Memory, rows: EvaluatedRows) -> Iterator[Prediction | Skipped]:
-    return evaluated_or_skipped(engine, [memory], rows.queries, Counter())
 
 
 def _listed(labels: set[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,14 @@ from deepthink_cli.artifact.opening import (
     opened,
 )
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator, corrected_rows
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
-from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, evaluated_or_skipped, with_first_reading
+from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator
 from deepthink_cli.evaluation.overlap import Overlap, OverlapEvaluator, warn_of_overlap
 from deepthink_cli.events import Progress, Tell, silent, warning_of
 from deepthink_cli.generation.answers import answered
@@ -38,9 +38,10 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
 from deepthink_cli.scoring.inputs import check_tokens, scored_by
+from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
-from deepthink_cli.tasks.format import Free
+from deepthink_cli.thinking import think
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def evaluate(
         started, stored = time.perf_counter(), memory.memories()
         check_memories(memory, stored, engine, tell)
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
-    skipped, members = Counter(rows.skipped), [stored, *members_of(others, engine, tell)]
+    members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
+    skipped = Counter(rows.skipped)
     evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
     _warn(evaluation, overlap, memory, calibrate, tell)
@@ -209,16 +211,14 @@ def _evaluate(
     skip: Callable[[Skipped], None] | None,
     tell: Tell,
 ) -> tuple[Evaluation, Overlap | None]:
-    members = [with_first_reading(engine, member) for member in members]
     known = [member[0].provenance.demonstrations for member in members if member[0].provenance]
     iterations = [memory.iteration for memory in members[0]]
-    evaluator, overlap = (
-        Evaluator(iterations, known[0].labels, calibrate),
-        OverlapEvaluator(known, iterations, calibrate),
-    )
+    evaluator = Evaluator(iterations, known[0].labels, calibrate)
+    overlap = OverlapEvaluator(known, iterations, calibrate)
     counted, message = 0, ""
-    for row in _rows(engine, members, rows, skipped, calibrate, score, skip is not None, tell):
+    for row in _answers(engine, members, rows, calibrate, score, skip is not None, tell):
         if isinstance(row, Skipped):
+            skipped[row.reason] += 1
             message = message or row.error
             if skip is not None:
                 skip(row)
@@ -233,50 +233,44 @@ def _evaluate(
     return evaluator.result(), overlap.result()
 
 
-def _rows(
+def _answers(
     engine: Engine,
     members: Sequence[Sequence[Memory]],
     rows: EvaluatedRows,
-    skipped: Counter[str],
     calibrate: Sequence[str],
     score: ScoreName,
     skip: bool,
     tell: Tell,
 ) -> Iterator[Prediction | Skipped]:
-    """The corrected predictions of every row, in order; all are in memory if a calibration is estimated from them."""
-    memories, *others = members
+    """The corrected predictions of every row, in order, or the generated and judged answers to it."""
+    if rows.free is not None:
+        progress = Progress("generating", 0, rows.count)
+        return answered(engine, members[0], rows.free, rows.queries, tell, progress)
+    provenance = members[0][0].provenance
+    assert provenance is not None
+    check = row_check(calibrate, provenance.demonstrations, engine, score)
+    parts = predictions(
+        engine,
+        members,
+        skipping(rows.queries, check) if skip else rows.queries,
+        size=EVALUATED,
+        score=score,
+        skip=ANYTHING if skip else UNSCORABLE,
+        tell=tell,
+        progress=Progress("evaluating", 0, rows.count),
+    )
+    calibrator = Calibrator(engine, members, calibrate, score, warning_of(tell))
+    return chain.from_iterable(calibrator.corrected(parts, together=True))
+
+
+def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
+    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
+    if any(memory.iteration == 1 for memory in memories):
+        return list(memories)
     provenance = memories[0].provenance
     assert provenance is not None
-    if rows.free is not None:
-        yield from _answered(engine, memories, rows.free, rows, skipped, tell)
-        return
-    demonstrations, by_rows, done = provenance.demonstrations, from_rows(calibrate), 0
-    by_texts = [name for name in calibrate if name not in by_rows]
-    check = row_check(calibrate, demonstrations, engine, score)
-    queries = skipping(rows.queries, check) if skip else rows.queries
-    waiting: list[Prediction | Skipped] = []
-    for row in evaluated_or_skipped(engine, memories, queries, skipped, by_texts, others, score, skip):
-        if by_rows:
-            waiting.append(row)
-        else:
-            yield row
-        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
-            done += 1
-            tell(Progress("evaluating", done, rows.count))
-    calibrator = Calibrator(engine, memories, demonstrations, by_rows, warn=warning_of(tell))
-    yield from corrected_rows(calibrator, waiting)
-
-
-def _answered(
-    engine: Engine, memories: Sequence[Memory], free: Free, rows: EvaluatedRows, skipped: Counter[str], tell: Tell
-) -> Iterator[Prediction | Skipped]:
-    """The generated and judged answers to every row, in order."""
-    done = 0
-    for row in answered(engine, memories, free, rows.queries, skipped):
-        yield row
-        if isinstance(row, Skipped) or row.iteration == memories[-1].iteration:
-            done += 1
-            tell(Progress("generating", done, rows.count))
+    first = next(think(engine, provenance.demonstrations, provenance.method))
+    return [replace(first, provenance=provenance), *memories]
 
 
 def _warn(

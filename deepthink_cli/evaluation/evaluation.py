@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deepthink_cli.calibration.calibrator import Calibrator, corrected_rows
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.evaluation.accuracy import Metrics, Tally
 from deepthink_cli.evaluation.changes import Answer, Changes, ChangeTally
-from deepthink_cli.evaluation.probabilities import Probabilities, ProbabilityTally, log_share
+from deepthink_cli.evaluation.probabilities import Probabilities, ProbabilityTally
 from deepthink_cli.evaluation.tables import Table, table_by_iteration
-from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.io.text import html_table
-from deepthink_cli.memory import Memory
-from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.options import ScoreName
-from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Prediction, longest, predict_mean
-from deepthink_cli.scoring.skipping import NOT_FINITE, ScoringChunk, scored, scoring_chunk
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.softmax import log_share
 
 COUNTS = ("changed", "fixed", "broken")
-CHUNK = 1024  # queries tokenised and scored together
 
 
 @dataclass(frozen=True)
@@ -149,82 +137,3 @@ class Evaluator:
             changes={iteration: tally.result() for iteration, tally in self.changes.items()},
             calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
         )
-
-
-def evaluated(
-    engine: Engine,
-    memories: Sequence[Memory],
-    queries: Iterable[Query],
-    skipped: Counter[str],
-    calibrate: Iterable[str] = (),
-    ensemble: Sequence[Sequence[Memory]] = (),
-    score: ScoreName = "sum",
-) -> Iterator[Prediction]:
-    """Yield every query's predictions, one per memory, in order; unscorable queries are counted in `skipped`.
-
-    As `evaluated_or_skipped` does, but raises NotFiniteError for scores that are not finite, and InputError for tokens
-    that the model does not know.
-    """
-    for row in evaluated_or_skipped(engine, memories, queries, skipped, calibrate, ensemble, score, False):
-        if not isinstance(row, Skipped):
-            yield row
-
-
-def evaluated_or_skipped(
-    engine: Engine,
-    memories: Sequence[Memory],
-    queries: Iterable[Query | Skipped],
-    skipped: Counter[str],
-    calibrate: Iterable[str] = (),
-    ensemble: Sequence[Sequence[Memory]] = (),
-    score: ScoreName = "sum",
-    skip: bool = True,
-) -> Iterator[Prediction | Skipped]:
-    """Yield every query's predictions, one per memory, in order, and `Skipped` in the place of unscorable queries.
-
-    They are also counted in `skipped`, by reason. All memories must be of the same demonstrations, and so must those of
-    each member of the `ensemble`, which are as in `predict_chunks`. Predictions are corrected by the calibrations in
-    `calibrate`, a chunk at a time. At most three chunks of queries are in memory.
-    """
-    members = [[engine.place(memory) for memory in member] for member in (memories, *ensemble)]
-    first, most = memories[0].provenance, longest([member[0] for member in members]).provenance
-    assert first is not None
-    assert most is not None
-    # As for `predict`, texts of random words are those of the first memory, whatever the others hold.
-    predict = partial(predict_mean, engine, members, score=score)
-    calibrator = Calibrator(engine, members[0], first.demonstrations, calibrate, predict, score)
-    for chunk in ahead(scoring_chunks(engine, most.demonstrations, queries, skipped, score, skip)):
-        rows = scored(engine, chunk, predict, skip)
-        skipped.update(row.reason for row in rows if isinstance(row, Skipped) and row.reason == NOT_FINITE)
-        yield from corrected_rows(calibrator, rows)
-
-
-def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
-    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
-    if any(memory.iteration == 1 for memory in memories):
-        return list(memories)
-    provenance = memories[0].provenance
-    assert provenance is not None
-    (first,) = engine.read([Reading(provenance.demonstrations.token_ids)])
-    return [replace(first, provenance=provenance), *memories]
-
-
-def scoring_chunks(
-    engine: Engine,
-    demonstrations: TokenizedDemonstrations,
-    queries: Iterable[Query | Skipped],
-    skipped: Counter[str],
-    score: ScoreName = "sum",
-    skip: bool = False,
-) -> Iterator[ScoringChunk]:
-    """Yield the queries that can be scored after these demonstrations, tokenised, a chunk at a time.
-
-    The others are counted in `skipped` by reason: too long for the model, or with candidates that have the same tokens;
-    with `skip`, also rows that cannot be read, and those with tokens that the model does not know.
-    """
-    tokenize, remaining = query_tokenizer(engine.tokenizer, demonstrations, score), iter(queries)
-    while part := list(islice(remaining, CHUNK)):
-        chunk = scoring_chunk(engine, tokenize, len(demonstrations.token_ids), part, unknown=skip)
-        skipped.update(row.reason for row in chunk.rows if isinstance(row, Skipped))
-        if chunk.queries or skip:
-            yield chunk

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.evaluation.changes import Answer, Changes, ChangeTally
-from deepthink_cli.evaluation.probabilities import RunningMean, log_share
+from deepthink_cli.evaluation.probabilities import RunningMean
+from deepthink_cli.scoring.softmax import log_share
 
 
 @dataclass(frozen=True)

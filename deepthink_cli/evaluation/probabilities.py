@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 BINS = 10  # of equal width, for the expected calibration error
@@ -71,16 +70,3 @@ class ProbabilityTally:
         n = self.log_probability.n
         ece = sum(map(abs, self.excess)) / n
         return Probabilities(self.log_probability.mean, self.log_probability.ci95, ece)
-
-
-def log_share(score: float, scores: Iterable[float]) -> float:
-    """The log of a candidate's share among all, from their scores: score - log sum exp(scores), in nats."""
-    values = list(scores)
-    best = max(values)
-    return score - best - math.log(sum(math.exp(value - best) for value in values))
-
-
-def log_sum(scores: Iterable[float]) -> float:
-    """The log of the summed probabilities of candidates, from their scores: log sum exp(scores), in nats."""
-    values = list(scores)
-    return values[0] - log_share(values[0], values)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine, ScoringPlan
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluation import Evaluator, scoring_chunks
+from deepthink_cli.evaluation.evaluation import Evaluator
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Corrected, Part, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.memory import Memory
-from deepthink_cli.scoring.prediction import Correction, Prediction, mean_predictions, predict_plan
-from deepthink_cli.scoring.skipping import ScoringChunk
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
+from deepthink_cli.scoring.prediction import Correction, Prediction, mean_predictions
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.updates.base import UpdateRule
 
@@ -48,9 +48,9 @@ class JobScorer:
 
     def __init__(self, plan: RunPlan, job: RunJob, engine: Engine) -> None:
         self.plan, self.job, self.engine = plan, job, engine
-        self.queries: dict[Part, list[ScoringChunk]] = {}
-        self.skipped: dict[Part, Counter[str]] = {"test": Counter(job.evaluated.skipped), "dev": Counter()}
-        self.unscored: dict[Part, list[int]] = {"test": [], "dev": []}
+        self.chunks: dict[Part, list[Chunk]] = {}
+        self.skipped: dict[Part, Counter[str]] = {}
+        self.unscored: dict[Part, list[int]] = {}
         self.first: dict[tuple[Part, int], list[Prediction]] = {}
         self.members: dict[tuple[Part, int, UpdateRule], dict[int, _Member]] = {}
 
@@ -80,14 +80,10 @@ class JobScorer:
         predictions = _averaged([member.predictions for member in ordered])
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
-            score, demonstrations = self.plan.options.score, self.job.demonstrations
-
-            def predict(queries: Sequence[Query], plan: ScoringPlan) -> list[list[Prediction]]:
-                return [_averaged(predict_plan(self.engine, memories, queries, plan, score))]
-
+            one_by_one = [[memory] for memory in memories]
             # The process that collects the rows warns of few inputs, which are in every row.
-            corrected = Calibrator(self.engine, memories[:1], demonstrations, names, predict, score, lambda _: None)
-            predictions = corrected(predictions)
+            correct = Calibrator(self.engine, one_by_one, names, self.plan.options.score, lambda _: None)
+            predictions = correct(predictions)
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 
@@ -96,24 +92,19 @@ class JobScorer:
         if self.job.task.free is not None:
             yield from self._answers(self.job.task.free, part, memory)
             return
-        placed = self.engine.place(memory)
-        for chunk in self._queries(part):
-            (of_chunk,) = predict_plan(self.engine, [placed], chunk.queries, chunk.plan, self.plan.options.score)
-            yield of_chunk
+        placed = [[self.engine.place(memory)]]
+        for chunk in self._chunks(part):
+            yield predicted(scored(self.engine, placed, chunk))
 
     def _answers(self, free: Free, part: Part, memory: Memory) -> Iterator[list[Prediction]]:
         """The generated answers to the queries of a part, each judged."""
-        skipped, count = Counter(self.job.evaluated.skipped if part == "test" else ()), 0
-        unscored = []
-        queries = self.job.queries(self.plan, part)
-        for place, each in enumerate(answered(self.engine, [memory], free, queries, skipped)):
-            if isinstance(each, Skipped):
-                unscored.append(place)
-            else:
-                count += 1
+        rows = list[Prediction | Skipped]()
+        for each in answered(self.engine, [memory], free, self.job.queries(self.plan, part)):
+            rows.append(each)
+            if not isinstance(each, Skipped):
                 yield [each]
-        self.skipped[part], self.unscored[part] = skipped, unscored  # the same for every iteration
-        if not count:
+        self._note(part, rows)  # the same for every iteration
+        if not predicted(rows):
             raise self._nothing_fits()
 
     def _nothing_fits(self) -> InputError:
@@ -122,18 +113,23 @@ class JobScorer:
             f"{len(self.job.longest.token_ids)} tokens of memory; use fewer --shots"
         )
 
-    def _queries(self, part: Part) -> list[ScoringChunk]:
+    def _chunks(self, part: Part) -> list[Chunk]:
         """The part's queries, tokenised on first use and cached for every iteration and gate."""
-        if part not in self.queries:
-            demonstrations, queries = self.job.longest, list(self.job.queries(self.plan, part))
-            skipped, score = self.skipped[part], self.plan.options.score
-            chunks = list(scoring_chunks(self.engine, demonstrations, queries, skipped, score))
-            if not chunks:
+        if part not in self.chunks:
+            queries, score = self.job.queries(self.plan, part), self.plan.options.score
+            demonstrations = self.job.longest
+            chunks = list(planned(self.engine, demonstrations, queries, size=EVALUATED, score=score, skip=UNSCORABLE))
+            self._note(part, [row for chunk in chunks for row in chunk.rows])
+            self.chunks[part] = [chunk for chunk in chunks if chunk.queries]
+            if not self.chunks[part]:
                 raise self._nothing_fits()
-            kept = {id(query) for chunk in chunks for query in chunk.queries}
-            self.unscored[part] = [place for place, query in enumerate(queries) if id(query) not in kept]
-            self.queries[part] = chunks
-        return self.queries[part]
+        return self.chunks[part]
+
+    def _note(self, part: Part, rows: Sequence[Prediction | Query | Skipped]) -> None:
+        """Note which rows of a part were skipped, and why."""
+        before = self.job.evaluated.skipped if part == "test" else {}
+        self.skipped[part] = Counter(before) + Counter(row.reason for row in rows if isinstance(row, Skipped))
+        self.unscored[part] = [place for place, row in enumerate(rows) if isinstance(row, Skipped)]
 
     def _row(self, setting: Setting, memory: Memory, predictions: Sequence[Prediction]) -> Result:
         corrections = corrections_of(setting, predictions)

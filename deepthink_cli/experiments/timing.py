@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.evaluation.evaluation import scoring_chunks
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, together
-from deepthink_cli.generation.answers import answers_of
+from deepthink_cli.generation.answers import answered
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
-from deepthink_cli.scoring.prediction import predict_plan
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, planned, scored
 from deepthink_cli.techniques.together import COPIES, think_in_batches
 
 ENOUGH = 1.5  # seconds of scoring after which a sample of inputs is large enough
@@ -111,12 +109,13 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> tupl
         sample = _spread(queries, size)
         started = time.perf_counter()
         if job.task.free is not None:  # answers take long: the first sample has to do
-            answers_of(engine, memory, job.task.free, sample, Counter())
+            for _ in answered(engine, [memory], job.task.free, sample):
+                pass
             return 0.0, (time.perf_counter() - started) / len(sample)
-        chunks = list(scoring_chunks(engine, job.demonstrations, sample, Counter()))
+        chunks = list(planned(engine, job.demonstrations, sample, size=EVALUATED, skip=UNSCORABLE))
         tokenized = time.perf_counter()
         for chunk in chunks:
-            predict_plan(engine, [placed], chunk.queries, chunk.plan)
+            scored(engine, [[placed]], chunk)
         tokenizing, scoring = tokenized - started, time.perf_counter() - tokenized
         if number and (scoring > ENOUGH or len(sample) == len(queries)):
             break

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
 from deepthink_cli.io.sandbox import passes
 from deepthink_cli.memory import Memory
 from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.skipping import predicted
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.free import given_answer, program_of, true_answer
 
@@ -21,30 +21,26 @@ PASSED, FAILED = "passes its tests", "fails its tests"
 
 
 def answered(
-    engine: Engine, memories: Sequence[Memory], free: Free, queries: Iterable[Query | Skipped], skipped: Counter[str]
+    engine: Engine,
+    memories: Sequence[Memory],
+    free: Free,
+    queries: Iterable[Query | Skipped],
+    tell: Tell = silent,
+    progress: Progress | None = None,
 ) -> Iterator[Prediction | Skipped]:
     """Yield every query's answers, one by each memory, in order: greedily generated, and compared with the true one.
 
     A prediction's `label` is the answer found in the generated `text`, and `gold` of its query the true answer as it is
-    compared; there are no scores. A program is run confined (`deepthink_cli.io.sandbox`). Rows that are
-    too long are skipped, and counted in `skipped` by reason.
+    compared; there are no scores. A program is run confined (`deepthink_cli.io.sandbox`). Rows that are too long are
+    skipped. `tell` is called with the `progress` after every row, as in `scoring.pipeline`.
     """
     stop = None if free.stop is None else tuple(free.stop)
     decoding = Decoding(max_new_tokens=free.max_new_tokens, stop=stop)
-    for part in generate_or_skip(engine, memories, queries, decoding):
-        for each in part:
-            if isinstance(each, Skipped):
-                skipped[each.reason] += 1
-                yield each
-            else:
-                yield judged(free, each)
-
-
-def answers_of(
-    engine: Engine, memory: Memory, free: Free, queries: Sequence[Query], skipped: Counter[str]
-) -> list[Prediction]:
-    """The judged answers by one memory, as `answered` yields them, without skipped rows."""
-    return predicted(answered(engine, [memory], free, queries, skipped))
+    for each in chain.from_iterable(generate_or_skip(engine, memories, queries, decoding)):
+        yield each if isinstance(each, Skipped) else judged(free, each)
+        if progress is not None and (isinstance(each, Skipped) or each.iteration == memories[-1].iteration):
+            progress = replace(progress, done=progress.done + 1)
+            tell(progress)
 
 
 def judged(free: Free, generation: Generation) -> Prediction:

@@ -19,8 +19,7 @@ from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import longest
-from deepthink_cli.scoring.skipping import TOO_LONG
+from deepthink_cli.scoring.pipeline import TOO_LONG, longest
 
 CHUNK = 64  # inputs whose answers are generated together
 

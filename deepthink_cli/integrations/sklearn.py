@@ -12,7 +12,6 @@ from warnings import warn
 
 import numpy as np
 
-from deepthink_cli.calibration.base import normalised
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
@@ -24,6 +23,7 @@ from deepthink_cli.meaning import options_of, refusals
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
+from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
 
@@ -257,7 +257,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         from deepthink_cli.artifact.opening import check_memories, opened
         from deepthink_cli.calibration.calibrator import Calibrator
         from deepthink_cli.events import warning_of
-        from deepthink_cli.scoring.prediction import predict
+        from deepthink_cli.scoring.pipeline import predicted, predictions
 
         memory = opened(memories)
         demonstrations = memory.provenance.demonstrations
@@ -266,10 +266,10 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             engine, names = self._engine(), self._calibrations()
             check_memories(memory, memories, engine, _warn)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
-            predictions = list(predict(engine, memories, queries, score=self._score()))
-            correct = Calibrator(engine, memories, demonstrations, names, score=self._score(), warn=warning_of(_warn))
-            corrected = correct(predictions)
-        scores = normalised([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
+            parts = predictions(engine, [memories], queries, score=self._score())
+            calibrator = Calibrator(engine, [memories], names, self._score(), warning_of(_warn))
+            corrected = [each for part in calibrator.corrected(parts, together=True) for each in predicted(part)]
+        scores = log_softmax([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
 
 

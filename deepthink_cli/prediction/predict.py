@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, opened
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator, corrected_rows
+from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
@@ -25,8 +24,8 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
-from deepthink_cli.scoring.prediction import CHUNK, Prediction, predict_mean, predict_or_skip
-from deepthink_cli.scoring.skipping import predicted
+from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, predicted, predictions
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
 
@@ -71,23 +70,29 @@ def predict_file(
         check_tokens(each.provenance.demonstrations, spec, source, checked, score)
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
     engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
-    members, check = members_of(others, engine, tell), row_check(calibrate, demonstrations, engine, score, same_labels)
-    rows = _rows(source, demonstrations, skip, check, checked, extended)
-    predict = partial(predict_mean, engine, [memories, *members], score=score)
-    calibrator = Calibrator(engine, memories, demonstrations, calibrate, predict, score, warning_of(tell))
+    members = [memories, *members_of(others, engine, tell)]
+    check = row_check(calibrate, demonstrations, engine, score, same_labels)
+    rows = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)
+    calibrator = Calibrator(engine, members, calibrate, score, warning_of(tell))
     for earlier in before:
         calibrator.count(earlier)
-    done, total = start, None if checked is None else checked.count
-    warning, part = OneLabelWarning(demonstrations.labels, told), list[Prediction]()
-    for raw in predict_or_skip(engine, memories, islice(rows, start, None), chunk, members, score, skip):
-        labelled = corrected_rows(calibrator, raw)
-        yield labelled
-        part = predicted(labelled)
-        warning.add(part)
-        done += _count(labelled, len(memories))
-        tell(Progress("predicting", done, total))
+    raw = predictions(
+        engine,
+        members,
+        rows,
+        size=chunk,
+        score=score,
+        skip=ANYTHING if skip else NOTHING,
+        tell=tell,
+        progress=Progress("predicting", start, None if checked is None else checked.count),
+    )
+    warning, last = OneLabelWarning(demonstrations.labels, told), list[Prediction]()
+    for part in calibrator.corrected(raw):
+        yield part
+        last = predicted(part)
+        warning.add(last)
     warning.end()
-    tell_of_bias(part, demonstrations.labels, tell)
+    tell_of_bias(last, demonstrations.labels, tell)
 
 
 def _checked(memory: OpenedMemory, source: RowSource, skip: bool) -> CheckedRows | None:
@@ -142,8 +147,3 @@ def _passing(queries: Iterator[Query], check: CheckRow) -> Iterator[Query]:
     for query in queries:
         check(query)
         yield query
-
-
-def _count(rows: Sequence[Prediction | Skipped], iterations: int) -> int:
-    predictions = len(predicted(rows))
-    return len(rows) - predictions + predictions // iterations

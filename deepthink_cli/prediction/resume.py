@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from deepthink_cli.data.examples import Query
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.text import json_line
-from deepthink_cli.scoring.prediction import CHUNK, Prediction
+from deepthink_cli.scoring.pipeline import CHUNK
+from deepthink_cli.scoring.prediction import Prediction
 
 _MARK = "deepthink predict"
 _LONGEST = 2**20  # bytes of the first line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows, answer_of, jsonable, output_row, scored_by
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.evaluated import EvaluatedRows
 
 UNCALIBRATED = "uncalibrated"
@@ -141,11 +141,9 @@ class OutputRows:
 
 def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
     """At most `count` candidates with the highest probability, each with it; equal ones keep their order."""
-    highest = max(prediction.scores.values())
-    shares = {label: math.exp(score - highest) for label, score in prediction.scores.items()}
-    total = sum(shares.values())
-    ordered = sorted(shares, key=lambda label: -shares[label])[:count]
-    return [{"label": label, "probability": shares[label] / total} for label in ordered]
+    probabilities = dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
+    ordered = sorted(probabilities, key=lambda label: -probabilities[label])[:count]
+    return [{"label": label, "probability": probabilities[label]} for label in ordered]
 
 
 def output_rows(

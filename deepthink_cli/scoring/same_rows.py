@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.scoring.prediction import CHUNK
+from deepthink_cli.scoring.pipeline import CHUNK
 
 Rows = Iterable[Query | Skipped]
 

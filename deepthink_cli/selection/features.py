@@ -14,8 +14,9 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
-from deepthink_cli.scoring.prediction import CHUNK
+from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
 
 if TYPE_CHECKING:
@@ -153,11 +154,7 @@ def _outermost(tokenized: Sequence[TokenizedQuery]) -> tuple[TokenizedQuery, ...
 
 def _probabilities(sums: Floats, queries: Sequence[Query]) -> Floats | None:
     """The softmax (n, C) of scores (n * C,) over the candidates, in float64."""
-    import numpy as np
 
     if len({query.candidates for query in queries}) != 1:
         return None
-    by_row = sums.reshape(len(queries), -1)
-    shares = np.exp(by_row - by_row.max(axis=1, keepdims=True))
-    probabilities: Floats = shares / shares.sum(axis=1, keepdims=True)
-    return probabilities
+    return softmax(sums.reshape(len(queries), -1))

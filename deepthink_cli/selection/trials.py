@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
+from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError
+from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.score import check_finite, score_each
+from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
+from deepthink_cli.thinking import think_together
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
@@ -39,10 +42,9 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A set of `shots` demonstrations as tokens, what is asked after it, and the key of the result in the cache."""
+    """A set of demonstrations as tokens, what is asked after it, and the key of the result in the cache."""
 
-    shots: int
-    token_ids: tuple[int, ...]
+    demonstrations: TokenizedDemonstrations
     asked: _Asked
     key: str
 
@@ -88,8 +90,8 @@ class EngineTrials:
             # A group is run whole, in the same passes as without a cache, so that results are identical.
             if not all(self._is_known(trial.key) for trial in group):
                 for trial, sums in zip(group, self._scored(group), strict=True):
-                    self._keep(trial.key, _softmax(sums))
-                self.sets_read += sum(trial.shots > 0 for trial in group)
+                    self._keep(trial.key, softmax(sums))
+                self.sets_read += sum(bool(trial.demonstrations.examples) for trial in group)
                 self.inputs_scored += len(group) * len(rows)
             done += len(group)
             if self._progress is not None:
@@ -99,21 +101,21 @@ class EngineTrials:
 
     def _prepared(self, sets: Sequence[tuple[int, ...]], queries: Sequence[Query]) -> dict[tuple[int, ...], _Trial]:
         """The trial of every set; all that share a template share a plan."""
-        by_template = self._asked(self._empty.template, queries)
+        template, labels = self._empty.template, self._empty.labels
+        by_template = self._asked(template, queries)
         trials = {}
         for rows in sets:
             asked = by_template
             if not rows:
-                token_ids = special_ids(self._engine.tokenizer)
+                read = TokenizedDemonstrations((), template, labels, special_ids(self._engine.tokenizer))
             else:
                 examples = tuple(self._examples[row] for row in rows)
                 read = tokenize_demonstrations(self._engine.tokenizer, replace(self._empty, examples=examples))
-                token_ids = read.token_ids
                 if read.chat is not None:  # a chat template may write queries in another way after other turns
                     asked = self._asked(read, queries)
-            self._check(len(rows), token_ids, asked.plan)
-            key = key_of(_NAME, *model_parts(self._engine.identity), token_ids, asked.sha256)
-            trials[rows] = _Trial(len(rows), token_ids, asked, key)
+            self._check(len(rows), read.token_ids, asked.plan)
+            key = key_of(_NAME, *model_parts(self._engine.identity), read.token_ids, asked.sha256)
+            trials[rows] = _Trial(read, asked, key)
         return trials
 
     def _asked(self, prompt: Template | TokenizedDemonstrations, queries: Sequence[Query]) -> _Asked:
@@ -137,25 +139,28 @@ class EngineTrials:
         """The trials in groups whose demonstrations are fastest to read together."""
         group, tokens = list[_Trial](), 0
         for trial in trials:
-            tokens += len(trial.token_ids)
+            length = len(trial.demonstrations.token_ids)
+            tokens += length
             if group and tokens > self._engine.tokens_together:
                 yield group
-                group, tokens = [], len(trial.token_ids)
+                group, tokens = [], length
             group.append(trial)
         if group:
             yield group
 
     def _scored(self, group: Sequence[_Trial]) -> Iterator[Sums]:
         """The log-probabilities of the asked rows' labels after every set, in nats."""
-        for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.token_ids))):
+        for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.demonstrations.token_ids))):
             trials = list(part)
             plan, rest = trials[0].asked.plan, trials[0].asked.rest
-            if not trials[0].token_ids:  # there is only one such set
+            if not trials[0].demonstrations.token_ids:  # there is only one such set
                 sums = [list(observation.sums) for observation in self._engine.observe(None, plan)]
                 check_finite(self._engine, plan, sums)
                 yield sums
                 continue
-            memories = self._engine.read([Reading(trial.token_ids + plan.shared) for trial in trials])
+            sets = [trial.demonstrations for trial in trials]
+            texts = [replace(each, token_ids=each.token_ids + plan.shared) for each in sets]
+            (memories,) = think_together(self._engine, [(each, Method(1)) for each in texts])
             for scores in score_each(self._engine, list(map(self._engine.place, memories)), rest):
                 yield [list(each.sums) for each in scores]
 
@@ -171,13 +176,3 @@ class EngineTrials:
             self._known[key] = probabilities
             if self._store is not None:
                 self._store.put(key, {_NAME: probabilities})
-
-
-def _softmax(sums: Sums) -> Floats:
-    """Probabilities (rows, C) of log-probabilities."""
-    import numpy as np
-
-    logits = np.array(sums, np.float64)
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return probabilities

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.calibration.base import Calibration, normalised
+from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
@@ -100,7 +100,8 @@ class _Scorer:
         for row, scores in enumerate(scored[: self.rows]):
             self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
         for basis in self.bases:
-            bias = basis.method.bias(normalised([scored[place].sums for place in basis.texts]))
-            corrected = normalised([scored[row].sums for row in basis.rows]) - bias
+            corrected = basis.method.corrected(
+                [scored[row].sums for row in basis.rows], [scored[place].sums for place in basis.texts]
+            )
             for row, values in zip(basis.rows, corrected, strict=True):
                 self.scores[basis.name][number, reading, row, : basis.candidates] = values

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.calibration.base import normalised
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.tuning.grid import Setting
 
@@ -76,8 +75,8 @@ def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting]) 
 def _labels(scores: HeldOutScores, setting: Setting) -> Ints:
     if setting.calibration in scores:
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
-    logs = normalised(scores[NONE][setting.place])
-    return np.asarray((logs - calibration(setting.calibration).bias(logs)).argmax(axis=-1))
+    corrected = calibration(setting.calibration).corrected(scores[NONE][setting.place])
+    return np.asarray(corrected.argmax(axis=-1))
 
 
 def best(right: Bools) -> int:

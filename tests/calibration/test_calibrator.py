@@ -27,13 +27,15 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.calibration.basis import TEXTS, BasisInputs, basis_texts, check_calibrations
-from deepthink_cli.calibration.calibrator import Calibrator, basis_predictions, correct_all
+from deepthink_cli.calibration.calibrator import Calibrator, corrected, estimated, log_probabilities
 from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Prediction, predict, prediction_of
+from deepthink_cli.scoring.pipeline import predict, predicted, predictions
+from deepthink_cli.scoring.prediction import Prediction, prediction_of
 from deepthink_cli.scoring.score import Scores
 
 ROWS = ["a kind film", "flat and stale", "loud", "a wise and warm play", "not bad at all"]
@@ -57,10 +59,7 @@ def calibrated(
     engine: Engine, memories: Sequence[Memory], names: Sequence[str], rows: Sequence[str | Query] = ROWS
 ) -> list[Prediction]:
     """Predictions of all rows, corrected in one call."""
-    provenance = memories[0].provenance
-    assert provenance is not None
-    calibrator = Calibrator(engine, memories, provenance.demonstrations, names)
-    return calibrator(list(predict(engine, memories, rows)))
+    return Calibrator(engine, [memories], names)(list(predict(engine, memories, rows)))
 
 
 def shares(
@@ -142,27 +141,33 @@ def test_iterations_are_corrected_separately(llama: Engine, memories: list[Memor
 
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
-    name: str, llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations
+    name: str, llama: Engine, memories: list[Memory]
 ) -> None:
-    calibrator = Calibrator(llama, memories, demonstrations, [name])
+    calibrator = Calibrator(llama, [memories], [name])
     raw = list(predict(llama, memories[0], ROWS))
     first, second = calibrator(raw[:2]), calibrator(raw[2:])
     for chunk, rows in ((first, raw[:2]), (second, raw)):
-        expected = correct_all(name, rows)[-len(chunk) :]
-        for prediction, correction in zip(chunk, expected, strict=True):
-            found = prediction.calibrated[name]
+        expected = Calibrator(llama, [memories], [name])(rows)[-len(chunk) :]
+        for prediction, whole in zip(chunk, expected, strict=True):
+            found, correction = prediction.calibrated[name], whole.calibrated[name]
             assert (found.inputs, found.counted) == (len(rows), "rows")
             assert found.bias == pytest.approx(correction.bias, abs=1e-9)
             assert found.prediction.scores == pytest.approx(correction.prediction.scores, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", CALIBRATIONS)
-def test_stored_scores_are_corrected_as_those_of_a_call(
-    name: str, llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations
+@pytest.mark.parametrize("name", ["batch", "prior"])
+def test_together_all_rows_of_a_pipeline_have_one_bias_and_keep_their_places(
+    name: str, llama: Engine, memories: list[Memory]
 ) -> None:
-    basis = basis_predictions(llama, memories[:1], demonstrations, name)
-    stored = correct_all(name, list(predict(llama, memories[0], ROWS)), None if basis is None else basis[0])
-    assert [each.calibrated[name] for each in calibrated(llama, memories[:1], [name])] == stored
+    unread, queries = Skipped(("rows.jsonl:3: not JSON",)), [Query(text, LABELS) for text in ROWS]
+    parts = predictions(llama, [memories[:1]], [queries[0], unread, *queries[1:]], size=2)
+    (part,) = Calibrator(llama, [memories[:1]], [name, "contextual"]).corrected(parts, together=True)
+    assert part[1] == unread
+    expected = calibrated(llama, memories[:1], [name, "contextual"])
+    for row, whole in zip(predicted(part), expected, strict=True):
+        for each in (name, "contextual"):
+            assert row.calibrated[each].bias == pytest.approx(whole.calibrated[each].bias, abs=1e-5)
+            assert row.calibrated[each].inputs == whole.calibrated[each].inputs
 
 
 def test_scores_per_token_are_corrected_by_scores_per_token() -> None:
@@ -170,7 +175,8 @@ def test_scores_per_token_are_corrected_by_scores_per_token() -> None:
         return prediction_of(Query("text", ("a", "b c")), 1, Scores(sums, means))
 
     basis = [raw((-1.0, -4.0), (-1.0, -2.0))]
-    (correction,) = correct_all("pmi", [raw((-3.0, -5.0), (-3.0, -2.5))], basis)
+    bias = estimated(CALIBRATIONS["pmi"], ("a", "b c"), log_probabilities(basis, ("a", "b c")))
+    (correction,) = corrected(CALIBRATIONS["pmi"], [raw((-3.0, -5.0), (-3.0, -2.5))], bias)
     # a: -3 + 1 = -2 and b c: -5 + 4 = -1; per token a: -3 + 1 = -2 and b c: -2.5 + 2 = -0.5
     odds = {label: math.exp(value) for label, value in correction.prediction.scores.items()}
     assert odds["b c"] / odds["a"] == pytest.approx(math.exp(1))
@@ -270,14 +276,12 @@ def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
-    name: str, llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations
+    name: str, llama: Engine, memories: list[Memory]
 ) -> None:
     raw, told = list(predict(llama, memories[0], ROWS)), list[str]()
-    calibrator = Calibrator(llama, memories, demonstrations, [name, "contextual"], warn=told.append)
+    calibrator = Calibrator(llama, [memories], [name, "contextual"], warn=told.append)
     with pytest.raises(InputError, match=f"^--calibrate {name}: .* there is only 1; give 20 or more together"):
-        Calibrator(llama, memories, demonstrations, [name])(raw[:1])
-    with pytest.raises(InputError, match=f"^--calibrate {name}: .* there is only 1"):
-        correct_all(name, raw[:1])
+        Calibrator(llama, [memories], [name])(raw[:1])
     assert calibrator(raw[:4])[0].calibrated[name].inputs == 4
     assert calibrator(raw[4:])[0].calibrated[name].inputs == 5  # the last chunk has a single row
     assert len(told) == 1
@@ -286,10 +290,10 @@ def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
 
 
 def test_twenty_rows_are_enough_for_no_warning(
-    llama: Engine, memories: list[Memory], demonstrations: TokenizedDemonstrations, recwarn: pytest.WarningsRecorder
+    llama: Engine, memories: list[Memory], recwarn: pytest.WarningsRecorder
 ) -> None:
     raw = list(predict(llama, memories[0], ROWS)) * 4
-    Calibrator(llama, memories, demonstrations, ["batch"])(raw)
+    Calibrator(llama, [memories], ["batch"])(raw)
     assert not [each for each in recwarn if "--calibrate" in str(each.message)]
-    Calibrator(llama, memories, demonstrations, ["batch"])(raw[:19])
+    Calibrator(llama, [memories], ["batch"])(raw[:19])
     assert [each for each in recwarn if "there are only 19" in str(each.message)]

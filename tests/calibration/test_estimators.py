@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from deepthink_cli.calibration.base import normalised
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import InputError
+from deepthink_cli.scoring.softmax import log_softmax
 
 # Probabilities of two labels for three inputs; their means are 0.7 and 0.3.
 THREE = [[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]]
@@ -17,8 +17,8 @@ THREE = [[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]]
 
 def corrected(name: str, rows: list[list[float]], basis: list[list[float]]) -> list[list[float]]:
     """Probabilities of rows after a calibration, given those of its inputs."""
-    logs = normalised(np.log(rows)) - CALIBRATIONS[name].bias(normalised(np.log(basis)))
-    values: list[list[float]] = np.exp(normalised(logs)).tolist()
+    logs = log_softmax(np.log(rows)) - CALIBRATIONS[name].bias(log_softmax(np.log(basis)))
+    values: list[list[float]] = np.exp(log_softmax(logs)).tolist()
     return values
 
 
@@ -29,7 +29,7 @@ def test_a_mean_bias_divides_by_the_mean_probability_of_each_label(name: str) ->
     ((left, right),) = corrected(name, [[0.6, 0.4]], THREE)
     assert (left, right) == pytest.approx((first / (first + second), second / (first + second)))
     assert right > left
-    bias = CALIBRATIONS[name].bias(normalised(np.log(THREE)))
+    bias = CALIBRATIONS[name].bias(log_softmax(np.log(THREE)))
     assert bias == pytest.approx([math.log(0.7), math.log(0.3)])
 
 
@@ -59,8 +59,8 @@ def test_prior_matching_makes_all_labels_equally_likely_on_average() -> None:
 
 @pytest.mark.parametrize("scale", [1, 20])
 def test_prior_matching_converges_for_confident_predictions(scale: float) -> None:
-    rows = normalised(np.random.default_rng(0).normal(size=(50, 4)) * scale)
-    after = np.exp(normalised(rows - CALIBRATIONS["prior"].bias(rows)))
+    rows = log_softmax(np.random.default_rng(0).normal(size=(50, 4)) * scale)
+    after = np.exp(log_softmax(rows - CALIBRATIONS["prior"].bias(rows)))
     assert after.mean(axis=0) == pytest.approx([0.25] * 4, abs=1e-9)
 
 
@@ -81,8 +81,8 @@ def test_a_constant_on_the_scores_of_a_label_is_removed_exactly(name: str, input
     basis = rows if name == "prior" else draw.normal(size=(inputs, 3))
 
     def after(shift: object) -> object:
-        logs = normalised(rows + shift) - CALIBRATIONS[name].bias(normalised(basis + shift))
-        return normalised(logs)
+        logs = log_softmax(rows + shift) - CALIBRATIONS[name].bias(log_softmax(basis + shift))
+        return log_softmax(logs)
 
     assert after(constant) == pytest.approx(after(np.zeros(3)), abs=1e-10)
 
@@ -91,14 +91,14 @@ def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> Non
     """The exact sense is one text: the mean of normalised probabilities is not linear in the scores."""
     draw = np.random.default_rng(1)
     rows, basis, constant = draw.normal(size=(5, 3)), draw.normal(size=(3, 3)), np.array([3.0, -1.0, 0.5])
-    before = normalised(normalised(rows) - CALIBRATIONS["contextual"].bias(normalised(basis)))
-    biased = normalised(rows + constant) - CALIBRATIONS["contextual"].bias(normalised(basis + constant))
-    assert normalised(biased) != pytest.approx(before, abs=1e-3)
+    before = log_softmax(log_softmax(rows) - CALIBRATIONS["contextual"].bias(log_softmax(basis)))
+    biased = log_softmax(rows + constant) - CALIBRATIONS["contextual"].bias(log_softmax(basis + constant))
+    assert log_softmax(biased) != pytest.approx(before, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_everything_is_computed_in_float64(name: str) -> None:
-    logs = normalised(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
+    logs = log_softmax(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
     assert logs.dtype == np.float64
     assert CALIBRATIONS[name].bias(logs).dtype == np.float64
 
@@ -123,7 +123,7 @@ def test_wrong_names_are_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_only_a_bias_of_rows_needs_two_of_them_and_is_doubted_below_twenty(name: str) -> None:
-    method, one = CALIBRATIONS[name], normalised(np.log([[0.9, 0.1]]))
+    method, one = CALIBRATIONS[name], log_softmax(np.log([[0.9, 0.1]]))
     if not method.from_rows:
         assert method.bias(one).shape == (2,)
         assert method.doubt(1) is None

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deepthink_cli.evaluation.probabilities import BINS, ProbabilityTally, RunningMean, log_share
+from deepthink_cli.evaluation.probabilities import BINS, ProbabilityTally, RunningMean
+from deepthink_cli.scoring.softmax import log_share
 
 
 def tally(

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +17,16 @@ import torch
 from conftest import write_rows
 from helpers.tiny import run_files, run_words
 
-from deepthink_cli import DemonstrationSet, Memory, Method, Query, load_model, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Memory, Query, load_model, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.cli.run_progress import RunProgress
+from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.evaluation.evaluation import evaluated, scoring_chunks
 from deepthink_cli.experiments import scorer
 from deepthink_cli.experiments.folder import LOCK, RunFolder, open_run_folder
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.scoring.prediction import predict
-from deepthink_cli.scoring.skipping import SAME_TOKENS, TOO_LONG
+from deepthink_cli.scoring.pipeline import SAME_TOKENS, TOO_LONG, UNSCORABLE, planned
 from deepthink_cli.thinking import think_together
 
 Models = Callable[[str], Path]
@@ -39,19 +37,9 @@ def test_queries_that_cannot_be_scored_are_counted_and_the_others_kept(reviews: 
     engine = load_model()  # its tokenizer knows no capitals
     read = tokenize_demonstrations(engine.tokenizer, reviews)
     given = [Query("fine", PAIR), Query("odd", ("Yes", "yes")), Query("word " * 5000, PAIR), Query("good", PAIR)]
-    skipped: Counter[str] = Counter()
-    kept = [query.text for chunk in scoring_chunks(engine, read, given, skipped) for query in chunk.queries]
-    assert kept == ["fine", "good"]
-    assert skipped == {SAME_TOKENS: 1, TOO_LONG: 1}
-
-
-def test_evaluated_predictions_are_those_of_predict(llama: Engine, reviews: DemonstrationSet) -> None:
-    memories = list(think(llama, tokenize_demonstrations(llama.tokenizer, reviews), Method(3)))
-    queries = [Query(f"film number {n}", PAIR, "positive") for n in range(7)]
-    one = [(p.iteration, p.label) for p in evaluated(llama, memories, queries, Counter())]
-    two = [(p.iteration, p.label) for p in predict(llama, memories, queries)]
-    assert one == two
-    assert [iteration for iteration, _ in one] == [1, 2, 3] * 7
+    (chunk,) = planned(engine, read, given, skip=UNSCORABLE)
+    assert [query.text for query in chunk.queries] == ["fine", "good"]
+    assert [row.reason for row in chunk.rows if isinstance(row, Skipped)] == [SAME_TOKENS, TOO_LONG]
 
 
 def test_a_disk_that_refuses_a_row_keeps_the_others(

@@ -25,7 +25,8 @@ from deepthink_cli import (
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.prediction.ensemble import open_ensemble
-from deepthink_cli.scoring.prediction import mean_predictions, predict_chunks
+from deepthink_cli.scoring.pipeline import predictions
+from deepthink_cli.scoring.prediction import mean_predictions
 
 QUERY = Query("a film", ("good", "very bad", "bad"), "bad")
 
@@ -152,12 +153,10 @@ def test_a_member_of_the_ensemble_is_not_overwritten(
     assert "which this command reads" in capsys.readouterr().err
 
 
-def test_the_labels_of_an_ensemble_are_in_the_order_of_the_first_memory(llama: Engine) -> None:
-    """Also if another member has more tokens, whose length decides which queries fit."""
+def test_members_may_have_demonstrations_of_different_lengths(llama: Engine) -> None:
     short = DemonstrationSet.of([Example("a", "no"), Example("b", "yes")], "{text}: {label}")
     long = DemonstrationSet.of([Example("a b c d e f", "yes"), Example("b c d e f g", "no")], "{text}: {label}")
     first, second = (next(think(llama, tokenize_demonstrations(llama.tokenizer, each))) for each in (short, long))
-    ((together, *_), *_) = predict_chunks(llama, first, ["c"], ensemble=[[second]])
+    ((together,),) = predictions(llama, [[first], [second]], [Query("c", ("no", "yes"))])
     left, right = (next(predict(llama, memory, ["c"])).scores for memory in (first, second))
-    assert list(together.scores) == ["no", "yes"]
     assert together.scores == pytest.approx({label: (left[label] + right[label]) / 2 for label in left}, abs=1e-4)

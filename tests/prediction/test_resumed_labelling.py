@@ -12,7 +12,7 @@ from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.prediction.resume import partial_of
-from deepthink_cli.scoring.prediction import CHUNK
+from deepthink_cli.scoring.pipeline import CHUNK
 
 Captured = pytest.CaptureFixture[str]
 ROWS = 3 * CHUNK + 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
@@ -24,13 +23,13 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine, Reading, ScoringPlan, Sums
-from deepthink_cli.evaluation.evaluation import evaluated
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
-from deepthink_cli.scoring.prediction import predict_chunks, prediction_of
+from deepthink_cli.scoring.pipeline import TOO_LONG, UNSCORABLE, predictions
+from deepthink_cli.scoring.prediction import prediction_of
 from deepthink_cli.scoring.score import Scores
-from deepthink_cli.scoring.skipping import TOO_LONG
 
 PATTERN = "Text: {text}\nKind: {kind}"
 LABELS = ("b", "bu", "feature")
@@ -131,8 +130,7 @@ def test_by_the_mean_the_label_its_probability_and_ties_are_those_of_the_means()
 def test_a_bias_is_estimated_from_scores_of_the_same_kind(
     score: ScoreName, llama: Engine, memories: list[Memory]
 ) -> None:
-    assert memories[1].provenance is not None
-    calibrator = Calibrator(llama, memories[1:], memories[1].provenance.demonstrations, ["contextual"], score=score)
+    calibrator = Calibrator(llama, [memories[1:]], ["contextual"], score)
     (prediction,) = calibrator(list(predict(llama, memories[1], ["it fails"], score=score)))
     free = [shares(each.scores) for each in predict(llama, memories[1], ["N/A", "[MASK]", ""], score=score)]
     bias = [fmean(column) for column in zip(*free, strict=True)]
@@ -153,11 +151,12 @@ def test_an_ensemble_averages_the_scores_that_are_compared(llama: Engine, memori
     examples = demonstrations.examples[::-1]
     turned = DemonstrationSet.of(examples, demonstrations.template, demonstrations.labels)
     other = next(think(llama, tokenize_demonstrations(llama.tokenizer, turned)))
+    queries = [Query(text, LABELS) for text in TEXTS]
     for score in SCORES:
         alone = [
             [each.scores for each in predict(llama, memory, TEXTS, score=score)] for memory in (memories[0], other)
         ]
-        (together,) = predict_chunks(llama, memories[:1], TEXTS, ensemble=[[other]], score=score)
+        (together,) = predictions(llama, [memories[:1], [other]], queries, score=score)
         for prediction, *members in zip(together, *alone, strict=True):
             mean = {label: fmean(member[label] for member in members) for label in LABELS}
             assert prediction.scores == pytest.approx(mean, abs=1e-4)
@@ -169,7 +168,7 @@ def test_an_end_counts_toward_the_length_of_a_query(
 ) -> None:
     (short,) = tokenize_queries(llama.tokenizer, Template(PATTERN), [Query("x", ("b", "k"))])
     count = 512 - memories[0].length - short.longest + 1
-    skipped: Counter[str] = Counter()
-    for _ in evaluated(llama, memories[:1], [Query("x" * count, ("b", "k"), "b")], skipped, score=score):
-        pass
-    assert skipped[TOO_LONG] == over
+    query = Query("x" * count, ("b", "k"), "b")
+    ((row,),) = predictions(llama, [memories[:1]], [query], score=score, skip=UNSCORABLE)
+    assert isinstance(row, Skipped) == over
+    assert not isinstance(row, Skipped) or row.reason == TOO_LONG

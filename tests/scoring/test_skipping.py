@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -12,10 +11,20 @@ from deepthink_cli import DemonstrationSet, Memory, Method, Query, predict, thin
 from deepthink_cli.data.examples import UNREADABLE, Skipped
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.engine.delegating import DelegatingEngine
-from deepthink_cli.evaluation.evaluation import evaluated, evaluated_or_skipped
-from deepthink_cli.scoring.prediction import Prediction, predict_or_skip
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Progress
+from deepthink_cli.scoring.pipeline import (
+    ANYTHING,
+    NOT_FINITE,
+    NOTHING,
+    SAME_TOKENS,
+    TOO_LONG,
+    UNSCORABLE,
+    predicted,
+    predictions,
+)
+from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.score import NotFiniteError
-from deepthink_cli.scoring.skipping import NOT_FINITE, SAME_TOKENS, TOO_LONG, predicted
 
 LABELS = ("positive", "negative")
 GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]
@@ -46,7 +55,7 @@ def memories(llama: Engine, reviews: DemonstrationSet) -> list[Memory]:
 
 
 def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
-    (rows,) = predict_or_skip(engine, memories, [GOOD[0], *BAD, GOOD[1]])
+    (rows,) = predictions(engine, [memories], [GOOD[0], *BAD, GOOD[1]], skip=ANYTHING)
     first, second, *bad, third, fourth = rows
     assert [each.reason for each in bad if isinstance(each, Skipped)] == [NOT_FINITE, UNREADABLE, TOO_LONG, SAME_TOKENS]
     assert bad[1] == UNREAD
@@ -58,26 +67,34 @@ def test_rows_keep_their_places(engine: Engine, memories: list[Memory]) -> None:
 
 
 def test_a_chunk_of_bad_rows_has_no_predictions(engine: Engine, memories: list[Memory]) -> None:
-    parts = list(predict_or_skip(engine, memories, [*BAD, *GOOD], chunk=len(BAD)))
+    parts = list(predictions(engine, [memories], [*BAD, *GOOD], size=len(BAD), skip=ANYTHING))
     assert [len(predicted(part)) for part in parts] == [0, 4]
 
 
 def test_other_rows_have_the_scores_they_have_alone(engine: Engine, memories: list[Memory]) -> None:
-    (rows,) = predict_or_skip(engine, memories, [*BAD, *GOOD])
+    (rows,) = predictions(engine, [memories], [*BAD, *GOOD], skip=ANYTHING)
     alone = list(predict(engine, memories, GOOD))
     for row, expected in zip(predicted(rows), alone, strict=True):
         assert row.scores == pytest.approx(expected.scores, abs=1e-4)
 
 
 def test_without_skipping_scores_that_are_not_finite_are_an_error(engine: Engine, memories: list[Memory]) -> None:
-    with pytest.raises(NotFiniteError, match="overflows: the score of candidate 1 is nan"):
-        list(predict(engine, memories, [*GOOD, NAN]))
-    with pytest.raises(NotFiniteError):
-        list(evaluated(engine, memories, [*GOOD, NAN], Counter()))
+    for skip in (NOTHING, UNSCORABLE):
+        with pytest.raises(NotFiniteError, match="overflows: the score of candidate 1 is nan"):
+            list(predictions(engine, [memories], [*GOOD, NAN], skip=skip))
 
 
-def test_an_evaluation_counts_skipped_rows_by_reason(engine: Engine, memories: list[Memory]) -> None:
-    skipped: Counter[str] = Counter()
-    rows = list(evaluated_or_skipped(engine, memories, [*BAD, *GOOD], skipped))
-    assert skipped == {NOT_FINITE: 1, UNREADABLE: 1, TOO_LONG: 1, SAME_TOKENS: 1}
-    assert len(predicted(rows)) == 4
+def test_only_what_is_to_be_skipped_is(engine: Engine, memories: list[Memory]) -> None:
+    (rows,) = predictions(engine, [memories], [*BAD[1:], *GOOD], skip=UNSCORABLE)
+    reasons = [row.reason for row in rows if isinstance(row, Skipped)]
+    assert reasons == [UNREADABLE, TOO_LONG, SAME_TOKENS]
+    for row, reason in zip(BAD[2:], ("too long", "same tokens"), strict=True):
+        with pytest.raises(InputError, match=reason):
+            list(predictions(engine, [memories], [row, *GOOD]))
+
+
+def test_progress_counts_every_row_of_a_chunk(engine: Engine, memories: list[Memory]) -> None:
+    told, start = list[Event](), Progress("scoring", 10, 16)
+    rows = [*BAD, *GOOD]
+    list(predictions(engine, [memories], rows, size=4, skip=ANYTHING, tell=told.append, progress=start))
+    assert told == [Progress("scoring", 14, 16), Progress("scoring", 16, 16)]

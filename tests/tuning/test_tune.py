@@ -61,7 +61,7 @@ def by_hand(engine: Engine, plan: TunePlan, rows: Sequence[int], scored: Sequenc
     predictions = list(predict(engine, memory, [plan.rows.queries[row] for row in scored]))
     if setting.calibration == "none":
         return [prediction.label for prediction in predictions]
-    corrected = Calibrator(engine, [memory], demonstrations, [setting.calibration])(predictions)
+    corrected = Calibrator(engine, [[memory]], [setting.calibration])(predictions)
     return [prediction.calibrated[setting.calibration].prediction.label for prediction in corrected]
 
 

@@ -11,7 +11,6 @@ from deepthink_cli.integrations.lm_eval.memories import Memories
 from deepthink_cli.integrations.lm_eval.requests import Group, Request, grouped, queries_of
 
 if TYPE_CHECKING:
-    from deepthink_cli.engine.base import ScoringPlan
     from deepthink_cli.memory import Memory
 
 
@@ -48,7 +47,6 @@ def _warning(task: str, contexts: Sequence[int], prompts: Sequence[int], iterati
 
 
 logger = logging.getLogger("lm_eval.models.deepthink")
-QUERIES = 1024  # prompts of one context that are scored together
 
 
 def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = False) -> list[tuple[float, bool]]:
@@ -58,16 +56,15 @@ def likelihoods(memories: Memories, requests: Sequence[Request], quiet: bool = F
     """
     from tqdm import tqdm
 
+    from deepthink_cli.scoring import pipeline
+
     groups = checked_groups(memories, requests)
     results = [(0.0, False)] * len(requests)
     with tqdm(total=len(requests), disable=quiet, desc=f"Scoring, T = {memories.method.iterations}") as bar:
         for group in groups:
             memory = memory_of(memories, requests, group)
             queries, places = queries_of(requests, group)
-            scored: list[list[tuple[float, bool]]] = []
-            for start in range(0, len(queries), QUERIES):
-                plan = memories.engine.plan(queries[start : start + QUERIES])
-                scored += _finite(memories, memory, plan)
+            scored = pipeline.likelihoods(memories.engine, memory, queries)
             for number, (query, candidate) in zip(group.numbers, places, strict=True):
                 results[number] = scored[query][candidate]
             bar.update(len(group.numbers))
@@ -99,12 +96,3 @@ def memory_of(memories: Memories, requests: Sequence[Request], group: Group) -> 
     """The memory of a group's context; None without a context."""
     ids = requests[group.numbers[0]].prompt[: group.start]
     return memories.get(ids, group.text) if ids else None
-
-
-def _finite(memories: Memories, memory: Memory | None, plan: ScoringPlan) -> list[list[tuple[float, bool]]]:
-    """The likelihoods of a plan; raises DeepThinkError, naming the request, for one that is NaN or infinite."""
-    from deepthink_cli.scoring.score import check_finite
-
-    scored = memories.engine.likelihoods(memory, plan)
-    check_finite(memories.engine, plan, [[value for value, _ in of_query] for of_query in scored])
-    return scored

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deepthink_cli.evaluation.probabilities import log_sum
+from deepthink_cli.scoring.softmax import log_sum
 
 MOST_CANDIDATES = 12  # candidates of a row whose scores are kept one by one
 LONGEST_TEXT = 4000  # characters of an input

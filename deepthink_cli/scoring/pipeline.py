@@ -1,0 +1,250 @@
+"""From rows to predictions: the one way in which candidates are scored, lazily and a chunk of rows at a time.
+
+    rows -> queries -> plan -> scores -> predictions -> corrections
+
+A row is a `Query`, or `Skipped` with the reason, as `data.examples` reads them. `planned` tokenises the queries of a
+chunk, sets aside those that cannot be scored, and has the engine plan its passes. This needs no memory: a chunk is
+planned once and scored after any number of them. `scored` scores a chunk after memories, and makes a prediction of
+the scores for each row and memory, of their mean for an ensemble. `predictions` joins the two: a thread plans the next
+chunk while one is scored. `calibration.calibrator` corrects what they yield, a chunk at a time, or all rows at the end.
+
+`predict`, `eval`, `diff`, scikit-learn and data frames use `predictions`. `run` scores the same chunks after every
+reading of its memories. `tune` and the trials of `select`, which need arrays of scores and no predictions, plan their
+queries with the engine and call `score_each`; the harnesses bring tokens and call `likelihoods`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+from deepthink_cli.artifact.files import check_fit
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.io.prefetch import ahead
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
+from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.scoring.prediction import Prediction, mean_predictions, prediction_of
+from deepthink_cli.scoring.score import NotFiniteError, check_finite, check_length, score_each
+
+P = TypeVar("P")
+Part = list[Prediction | Skipped]  # of a chunk: for each query a prediction by each memory, or why there is none
+
+CHUNK = 256  # rows that are labelled together
+EVALUATED = 1024  # rows that are evaluated together
+
+TOO_LONG = "too long for the model"
+SAME_TOKENS = "candidates that the tokenizer does not tell apart"
+UNKNOWN_TOKENS = "tokens that the model does not know"
+NOT_FINITE = "scores that are not finite"
+# Which of these become `Skipped`; the others raise.
+NOTHING: Collection[str] = ()
+UNSCORABLE: Collection[str] = (TOO_LONG, SAME_TOKENS)
+ANYTHING: Collection[str] = (*UNSCORABLE, UNKNOWN_TOKENS, NOT_FINITE)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows in order, and the plan of their queries, which are tokenised for `score`."""
+
+    rows: Sequence[Query | Skipped]
+    plan: ScoringPlan
+    score: ScoreName = "sum"
+
+    @property
+    def queries(self) -> list[Query]:
+        """The rows that are scored."""
+        return [row for row in self.rows if isinstance(row, Query)]
+
+
+def predict(
+    engine: Engine,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+    score: ScoreName = "sum",
+) -> Iterator[Prediction]:
+    """Yield a prediction for every input, in order; with several memories, one after another for each input.
+
+    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
+    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
+    token, or their sum with that of the label's end. A thread tokenises `chunk` inputs at a time while the previous
+    ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
+    fit the template, the candidates or the model's context.
+    """
+    memories = [memory] if isinstance(memory, Memory) else list(memory)
+    provenance = memories[0].provenance
+    if provenance is None:
+        raise InputError("this memory has no template; use one from think() or load_memory()")
+    check_fit(provenance, engine.identity, "this memory")
+    labels = provenance.demonstrations.labels
+    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
+    for part in predictions(engine, [memories], queries, size=chunk, score=score):
+        yield from predicted(part)
+
+
+def predictions(
+    engine: Engine,
+    members: Sequence[Sequence[Memory]],
+    rows: Iterable[Query | Skipped],
+    *,
+    size: int = CHUNK,
+    score: ScoreName = "sum",
+    skip: Collection[str] = NOTHING,
+    tell: Tell = silent,
+    progress: Progress | None = None,
+) -> Iterator[Part]:
+    """Yield the predictions of every `size` rows, in order; at most three chunks are in memory.
+
+    There is one member, or several for an ensemble; each has the same iterations, of one set of demonstrations with the
+    template and labels of the other members. A query that cannot be scored is replaced by the reason if that is among
+    those to `skip`, and raises otherwise: InputError for one that does not fit the tokenizer or the model's context,
+    NotFiniteError for scores that are NaN or infinite. After each chunk, `tell` is called with the `progress`, whose
+    rows done are counted on.
+    """
+    members = [[engine.place(memory) for memory in member] for member in members]
+    provenance = longest([member[0] for member in members]).provenance
+    assert provenance is not None
+    for chunk in ahead(planned(engine, provenance.demonstrations, rows, size=size, score=score, skip=skip)):
+        part = scored(engine, members, chunk, skip)
+        if progress is not None:
+            progress = replace(progress, done=progress.done + len(chunk.rows))
+            tell(progress)
+        yield part
+
+
+def planned(
+    engine: Engine,
+    demonstrations: TokenizedDemonstrations,
+    rows: Iterable[Query | Skipped],
+    *,
+    size: int = CHUNK,
+    score: ScoreName = "sum",
+    skip: Collection[str] = NOTHING,
+) -> Iterator[Chunk]:
+    """Yield every `size` rows, ready to be scored after memories of these demonstrations or of fewer tokens.
+
+    Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
+    """
+    tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
+    remaining = iter(rows)
+    while part := list(islice(remaining, size)):
+        tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
+        prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
+        for row in part:
+            tokens = row if isinstance(row, Skipped) else _checked(engine, length, next(tokenized), skip)
+            if isinstance(tokens, Skipped):
+                prepared.append(tokens)
+            else:
+                prepared.append(row)
+                kept.append(tokens)
+        yield Chunk(prepared, engine.plan(kept), score)
+
+
+def scored(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk, skip: Collection[str] = NOTHING) -> Part:
+    """The predictions of a chunk: for each query one by each memory, or by the mean of the members' scores.
+
+    Raises NotFiniteError for scores that are not finite; if those are to be skipped, scores the other queries again.
+    """
+    by_memory: list[list[Prediction]] = []
+    while chunk.queries:
+        try:
+            by_memory = _predicted(engine, members, chunk)
+            break
+        except NotFiniteError as error:
+            if NOT_FINITE not in skip:
+                raise
+            chunk = _without(engine, chunk, error.queries)
+    of_queries = zip(*by_memory, strict=True)
+    part: Part = []
+    for row in chunk.rows:
+        part += [row] if isinstance(row, Skipped) else next(of_queries)
+    return part
+
+
+def likelihoods(engine: Engine, memory: Memory | None, queries: Sequence[TokenizedQuery]) -> Likelihoods:
+    """The scores of queries after a memory, or after nothing at all, and whether greedy decoding writes the candidates.
+
+    Raises NotFiniteError for scores that are NaN or infinite.
+    """
+    found: Likelihoods = []
+    for start in range(0, len(queries), EVALUATED):
+        plan = engine.plan(queries[start : start + EVALUATED])
+        of_chunk = engine.likelihoods(memory, plan)
+        check_finite(engine, plan, [[value for value, _ in of_query] for of_query in of_chunk])
+        found += of_chunk
+    return found
+
+
+def predicted(rows: Iterable[P | Skipped]) -> list[P]:
+    """The predictions among rows."""
+    return [row for row in rows if not isinstance(row, Skipped)]
+
+
+def longest(memories: Sequence[Memory]) -> Memory:
+    """The memory of the most tokens, after which the fewest queries fit."""
+    return max(memories, key=lambda memory: memory.length)
+
+
+def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:
+    """For each memory of a member, the predictions of a chunk's queries; with several members, of their means."""
+    memories, by_memory = [memory for member in members for memory in member], list[list[Prediction]]()
+    for memory, of_memory in zip(memories, score_each(engine, memories, chunk.plan), strict=True):
+        pairs = zip(chunk.queries, of_memory, strict=True)
+        by_memory.append([prediction_of(query, memory.iteration, each.compared(chunk.score)) for query, each in pairs])
+    if len(members) == 1:
+        return by_memory
+    count = len(members[0])
+    return [[mean_predictions(same) for same in zip(*by_memory[place::count], strict=True)] for place in range(count)]
+
+
+def _tokenized(
+    tokenize: QueryTokenizer, queries: Sequence[Query], skip: Collection[str]
+) -> Iterator[TokenizedQuery | Skipped]:
+    try:
+        yield from tokenize(queries)
+    except InputError as error:
+        if SAME_TOKENS not in skip:
+            raise
+        if len(queries) == 1:
+            yield Skipped(error.messages, SAME_TOKENS)
+            return
+        for query in queries:
+            yield from _tokenized(tokenize, [query], skip)
+
+
+def _checked(
+    engine: Engine, length: int, query: TokenizedQuery | Skipped, skip: Collection[str]
+) -> TokenizedQuery | Skipped:
+    """The query, or why it is skipped; the engine's plan raises for unknown tokens that are not."""
+    if isinstance(query, Skipped):
+        return query
+    try:
+        check_length(engine.limits, engine.identity.id, length, query)
+    except InputError as error:
+        if TOO_LONG not in skip:
+            raise
+        return Skipped(error.messages, TOO_LONG)
+    try:
+        if UNKNOWN_TOKENS in skip:
+            engine.check_ids(query.ids, query.where or "a query")
+    except InputError as error:
+        return Skipped(error.messages, UNKNOWN_TOKENS)
+    return query
+
+
+def _without(engine: Engine, chunk: Chunk, queries: Mapping[int, str]) -> Chunk:
+    """The chunk without the queries at these places, which were skipped for the reason given with each."""
+    places = iter(range(len(chunk.plan.queries)))
+    rows: list[Query | Skipped] = []
+    for row in chunk.rows:
+        message = None if isinstance(row, Skipped) else queries.get(next(places))
+        rows.append(row if message is None else Skipped((message,), NOT_FINITE))
+    kept = [query for place, query in enumerate(chunk.plan.queries) if place not in queries]
+    return Chunk(rows, engine.plan(kept), chunk.score)
