@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
 from deepthink_cli.experiments.samples import without_samples
+from deepthink_cli.io.appended import append, cut, refusals, whole_lines
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -41,10 +42,8 @@ class RunFolder:
 
     def append(self, row: Result) -> None:
         """Write one row and sync it to disk; raises DeepThinkError if that fails, with earlier rows intact."""
-        with _refusals(self.folder), open(self.folder / FILE, "ab") as file:
-            file.write(row.line().encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with _refusals(self.folder):
+            append(self.folder / FILE, [row.line()])
         self.rows += 1
         self.done.add(row.key)
 
@@ -68,7 +67,7 @@ def open_run_folder(folder: Path, samples: bool = False) -> Iterator[RunFolder]:
     with lock:
         run_folder = RunFolder(folder, samples)  # raises for a file that is not a run's, before truncating it
         with _refusals(folder):
-            _cut_torn_row(folder / FILE)
+            cut(folder / FILE, whole_lines(folder / FILE))
         yield run_folder
 
 
@@ -89,15 +88,8 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"--out {folder}: {parent} is not writable; name another folder")
 
 
-@contextmanager
-def _refusals(folder: Path) -> Iterator[None]:
-    """Raise file system errors as a DeepThinkError that says how to resume the run."""
-    try:
-        yield
-    except OSError as error:
-        raise DeepThinkError(
-            f"--out {folder}: cannot be written: {error.strerror or error}; the same command continues the run"
-        ) from error
+def _refusals(folder: Path) -> AbstractContextManager[None]:
+    return refusals(f"--out {folder}", "the same command continues the run")
 
 
 def _make(folder: Path) -> None:
@@ -133,20 +125,3 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
 def _write_process_number(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
-
-
-def _cut_torn_row(path: Path) -> None:
-    """Truncate the file after its last line break: the rest is an incomplete row."""
-    size = end = path.stat().st_size
-    with open(path, "r+b") as file:
-        while end > 0:
-            start = max(0, end - 65536)
-            file.seek(start)
-            place = file.read(end - start).rfind(b"\n")
-            if place >= 0:
-                end = start + place + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)
-            os.fsync(file.fileno())

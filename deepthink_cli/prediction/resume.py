@@ -8,16 +8,16 @@ those of a labelling that was never interrupted, and so are its batches and thei
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import InputError
+from deepthink_cli.io.appended import append, cut, refusals
 from deepthink_cli.io.text import json_line
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import Prediction
@@ -58,10 +58,8 @@ class PartialLabels:
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write the rows of a chunk and sync them to disk."""
-        with _refusals(self.output), open(self.path, "ab") as file:
-            file.writelines(json_line(row).encode() for row in rows)
-            file.flush()
-            os.fsync(file.fileno())
+        with _refusals(self.output):
+            append(self.path, map(json_line, rows))
 
     def remove(self) -> None:
         """Remove the file: the output is complete."""
@@ -123,7 +121,7 @@ def _cut(path: Path, start: int, total: int, iterations: int) -> int:
     """
     done = kept = lines = 0
     end = place = start
-    with open(path, "r+b") as file:
+    with open(path, "rb") as file:
         file.seek(start)
         for line in file:
             row = _row(line)
@@ -134,9 +132,7 @@ def _cut(path: Path, start: int, total: int, iterations: int) -> int:
                 done, lines = done + 1, 0
                 if done % CHUNK == 0 or done == total:
                     kept, end = done, place
-        file.truncate(end)
-        file.flush()
-        os.fsync(file.fileno())
+    cut(path, end)
     return kept
 
 
@@ -165,12 +161,5 @@ def _locked(output: Path, path: Path) -> Iterator[None]:
         lock.release()
 
 
-@contextmanager
-def _refusals(output: Path) -> Iterator[None]:
-    """Raise file system errors as a DeepThinkError that says how to go on."""
-    try:
-        yield
-    except OSError as error:
-        raise DeepThinkError(
-            f"-o {output}: cannot be written: {error.strerror or error}; the same command continues it"
-        ) from error
+def _refusals(output: Path) -> AbstractContextManager[None]:
+    return refusals(f"-o {output}", "the same command continues it")

@@ -13,18 +13,16 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Tell, silent
 from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod, Trials
-from deepthink_cli.selection.features import Advance, Observer, ignore
+from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.selection.store import Store
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
-
-READING = "reading rows"  # names of the stages of a choice, for progress
-TRYING = "trying sets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +120,12 @@ def choose_demonstrations(
     pool: PoolRows,
     request: Request,
     store: Store | None = None,
-    advance: Mapping[str, Advance] | None = None,
+    tell: Tell = silent,
 ) -> Chosen:
     """Choose rows of a pool; `engine` may be None for a method that reads nothing of the model.
 
-    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `advance` are called as rows are
-    read (`READING`) and sets are tried (`TRYING`). Raises InputError as `check_request`, and what the method raises.
+    The rows must fit the model (`PoolRows.fitting`). Results are cached in `store`. `tell` is called as
+    rows are read and sets are tried. Raises InputError as `check_request`, and what the method raises.
     """
     check_request(pool, request)
     method, free = request.definition, pool.free
@@ -137,7 +135,7 @@ def choose_demonstrations(
     rows = Pool([pool.queries[place] for place in places], balanced=request.balanced)
     cost, trials = Cost(), None
     if engine is not None and set(method.reads) & {"hidden", "probabilities", "tokens"}:
-        rows, cost = _observed(engine, pool, rows, request, store, advance or {})
+        rows, cost = _observed(engine, pool, rows, request, store, tell)
     if engine is not None and "trials" in method.reads:
         from deepthink_cli.selection.trials import EngineTrials
 
@@ -148,7 +146,7 @@ def choose_demonstrations(
             pool.labels,
             store=store,
             chat=request.chat,
-            progress=(advance or {}).get(TRYING),
+            tell=tell,
         )
         rows = replace(rows, trials=trials)
     choice = _choice(method, rows, request)
@@ -166,16 +164,16 @@ def choose_demonstrations(
 
 
 def _observed(
-    engine: Engine, pool: PoolRows, rows: Pool, request: Request, store: Store | None, advance: Mapping[str, Advance]
+    engine: Engine, pool: PoolRows, rows: Pool, request: Request, store: Store | None, tell: Tell
 ) -> tuple[Pool, Cost]:
     """The rows with the hidden states and probabilities of them and of the queries, and what that took."""
     everything = [*rows.rows, *request.queries]
     observe = Observer(engine, pool.template, everything, "tokens" in request.definition.reads, store)
-    features = observe(rows.rows, advance.get(READING, ignore))
+    features = observe(rows.rows, tell)
     rows = replace(rows, hidden=features.hidden, probabilities=features.probabilities, tokens=features.tokens)
     read = features.read
     if request.queries:
-        targets = observe(request.queries, advance.get(READING, ignore))
+        targets = observe(request.queries, tell)
         rows = replace(rows, target_hidden=targets.hidden, target_tokens=targets.tokens)
         read += targets.read
     return rows, Cost(read, len(everything) - read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, shared_prefix
 from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
@@ -26,13 +27,8 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NDArray[Any]]
 
+READING = "reading rows"  # the name of this stage of a choice, for progress
 VERSION = 1  # of what is computed from a row; cached features of another version are not used
-Advance = Callable[[int, int], None]
-"""Called with the number of steps that are done, and of all steps."""
-
-
-def ignore(done: int, total: int) -> None:
-    """Ignore progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +68,7 @@ class Observer:
         self.special = special_ids(engine.tokenizer)
         self.outermost = _outermost(self.tokenize(queries)) if every_token else ()
 
-    def __call__(self, queries: Sequence[Query], advance: Advance = ignore) -> Features:
+    def __call__(self, queries: Sequence[Query], tell: Tell = silent) -> Features:
         """Observe rows, a chunk at a time, while a thread prepares the next chunk.
 
         Raises InputError for a query that is too long for the model, and DeepThinkError, naming the query, for values
@@ -82,7 +78,7 @@ class Observer:
 
         done = read = 0
         chunks: list[Arrays] = []
-        advance(0, len(queries))
+        tell(Progress(READING, 0, len(queries)))
         for tokenized, key, prepared in ahead(self._prepared(queries)):
             if isinstance(prepared, ScoringPlan):
                 chunks.append(self._observed(tokenized, key, prepared))
@@ -90,7 +86,7 @@ class Observer:
             else:
                 chunks.append(prepared)
             done += len(tokenized)
-            advance(done, len(queries))
+            tell(Progress(READING, done, len(queries)))
         joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
         tokens = np.split(joined["tokens"], np.cumsum(joined["lengths"])[:-1]) if self.every_token else None
         return Features(joined["hidden"], _probabilities(joined["sums"], queries), tokens, read)

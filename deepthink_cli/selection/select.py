@@ -16,7 +16,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_q
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.io.text import canonical_json, json_line
@@ -25,8 +25,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import STRICT, Selected
 from deepthink_cli.scoring.inputs import jsonable
-from deepthink_cli.selection.choice import READING, TRYING, Chosen, Request, check_request, choose_demonstrations
-from deepthink_cli.selection.features import Advance
+from deepthink_cli.selection.choice import Chosen, Request, check_request, choose_demonstrations
 from deepthink_cli.selection.options import SelectOptions
 from deepthink_cli.selection.pool import TOO_LONG, PoolRows, fits
 from deepthink_cli.selection.store import Store
@@ -158,7 +157,7 @@ def select(
     if engine is not None:
         describe_engine(engine, tell)
     started = time.perf_counter()
-    chosen = choose_demonstrations(engine, pool, request, store, _progress(tell))
+    chosen = choose_demonstrations(engine, pool, request, store, tell)
     seconds = time.perf_counter() - started
     _check_chosen(chosen, spec, tell)
     return SelectResult(chosen, seconds)
@@ -196,15 +195,6 @@ def check_output_holds(pool: PoolRows, output: str | Path) -> None:
         for name, value in pool.row(place).items():
             if isinstance(value, list | dict):
                 raise InputError(f"-o {output}: {name!r} holds a list, which no table does; write .jsonl")
-
-
-def _progress(tell: Tell) -> dict[str, Advance]:
-    """Functions that report the progress of the stages of a choice."""
-
-    def of(stage: str) -> Advance:
-        return lambda done, total: tell(Progress(stage, done, total))
-
-    return {stage: of(stage) for stage in (READING, TRYING)}
 
 
 def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:

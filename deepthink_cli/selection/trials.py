@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -23,7 +24,7 @@ from deepthink_cli.thinking import think_together
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
 
-Progress = Callable[[int, int], None]  # inputs done and inputs in all, of one call of `probabilities`
+TRYING = "trying sets"  # the name of this stage of a choice, for progress in inputs
 _NAME = "probabilities"  # of the array in the cache
 
 
@@ -65,12 +66,12 @@ class EngineTrials:
         labels: Sequence[str],
         chat: Chat | None = None,
         store: Store | None = None,
-        progress: Progress | None = None,
+        tell: Tell = silent,
     ) -> None:
         self.sets_read = self.inputs_scored = 0
         # Without a digest of the weights, models cannot be told apart.
         self._store = store if engine.identity.weights_sha256 else None
-        self._engine, self._progress = engine, progress
+        self._engine, self._tell = engine, tell
         self._queries = [Query(row.text, tuple(labels), where=row.where) for row in rows]
         self._examples = [Example(row.text, str(row.gold)) for row in rows]
         self._empty = DemonstrationSet((), template, tuple(labels), chat)
@@ -94,8 +95,7 @@ class EngineTrials:
                 self.sets_read += sum(bool(trial.demonstrations.examples) for trial in group)
                 self.inputs_scored += len(group) * len(rows)
             done += len(group)
-            if self._progress is not None:
-                self._progress(done * len(rows), len(trials) * len(rows))
+            self._tell(Progress(TRYING, done * len(rows), len(trials) * len(rows)))
         shape = (len(sets), len(rows), len(self._empty.labels))
         return np.array([self._known[trials[tuple(each)].key] for each in sets], np.float64).reshape(shape)
 

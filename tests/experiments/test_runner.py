@@ -182,7 +182,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--select", "dev", "-q")
     assert run(words) == 0
     expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
-    asked, whole = [0], scorer.predict_plan
+    asked, whole = [0], scorer.scored
 
     def full_once(*given: Any) -> Any:
         asked[0] += 1
@@ -190,7 +190,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
         return whole(*given)
 
-    monkeypatch.setattr(scorer, "predict_plan", full_once)
+    monkeypatch.setattr(scorer, "scored", full_once)
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
 

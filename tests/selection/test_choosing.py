@@ -14,8 +14,9 @@ from conftest import Loaded
 from deepthink_cli.data.examples import Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
+from deepthink_cli.events import Event, Progress
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod
-from deepthink_cli.selection.choice import READING, Request, check_request, choose_demonstrations
+from deepthink_cli.selection.choice import Request, check_request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.selection.store import Store
@@ -102,12 +103,11 @@ def test_a_method_that_reads_queries_chooses_for_them(loaded: Loaded) -> None:
 
 
 def test_what_was_read_is_taken_from_the_cache_and_told(loaded: Loaded, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    advance = {READING: lambda done, total: told.append((done, total))}
-    choose_demonstrations(loaded("llama"), pool_of(ROWS), Request("longest", 3), Store(tmp_path), advance)
+    told: list[Event] = []
+    choose_demonstrations(loaded("llama"), pool_of(ROWS), Request("longest", 3), Store(tmp_path), told.append)
     again = choose_demonstrations(loaded("llama"), pool_of(ROWS), Request("longest", 5), Store(tmp_path))
     assert (again.cost.observed, again.cost.cached) == (0, 24)
-    assert told == [(0, 24), (24, 24)]
+    assert told == [Progress("reading rows", done, 24) for done in (0, 24)]
 
 
 def test_the_record_names_pool_method_and_model(loaded: Loaded) -> None:

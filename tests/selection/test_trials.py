@@ -34,6 +34,7 @@ from deepthink_cli.engine.base import Reading, ScoringPlan, Sums
 from deepthink_cli.engine.delegating import DelegatingEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Event, Progress
 from deepthink_cli.model.tokens import special_ids
 from deepthink_cli.selection.store import Store
 from deepthink_cli.selection.trials import EngineTrials
@@ -128,11 +129,11 @@ def test_demonstrations_are_turns_of_a_conversation_with_a_chat(tmp_path: Path) 
 
 
 def test_each_distinct_set_is_read_once_and_progress_counts_inputs(llama: Engine) -> None:
-    seen = list[tuple[int, int]]()
-    trials = trials_of(llama, progress=lambda done, total: seen.append((done, total)))
+    seen = list[Event]()
+    trials = trials_of(llama, tell=seen.append)
     tried = trials.probabilities([(0, 1), (), [0, 1], (2,)], [3, 5])
     assert (trials.sets_read, trials.inputs_scored) == (2, 6)
-    assert seen[-1] == (6, 6)
+    assert seen[-1] == Progress("trying sets", 6, 6)
     assert tried[0].tolist() == tried[2].tolist()
     again = trials.probabilities([(2,), (0, 1)], [3, 5])
     assert again.tolist() == tried[[3, 0]].tolist()
