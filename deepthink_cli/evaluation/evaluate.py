@@ -37,7 +37,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.ensemble import members_of, open_ensemble
-from deepthink_cli.scoring.inputs import check_tokens, scored_by
+from deepthink_cli.prediction.rows import scored_by
+from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file

@@ -17,7 +17,7 @@ from deepthink_cli.experiments.results import Corrected, Part, Result, Setting, 
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.memory import Memory
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, mean_predictions
+from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.updates.base import UpdateRule
 
@@ -77,7 +77,7 @@ class JobScorer:
     def _rows(self, members: Mapping[int, _Member], wanted: Sequence[Setting]) -> Iterator[Step]:
         ordered = [members[number] for number in sorted(members)]
         memories = [member.memory for member in ordered]
-        predictions = _averaged([member.predictions for member in ordered])
+        predictions = averaged([member.predictions for member in ordered])
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
             one_by_one = [[memory] for memory in memories]
@@ -171,13 +171,6 @@ def corrections_of(setting: Setting, predictions: Sequence[Prediction]) -> list[
     if setting.calibration is None:
         return None
     return [prediction.calibrated[setting.calibration] for prediction in predictions]
-
-
-def _averaged(by_member: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """The predictions of one member, or the mean of those of several, query by query."""
-    if len(by_member) == 1:
-        return list(by_member[0])
-    return [mean_predictions(each) for each in zip(*by_member, strict=True)]
 
 
 def _corrected(corrections: Sequence[Correction], shared: bool) -> Corrected:

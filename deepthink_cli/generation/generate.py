@@ -16,12 +16,13 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.dialogue import Dialogue
 from deepthink_cli.generation.generation import CHUNK, Generation, Show, ended, generate_or_skip
 from deepthink_cli.io.tables import Kind
+from deepthink_cli.io.text import jsonable
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.prediction.rows import OutputRows
-from deepthink_cli.scoring.inputs import CheckedRows, check_rows, jsonable
+from deepthink_cli.scoring.inputs import CheckedRows, check_rows
 from deepthink_cli.tasks.rows import in_columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -31,6 +32,11 @@ def json_line(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def jsonable(value: Any) -> Any:
+    """The value, or None for NaN, which pandas writes to Parquet for a missing value."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def size(count: int) -> str:

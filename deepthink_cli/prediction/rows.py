@@ -14,10 +14,11 @@ from deepthink_cli.data.examples import Skipped
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
+from deepthink_cli.io.text import jsonable
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.options import LabelOptions
-from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows, answer_of, jsonable, output_row, scored_by
-from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows
+from deepthink_cli.scoring.prediction import Correction, Prediction
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.evaluated import EvaluatedRows
 
@@ -51,31 +52,30 @@ class OutputRows:
     skip: bool = False
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
-        """One row of output."""
+        """One row of output; label and probability are those of the first calibration, scores are the model's."""
         if isinstance(row, Skipped):
             return {"index": index, "error": row.error}
-        written: dict[str, Any] = {}
+        written: dict[str, Any] = {"index": index, **({"iteration": row.iteration} if self.several else {})}
+        fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
         if row.text is not None:
-            iteration = {"iteration": row.iteration} if self.several else {}
-            fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
-            answer = {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
-            return {"index": index, **iteration, **answer, **self._input(fields), "gold": row.query.gold}
-        for name, value in output_row(index, row, self.several, self.calibrate, self.score).items():
-            written[name] = value
-            if name == "probability":
-                written |= self._chosen(row)
-        if self.options.threshold is not None and written["probability"] < self.options.threshold:
+            written |= {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
+            return {**written, **self._input(fields), "gold": row.query.gold}
+        answer = answer_of(row, self.calibrate)
+        written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
+        written |= {**scored_by(self.score), "scores": row.scores}
+        if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
+            written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
+        if self.options.threshold is not None and answer.probability < self.options.threshold:
             written["label"] = None
-        written |= self._input(written.pop("input"))
-        return {**written, "gold": row.query.gold} if self.gold else written
+        return written | self._input(fields) | ({"gold": row.query.gold} if self.gold else {})
 
-    def _chosen(self, row: Prediction) -> dict[str, Any]:
+    def _chosen(self, answer: Prediction) -> dict[str, Any]:
         """What the row says of its probabilities where they are used to choose labels."""
         if self.options.top is None and self.options.threshold is None:
             return {}
         said: dict[str, Any] = {"confidence": UNCALIBRATED}
         if self.options.top is not None:
-            said["top"] = best(answer_of(row, self.calibrate), self.options.top)
+            said["top"] = best(answer, self.options.top)
         return said
 
     def _input(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +137,27 @@ class OutputRows:
     @property
     def _calibrations(self) -> list[str]:
         return [name for name in self.calibrate if name != NONE]
+
+
+def scored_by(score: ScoreName) -> dict[str, str]:
+    """What outputs say of the score: nothing for the default."""
+    return {} if score == "sum" else {"score": score}
+
+
+def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
+    """The prediction that gives the label: the one corrected by the first calibration, if that is a correction."""
+    first = prediction.calibrated.get("".join(calibrate[:1]))
+    return prediction if first is None else first.prediction
+
+
+def _correction(correction: Correction) -> dict[str, Any]:
+    return {
+        "label": correction.prediction.label,
+        "probability": correction.prediction.probability,
+        "scores": correction.prediction.scores,
+        correction.counted: correction.inputs,
+        "bias": correction.bias,
+    }
 
 
 def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:

@@ -1,25 +1,74 @@
-"""Check rows of input before the model is loaded, and format rows of output."""
+"""Check rows of input before the model is loaded, and that the rows that are scored later are the same.
+
+A file is read twice, and may change in between.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from deepthink_cli.data.examples import CANDIDATES, Query, queries_or_skipped, read_queries
+from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Correction, Prediction
-from deepthink_cli.scoring.same_rows import RowsDigest
+from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.score import check_length
 
 MOST_FIELDS = 1000  # different fields of rows that are remembered
+
+
+class RowsDigest:
+    """The count and the digest of rows, and 8 bytes of the digest after every `CHUNK` of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._digest, self._parts = hashlib.sha256(), array("Q")
+
+    def add(self, row: Query | Skipped) -> None:
+        """Add the next row."""
+        self._digest.update(repr(row).encode(errors="surrogatepass"))
+        self.count += 1
+        if self.count % CHUNK == 0:
+            self._parts.append(int.from_bytes(self._digest.digest()[:8], "big"))
+
+    @property
+    def sha256(self) -> str:
+        """The digest of all rows so far."""
+        return self._digest.hexdigest()
+
+    def same(self, rows: Iterable[Query | Skipped], name: str) -> Iterator[Query | Skipped]:
+        """The rows of another read, as they come.
+
+        Raises DeepThinkError unless they are the same rows, before the last row of the first `CHUNK` that differs: no
+        such chunk is ever complete. `name` is that of their file.
+        """
+        again = RowsDigest()
+        try:
+            for row in rows:
+                again.add(row)
+                if not self._begins_with(again):
+                    break
+                yield row
+            if again.count == self.count and again.sha256 == self.sha256:
+                return
+        except InputError as error:  # rows that are no longer there, or cannot be read any more
+            raise _changed(name) from error
+        raise _changed(name)
+
+    def _begins_with(self, rows: RowsDigest) -> bool:
+        """Whether rows are the first of these, as far as the parts tell, or all of them."""
+        if rows.count >= self.count:
+            return rows.count == self.count and rows.sha256 == self.sha256
+        part, rest = divmod(rows.count, CHUNK)
+        return rest > 0 or rows._parts[part - 1] == self._parts[part - 1]
 
 
 @dataclass
@@ -117,49 +166,6 @@ def check_tokens(
     problems.raise_any()
 
 
-def output_row(
-    index: int, prediction: Prediction, several: bool, calibrate: Sequence[str] = (), score: ScoreName = "sum"
-) -> dict[str, Any]:
-    """One row of output, as `deepthink predict` writes it; with `several`, including the iteration.
-
-    Label and probability are those of the first calibration in `calibrate`, scores are the model's; `score` says which,
-    unless they are sums.
-    """
-    row: dict[str, Any] = {"index": index}
-    if several:
-        row["iteration"] = prediction.iteration
-    calibrated = {name: prediction.calibrated[name] for name in calibrate if name in prediction.calibrated}
-    answer = answer_of(prediction, calibrate)
-    row |= {"label": answer.label, "probability": answer.probability, **scored_by(score), "scores": prediction.scores}
-    if calibrated:
-        row["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
-    return {
-        **row,
-        "input": {name: jsonable(value) for name, value in (prediction.query.fields or {}).items()},
-    }
-
-
-def scored_by(score: ScoreName) -> dict[str, str]:
-    """What outputs say of the score: nothing for the default."""
-    return {} if score == "sum" else {"score": score}
-
-
-def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
-    """The prediction that gives the label: the one corrected by the first calibration, if that is a correction."""
-    first = prediction.calibrated.get("".join(calibrate[:1]))
-    return prediction if first is None else first.prediction
-
-
-def _correction(correction: Correction) -> dict[str, Any]:
-    return {
-        "label": correction.prediction.label,
-        "probability": correction.prediction.probability,
-        "scores": correction.prediction.scores,
-        correction.counted: correction.inputs,
-        "bias": correction.bias,
-    }
-
-
 def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
     return len((demonstrations.template.query(query.text) + max(query.candidates, key=len, default="")).encode())
 
@@ -168,6 +174,5 @@ def _brings_candidates(labels: Sequence[str], query: Query) -> bool:
     return CANDIDATES in (query.fields or {}) or query.candidates != tuple(labels)
 
 
-def jsonable(value: Any) -> Any:
-    """The value, or None for NaN, which pandas writes to Parquet for a missing value."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _changed(name: str) -> DeepThinkError:
+    return DeepThinkError(f"{name}: has changed since its rows were checked; run the command again on a file at rest")

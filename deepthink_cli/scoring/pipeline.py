@@ -30,7 +30,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Prediction, mean_predictions, prediction_of
+from deepthink_cli.scoring.prediction import Prediction, averaged, prediction_of
 from deepthink_cli.scoring.score import NotFiniteError, check_finite, check_length, score_each
 
 P = TypeVar("P")
@@ -198,10 +198,8 @@ def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk
     for memory, of_memory in zip(memories, score_each(engine, memories, chunk.plan), strict=True):
         pairs = zip(chunk.queries, of_memory, strict=True)
         by_memory.append([prediction_of(query, memory.iteration, each.compared(chunk.score)) for query, each in pairs])
-    if len(members) == 1:
-        return by_memory
     count = len(members[0])
-    return [[mean_predictions(same) for same in zip(*by_memory[place::count], strict=True)] for place in range(count)]
+    return [averaged(by_memory[place::count]) for place in range(count)]
 
 
 def _tokenized(

@@ -54,6 +54,13 @@ class Correction:
         return f"{self.inputs} {self.counted if self.inputs != 1 else self.counted.removesuffix('s')}"
 
 
+def averaged(by_member: Sequence[Sequence[Prediction]]) -> list[Prediction]:
+    """The predictions of one member of an ensemble, or the mean of those of several, query by query."""
+    if len(by_member) == 1:
+        return list(by_member[0])
+    return [mean_predictions(each) for each in zip(*by_member, strict=True)]
+
+
 def mean_predictions(predictions: Sequence[Prediction]) -> Prediction:
     """The prediction by the mean log-probability of each candidate over several memories, in float64.
 
