@@ -1,1 +1,1 @@
-"""The log-probabilities of candidates after a memory, and the predictions that they make."""
+"""From rows to the predictions of candidates: one pipeline, and what checks the rows."""
