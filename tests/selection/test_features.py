@@ -18,6 +18,7 @@ from deepthink_cli.engine.base import Observation
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.events import Event, Progress
 from deepthink_cli.model.tokens import special_ids, tokenize_queries
 from deepthink_cli.selection import features
 from deepthink_cli.selection.features import Observer
@@ -95,8 +96,8 @@ def test_an_interrupted_observation_continues_from_the_cache(
     engine, store = loaded("llama"), Store(tmp_path)
     whole = Observer(engine, TEMPLATE, QUERIES, every_token)(QUERIES)
 
-    def interrupt(done: int, total: int) -> None:
-        if done == 4:
+    def interrupt(event: Event) -> None:
+        if event == Progress("reading rows", 4, 6):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
