@@ -14,8 +14,8 @@ from deepthink_cli.experiments.plan import RunPlan, settings
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.prediction.rows import scored_by
+from deepthink_cli.techniques.registry import DEEP_THINKING
 from deepthink_cli.updates.gate import grid_text, grid_values
 from deepthink_cli.updates.registry import GATE, rule_text
 
