@@ -14,8 +14,7 @@ from deepthink_cli.selection.options import TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
-    from deepthink_cli.comparison.labels import ComparedLabels, RowsFor
-    from deepthink_cli.evaluation.label_changes import ChangedRow, LabelChanges
+    from deepthink_cli.comparison.labels import ChangedRow, ComparedLabels, LabelChanges, RowsFor
     from deepthink_cli.events import Tell
     from deepthink_cli.tasks.evaluated import EvaluatedRows
     from deepthink_cli.tasks.sources import Source

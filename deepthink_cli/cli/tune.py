@@ -126,7 +126,7 @@ def _described(result: TuneReport) -> str:
 
 def _table(result: TuneReport) -> Any:
     """The best setting of each family, plain in-context learning first."""
-    from deepthink_cli.evaluation.accuracy import wilson
+    from deepthink_cli.evaluation.metrics import wilson
     from deepthink_cli.tuning.grid import best_of_families
 
     rows, count = [], len(result.plan.rows)
@@ -157,7 +157,7 @@ def _verdict(result: TuneReport) -> list[str]:
 
 
 def _nested(comparison: Comparison) -> list[str]:
-    from deepthink_cli.evaluation.accuracy import wilson
+    from deepthink_cli.evaluation.metrics import wilson
 
     low, high = comparison.interval
     chosen, plain = (wilson(share, comparison.rows) for share in (comparison.accuracy, comparison.baseline))

@@ -7,9 +7,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
-from deepthink_cli.evaluation.accuracy import Metrics, Tally
-from deepthink_cli.evaluation.changes import Answer, Changes, ChangeTally
-from deepthink_cli.evaluation.probabilities import Probabilities, ProbabilityTally
+from deepthink_cli.evaluation.metrics import (
+    Answer,
+    Changes,
+    ChangeTally,
+    Metrics,
+    Probabilities,
+    ProbabilityTally,
+    Tally,
+)
 from deepthink_cli.evaluation.tables import Table, table_by_iteration
 from deepthink_cli.io.text import html_table
 from deepthink_cli.scoring.prediction import Prediction

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deepthink_cli.evaluation.accuracy import Metrics
-from deepthink_cli.evaluation.changes import Changes
-from deepthink_cli.evaluation.probabilities import Probabilities
+from deepthink_cli.evaluation.metrics import Changes, Metrics, Probabilities
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows
 

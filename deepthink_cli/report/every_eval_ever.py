@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.evaluation.accuracy import wilson
+from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.experiments.samples import find_samples, read_samples, read_texts
 from deepthink_cli.io.atomic import writing

@@ -13,7 +13,7 @@ from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
-from deepthink_cli.evaluation.accuracy import wilson
+from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.selection.store import Store

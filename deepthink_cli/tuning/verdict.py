@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepthink_cli.evaluation.accuracy import Z95, wilson
+from deepthink_cli.evaluation.metrics import Z95, wilson
 
 LEVEL = 0.025  # of the one-sided test
 FEWEST_ROWS = math.ceil(-math.log2(LEVEL))  # with fewer, no result is beyond noise

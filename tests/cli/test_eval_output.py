@@ -12,10 +12,8 @@ import pytest
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
 from deepthink_cli.cli.console import report
 from deepthink_cli.cli.main import run
-from deepthink_cli.evaluation.accuracy import Tally
-from deepthink_cli.evaluation.changes import Changes
 from deepthink_cli.evaluation.evaluation import Evaluation
-from deepthink_cli.evaluation.probabilities import Probabilities
+from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
 
 REVIEWS = Path(__file__).parent.parent.parent / "examples" / "reviews"
 Captured = pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deepthink_cli.evaluation.changes import Answer, ChangeTally
+from deepthink_cli.evaluation.metrics import Answer, ChangeTally
 
 
 def test_rows_are_fixed_broken_or_changed_to_another_wrong_label() -> None:

@@ -98,6 +98,15 @@ def test_events_tell_progress_and_what_the_user_should_know(memory: Path, demos:
     assert not any(isinstance(event, Note) for event in events)
 
 
+def test_where_no_row_fits_the_model_the_reason_of_the_first_is_told(demos: Path, tmp_path: Path) -> None:
+    engine = load_model()
+    demonstrations = tokenize_demonstrations(engine.tokenizer, read_demonstrations(str(demos)))
+    memories = list(think(engine, demonstrations, Method(1)))
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "fine " * 5000, "sentiment": "positive"}])
+    with pytest.raises(InputError, match=r"no row can be evaluated, as the first one: .*rows\.jsonl:1: too long"):
+        evaluate(memories, rows, engine=engine)
+
+
 def test_mistakes_in_rows_are_told_before_a_model_is_loaded(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepthink_cli.evaluation.accuracy import Tally, wilson
+from deepthink_cli.evaluation.metrics import Tally, wilson
 
 
 def tally(pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Tally:

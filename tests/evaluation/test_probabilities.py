@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deepthink_cli.evaluation.probabilities import BINS, ProbabilityTally, RunningMean
+from deepthink_cli.evaluation.metrics import BINS, ProbabilityTally, RunningMean
 from deepthink_cli.scoring.softmax import log_share
 
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from deepthink_cli.comparison.labels import LabelChangeTally
 from deepthink_cli.data.examples import Query
-from deepthink_cli.evaluation.label_changes import LabelChangeTally
 
 YES = {"yes": -1.0, "no": -2.0}
 NO = {"yes": -2.0, "no": -1.0}

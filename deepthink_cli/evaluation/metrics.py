@@ -1,16 +1,19 @@
-"""Metrics of predictions: accuracy with its interval, F1, ties and the confusion table.
+"""Metrics of predictions: accuracy with its interval, F1, ties, calibration error, and what changed since T = 1.
 
-Knows labels and counts; does not know models.
+Knows labels, counts and probabilities; does not know models.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
+BINS = 10  # of equal width, for the expected calibration error
+_EDGES = tuple(number / BINS for number in range(1, BINS))
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,106 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     spread = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2))
     scale = 1 + Z95**2 / n
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """How good the probabilities of one iteration's predictions are.
+
+    `log_probability` is the mean log of the true label's share among its candidates, in nats, and
+    `log_probability_ci95` Student's interval for it, None for a single row. `ece` is the expected calibration error
+    over `ece_bins` bins of equal width (Naeini et al. 2015): the mean over rows of |accuracy - mean probability| of the
+    bin that the probability of the predicted label falls in.
+    """
+
+    log_probability: float
+    log_probability_ci95: tuple[float, float] | None
+    ece: float
+    ece_bins: int = BINS
+
+
+class RunningMean:
+    """The mean of numbers and its interval, in constant memory (Welford 1962)."""
+
+    def __init__(self) -> None:
+        self.n, self.mean, self._squares = 0, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        """Count one number."""
+        self.n += 1
+        difference = value - self.mean
+        self.mean += difference / self.n
+        self._squares += difference * (value - self.mean)
+
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """Student's 95 % interval for the mean; None for fewer than two numbers."""
+        if self.n < 2:
+            return None
+        from scipy.special import stdtrit
+
+        half = float(stdtrit(self.n - 1, 0.975)) * math.sqrt(self._squares / (self.n - 1) / self.n)
+        return self.mean - half, self.mean + half
+
+
+class ProbabilityTally:
+    """Running sums over predictions: memory does not grow with their number."""
+
+    def __init__(self) -> None:
+        self.log_probability = RunningMean()
+        self.excess = [0.0] * BINS  # of each bin, the sum over rows of probability - (1 if right else 0)
+
+    def add(self, log_probability: float, probability: float, right: bool) -> None:
+        """Count one prediction: the log-probability of the true label, and the probability of the predicted one."""
+        self.log_probability.add(log_probability)
+        self.excess[bisect_left(_EDGES, probability)] += probability - right
+
+    def result(self) -> Probabilities:
+        """The metrics of all counted predictions, of which there must be at least one."""
+        n = self.log_probability.n
+        ece = sum(map(abs, self.excess)) / n
+        return Probabilities(self.log_probability.mean, self.log_probability.ci95, ece)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of one iteration to one row: its label, and the log-probability of the true label in nats."""
+
+    label: str
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of one iteration since T = 1, over the same rows.
+
+    `changed` counts rows with another label; of these `fixed` became right and `broken` wrong. `log_probability` is the
+    mean change of the true label's log-probability, in nats; its interval is Student's, of paired differences, and None
+    for a single row.
+    """
+
+    changed: int
+    fixed: int
+    broken: int
+    log_probability: float
+    log_probability_ci95: tuple[float, float] | None
+
+
+class ChangeTally:
+    """Running counts of changes: memory does not grow with the number of rows."""
+
+    def __init__(self) -> None:
+        self.changed = self.fixed = self.broken = 0
+        self.log_probability = RunningMean()
+
+    def add(self, gold: str, first: Answer, later: Answer) -> None:
+        """Count one row: its true label, and its answers at T = 1 and later."""
+        self.changed += first.label != later.label
+        self.fixed += first.label != gold == later.label
+        self.broken += first.label == gold != later.label
+        self.log_probability.add(later.log_probability - first.log_probability)
+
+    def result(self) -> Changes:
+        """The changes of all counted rows, of which there must be at least one."""
+        mean = self.log_probability
+        return Changes(self.changed, self.fixed, self.broken, mean.mean, mean.ci95)
