@@ -71,10 +71,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
         found = self[name]
         return str(getattr(found, "summary", None) or (getdoc(found) or "").partition("\n")[0])
 
-    def source(self, name: str) -> str:
-        """Where an object comes from: a paper, an equation, a section or an address; empty if it does not say."""
-        return str(getattr(self[name], "source", ""))
-
     @property
     def own(self) -> list[str]:
         """The names of this package."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -203,6 +205,29 @@ def test_the_shell_completes_the_techniques_of_another_package(guest: Path, libr
     assert "'fresh,mirrored', 'fresh,whole'" in libraries.program(program, PYTHONPATH=str(guest)).stdout
     program = "from deepthink_cli.cli import completion\nprint(completion.techniques('l'))"
     assert libraries.program(program, PYTHONPATH=str(guest)).stdout == "['last-2']\n"
+
+
+def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    package = tmp_path / "my_package"
+    package.mkdir()
+    for module, defined in (("techniques", "class Mirrored"), ("exporters", "npz = Exporter")):
+        (text,) = (block for block in blocks if defined in block)
+        (package / f"{module}.py").write_text(text)
+    (project,) = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    groups = tomllib.loads(project)["project"]["entry-points"]
+    lines = {group: [f"{name} = {place}" for name, place in entries.items()] for group, entries in groups.items()}
+    install(tmp_path, {group.removeprefix("deepthink."): "\n".join(entries) for group, entries in lines.items()})
+    (tmp_path / "demos.jsonl").write_text(DEMONSTRATIONS)
+    done = deepthink(
+        libraries,
+        tmp_path,
+        "think demos.jsonl --method mirrored -T 2 -o mem.safetensors",
+        "export mem.safetensors --to npz -o mem.npz",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("wrote mem.npz: NumPy archive of ")
 
 
 def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Path, libraries: Forks) -> None:
