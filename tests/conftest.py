@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,10 +17,16 @@ import typer
 from helpers.families import write_model
 from helpers.forks import Forks
 from hypothesis import HealthCheck, settings
+from transformers import PreTrainedModel
 
 from deepthink_cli import DemonstrationSet, Example, Memory, load_model
 from deepthink_cli.cli.main import run
+from deepthink_cli.engine import choice
 from deepthink_cli.engine.base import Engine, Reading
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.probe import Verdict, try_packed
+from deepthink_cli.model.loading import load_network
+from deepthink_cli.model.spec import ModelSpec
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 Loaded = Callable[[str], Engine]
@@ -84,6 +91,34 @@ def _parsers_are_made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
+
+
+LOADING = {"engine", "model", "package", "soak"}  # folders of tests in which a model is always loaded and probed anew
+_networks: dict[object, PreTrainedModel] = {}
+_verdicts: dict[object, Verdict] = {}
+
+
+@pytest.fixture(autouse=True)
+def _models_are_loaded_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the same files and options is a copy of the first one, and has its engine."""
+    if request.path.parent.name not in LOADING:
+        monkeypatch.setattr(choice, "load_network", _copied)
+        monkeypatch.setattr(choice, "try_packed", _probed)
+
+
+def _copied(spec: ModelSpec) -> PreTrainedModel:
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(Path(spec.source).glob("*"))]
+    key = (repr(spec.options), spec.source, str(stats))
+    if key not in _networks:
+        _networks[key] = load_network(spec)
+    return deepcopy(_networks[key])
+
+
+def _probed(model: LanguageModel) -> Verdict:
+    key = (model.identity, model.device)
+    if key not in _verdicts:
+        _verdicts[key] = try_packed(model)
+    return _verdicts[key]
 
 
 @pytest.fixture(scope="session")
