@@ -7,7 +7,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,15 +17,16 @@ import typer
 from helpers.families import write_model
 from helpers.forks import Forks
 from hypothesis import HealthCheck, settings
-from transformers import PreTrainedModel
 
 from deepthink_cli import DemonstrationSet, Example, Memory, load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import choice
+from deepthink_cli.engine import choice, opening
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.probe import Verdict, try_packed
-from deepthink_cli.model.loading import load_network
+from deepthink_cli.experiments.executors import workbench
+from deepthink_cli.model.opening import open_model
+from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
@@ -94,24 +95,44 @@ def _parsers_are_made_once() -> Iterator[None]:
 
 
 LOADING = {"engine", "model", "package", "soak"}  # folders of tests in which a model is always loaded and probed anew
-_networks: dict[object, PreTrainedModel] = {}
+_specs: dict[object, ModelSpec] = {}
+_engines: dict[object, Engine] = {}
 _verdicts: dict[object, Verdict] = {}
 
 
 @pytest.fixture(autouse=True)
-def _models_are_loaded_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of the same files and options is a copy of the first one, and has its engine."""
+def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use a model that an earlier one has opened, if its options and files are the same."""
     if request.path.parent.name not in LOADING:
-        monkeypatch.setattr(choice, "load_network", _copied)
         monkeypatch.setattr(choice, "try_packed", _probed)
+        for module in (opening, workbench):
+            monkeypatch.setattr(module, "open_model", _opened)
+            monkeypatch.setattr(module, "load_model", _loaded)
 
 
-def _copied(spec: ModelSpec) -> PreTrainedModel:
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(Path(spec.source).glob("*"))]
-    key = (repr(spec.options), spec.source, str(stats))
-    if key not in _networks:
-        _networks[key] = load_network(spec)
-    return deepcopy(_networks[key])
+@pytest.fixture
+def loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands load their models all the same."""
+    monkeypatch.setattr(opening, "load_model", load_model)
+
+
+def _opened(options: ModelOptions) -> ModelSpec:
+    folder = Path(options.model).absolute()
+    if options.adapter is not None or not (options.model == POCKET or folder.is_dir()):
+        return open_model(options)
+    key = (options, _files(folder))
+    if key not in _specs:
+        _specs[key] = open_model(options)
+    return _specs[key]
+
+
+def _loaded(spec: ModelSpec) -> Engine:
+    if spec.adapter is not None:
+        return load_model(spec)
+    key = (spec.options, _files(Path(spec.source)))
+    if key not in _engines:
+        _engines[key] = load_model(spec)
+    return copy(_engines[key])
 
 
 def _probed(model: LanguageModel) -> Verdict:
@@ -119,6 +140,12 @@ def _probed(model: LanguageModel) -> Verdict:
     if key not in _verdicts:
         _verdicts[key] = try_packed(model)
     return _verdicts[key]
+
+
+def _files(folder: Path) -> tuple[object, ...]:
+    """What changes when a file of a folder does."""
+    stats = ((path, path.stat()) for path in sorted(folder.glob("*")))
+    return tuple((path, each.st_size, each.st_mtime_ns) for path, each in stats)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from evidence import statistics
 from evidence.cells import HARMS, HELPS, SAME, Comparison, verdict
 from evidence.measures import (
     batch_calibrated,
@@ -114,7 +115,8 @@ def test_ranks_within_groups_do_not_see_differences_between_groups() -> None:
     assert correlation(ranks_within(low_to_high, groups), ranks_within(high_to_low, groups)) == pytest.approx(-1)
 
 
-def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted() -> None:
+def test_a_predictor_that_does_not_vary_or_is_unknown_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "ROUNDS", 50)
     cells = pd.DataFrame({name: np.arange(6.0) for name in (*PREDICTORS, "gain", "calibrated_gain", "eta")})
     cells = cells.assign(task=list("aabbcc"), seed=[0, 1] * 3, setting="continued", drift=math.nan, margin=1.0)
     names = [each.name for each in correlations(cells)]

@@ -62,7 +62,7 @@ def places(name: str, line: int | list[int] | None) -> list[str]:
 
 def cases() -> Iterator[Case]:
     for kind in KINDS:
-        for group in yaml.safe_load((CORPUS / f"{kind}.yaml").read_text(encoding="utf-8")):
+        for group in yaml.load((CORPUS / f"{kind}.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             changed, stored = group.get("cases", {}), group.get("files", {})
             contents = {name: content_of(group.get("base", ""), case) for name, case in changed.items()}
             contents |= {name: (CORPUS / kind / name).read_bytes() for name in stored}

@@ -62,15 +62,15 @@ def test_with_a_data_directory_the_rows_are_those_of_both_tasks(tmp_path: Path, 
     ):
         (tmp_path / folder).mkdir()
         for split in splits:
-            rows = [{column: f"{split} film {n}", "label": n % 2} for n in range(40)]
+            rows = [{column: f"{split} film {n}", "label": n % 2} for n in range(24)]
             (tmp_path / folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert run(["demo", "--dtype", "float32", "--offline", "--data-dir", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "--dtype float32 --offline -T 5" in err
-    assert "sst2: 8 demonstrations, 40 rows of its validation split." in out
-    assert "agnews: 8 demonstrations, 40 rows of its test split." in out
+    assert "sst2: 8 demonstrations, 24 rows of its validation split." in out
+    assert "agnews: 8 demonstrations, 24 rows of its test split." in out
     assert "other rows (training split) by log p" in out
-    assert re.search(r"\nT = 1 answers '\w+' for \d+ of 40 rows, T = 12 for \d+; it is the true label of 20.\n", out)
+    assert re.search(r"\nT = 1 answers '\w+' for \d+ of 24 rows, T = 12 for \d+; it is the true label of 12.\n", out)
 
 
 def test_a_directory_without_the_tasks_is_refused(tmp_path: Path, capsys: Captured) -> None:

@@ -41,8 +41,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return write_model(tmp_path / "model", family, tie_word_embeddings=tied)
 
 
-@pytest.mark.parametrize("engine", ["packed", "padded"])
-@pytest.mark.parametrize("own_head", [True, False])
+@pytest.mark.parametrize(("engine", "own_head"), [("packed", True), ("packed", False), ("padded", True)])
 def test_a_network_on_two_devices_scores_as_on_one(
     engine: str, own_head: bool, folder: Path, reviews: DemonstrationSet
 ) -> None:

@@ -82,7 +82,8 @@ def test_ten_threads_on_one_model_get_what_one_gets(family: str, models: Models,
             [[one.label, *one.scores.values()] for one in predict(engine, thought, ["fine", "a long dull film"])],
         ]
 
-    expected = [work(load_model(str(models(family))), number) for number in range(10)]
+    alone = load_model(str(models(family)))
+    expected = [work(alone, number) for number in range(10)]
     engine = load_model(str(models(family)))
     before = state(engine)
     with ThreadPoolExecutor(10) as pool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import read
+from conftest import Soak, read
 from helpers.families import WINDOWED, write_model
 from helpers.oracle import LlamaOracle
 from queries import QUERIES, assert_close, plain_scores
@@ -30,6 +30,7 @@ from deepthink_cli.model.tokens import TokenizedQuery
 
 PADDED = {"doge", "gemma3n_text", "gpt_neo"}  # families with windows that cannot be packed
 LENGTHS = (4, 8, 12, 32)  # half a window, one, one and a half, and four
+EVERY_LENGTH = ("mistral", "gpt_neo", "gemma2", "llama4_text")  # of the other families `make soak` tries every length
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +74,20 @@ def test_a_family_with_windows_gets_the_engine_that_the_probe_finds_right(
     assert isinstance(windowed(family), PaddedEngine if family in PADDED else PackedEngine)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+def lengths(family: str, soak: Soak) -> tuple[int, ...]:
+    """The lengths that are tried with a family."""
+    return LENGTHS if soak.long or family in EVERY_LENGTH else LENGTHS[2:]
+
+
 @pytest.mark.parametrize("family", WINDOWED)
 def test_one_reading_is_plain_in_context_learning_at_any_length(
-    family: str, length: int, windowed: Callable[[str], BatchedEngine]
+    family: str, windowed: Callable[[str], BatchedEngine], soak: Soak
 ) -> None:
-    engine = windowed(family)
+    for length in lengths(family, soak):
+        _is_plain(windowed(family), length)
+
+
+def _is_plain(engine: BatchedEngine, length: int) -> None:
     expected = [plain_scores(engine, tokens(length), query) for query in QUERIES]
     for each in engines_of(engine):
         memory = read(each, tokens(length))
@@ -87,12 +96,19 @@ def test_one_reading_is_plain_in_context_learning_at_any_length(
 
 
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
-@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("family", WINDOWED)
 def test_later_readings_are_the_models_own_passes_after_the_history(
-    family: str, length: int, positions: Any, windowed: Callable[[str], BatchedEngine]
+    family: str, positions: str, windowed: Callable[[str], BatchedEngine], soak: Soak
 ) -> None:
-    engine, start = windowed(family), length if positions == "continued" else 0
+    tried = lengths(family, soak)
+    # In the suite one length for each kind of positions.
+    short = {"continued": tried[:1], "restarted": tried[1:]} if len(tried) == 2 else {}
+    for length in short.get(positions, tried):
+        _is_the_models_own(windowed(family), length, positions)
+
+
+def _is_the_models_own(engine: BatchedEngine, length: int, positions: str) -> None:
+    start = length if positions == "continued" else 0
     if engine.limits.relative and positions == "restarted":
         with pytest.raises(InputError, match="has no positions to restart"):
             read(engine, tokens(length), read(engine, tokens(length)), 0)

@@ -195,6 +195,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
 
 
+@pytest.mark.usefixtures("loaded_anew")
 def test_memories_made_together_are_as_many_as_the_free_memory_holds(
     models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

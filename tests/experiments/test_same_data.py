@@ -209,6 +209,7 @@ def test_the_same_data_may_move_and_change_their_format(folder: Folder, tmp_path
     assert len(read_results(tmp_path / "plain" / "out")) == 4
 
 
+@pytest.mark.usefixtures("loaded_anew")
 def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(folder.words[6]).model
 

@@ -16,9 +16,9 @@ ORDER = (
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}
 
 
-def modules_after(arguments: list[str]) -> set[str]:
-    """Top-level modules that one command line leaves imported."""
-    return modules_of(f"from deepthink_cli.cli.main import run\nrun({arguments!r})\n")
+def modules_after(*lines: list[str]) -> set[str]:
+    """Top-level modules that command lines leave imported."""
+    return modules_of("from deepthink_cli.cli.main import run\n" + "".join(f"run({line!r})\n" for line in lines))
 
 
 def modules_of(program: str) -> set[str]:

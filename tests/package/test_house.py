@@ -12,11 +12,13 @@ from helpers.imports import HEAVY, ORDER, modules_after, modules_of
 import deepthink_cli
 
 PACKAGE = Path(deepthink_cli.__file__).parent
-MODULES = {
-    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text())
-    for path in PACKAGE.rglob("*.py")
-    if path != PACKAGE / "__init__.py"
-}
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, ast.Module]:
+    """The modules of the package by their names."""
+    paths = (path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+    return {".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text()) for path in paths}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -31,10 +33,10 @@ def imported(tree: ast.AST) -> Iterator[str]:
             )
 
 
-def test_a_folder_imports_only_those_before_it() -> None:
+def test_a_folder_imports_only_those_before_it(modules: dict[str, ast.Module]) -> None:
     rank = {folder: number for number, folder in enumerate(ORDER)}
     climbing = []
-    for module, tree in MODULES.items():
+    for module, tree in modules.items():
         folder = module.partition(".")[0]
         for name in imported(tree):
             other = deepthink_cli._HOME.get(name, name).partition(".")[0]
@@ -43,10 +45,10 @@ def test_a_folder_imports_only_those_before_it() -> None:
     assert not climbing
 
 
-def test_only_the_engine_and_the_model_touch_a_network() -> None:
+def test_only_the_engine_and_the_model_touch_a_network(modules: dict[str, ast.Module]) -> None:
     touched = [
         f"{module}:{node.lineno} {name}"
-        for module, tree in MODULES.items()
+        for module, tree in modules.items()
         if module.partition(".")[0] not in ("engine", "model")
         for node in ast.walk(tree)
         for name in touched_by(node)
@@ -66,9 +68,9 @@ def touched_by(node: ast.AST) -> Iterator[str]:
         yield str(node.module)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["think", "--help"], ["eval", "--help"], ["--version"], ["tasks"]])
-def test_help_does_not_import_torch(arguments: list[str]) -> None:
-    assert not modules_after(arguments) & HEAVY
+def test_help_does_not_import_torch() -> None:
+    lines = (["--help"], ["think", "--help"], ["eval", "--help"], ["--version"], ["tasks"])
+    assert not modules_after(*lines) & HEAVY
 
 
 def test_the_registries_and_the_header_of_a_memory_do_not_import_torch() -> None:
