@@ -26,10 +26,11 @@ real: $(VENV)/.real
 test: $(VENV)/.test
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# The harnesses of tests/soak, the properties and attention windows, for long: an hour or two. `make soak SEED=7` draws other ones.
+# The harnesses of tests/soak, the properties, attention windows and notebooks, for long: an hour or two. `make soak SEED=7` draws other ones.
 # Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (98 MB), to compare exported memories with the real library.
 soak: $(VENV)/.soak
-	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py tests/engine/test_windows.py --soak --seed $(SEED) -v --durations=0
+	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py tests/engine/test_windows.py \
+	  tests/examples/test_notebooks.py --soak --seed $(SEED) -v --durations=0
 
 # On a machine with a GPU: what the commands and the library give there is what they give on the processor.
 gpu: $(VENV)/.test

@@ -94,7 +94,7 @@ def _parsers_are_made_once() -> Iterator[None]:
         yield
 
 
-LOADING = {"engine", "model", "package", "soak"}  # folders of tests in which a model is always loaded and probed anew
+LOADING = {"engine", "model", "package"}  # folders of tests in which a model is always loaded and probed anew
 _specs: dict[object, ModelSpec] = {}
 _engines: dict[object, Engine] = {}
 _verdicts: dict[object, Verdict] = {}

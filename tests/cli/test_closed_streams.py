@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
 
@@ -53,7 +54,17 @@ def test_a_file_that_is_written_does_not_take_the_place_of_a_stream(
     assert (tmp_path / "mine.yaml").read_bytes() == written
 
 
-def test_closed_standard_input_is_empty(tmp_path: Path) -> None:
-    done = shell("think - -o mem.safetensors", "<&-", tmp_path)
+WITHOUT_INPUT = """
+import os, sys
+os.close(0)
+sys.stdin = None  # as Python represents it
+sys.argv = "deepthink think - -o mem.safetensors".split()
+from deepthink_cli.__main__ import main
+main()
+"""
+
+
+def test_closed_standard_input_is_empty(tmp_path: Path, libraries: Forks) -> None:
+    done = libraries.program(WITHOUT_INPUT, folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "deepthink: standard input: no rows; give at least one\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Soak
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent.parent / "examples" / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -36,7 +37,9 @@ def test_the_code_of_a_notebook_runs_as_a_program(path: Path, monkeypatch: pytes
 
 
 @every_notebook
-def test_a_notebook_runs_in_jupyter_and_shows_memories_as_tables(path: Path) -> None:
+def test_a_notebook_runs_in_jupyter_and_shows_memories_as_tables(path: Path, soak: Soak) -> None:
+    if not soak.long:
+        pytest.skip("long form only: it starts a kernel")
     nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel")
     nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel")
     pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel")

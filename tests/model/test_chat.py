@@ -31,9 +31,6 @@ PAIR = ("positive", "negative")
 PAIRS = [(f"Review: {text}\nSentiment:", label) for text, label in REVIEWS]
 SYSTEM = "You say what a review thinks.\nAnswer with one word."
 WITHOUT_SYSTEM = ("gemma", "mistral")
-CASES = [
-    (name, system) for name in MARKS for system in (None, "", SYSTEM) if system is None or name not in WITHOUT_SYSTEM
-]
 
 
 def read_as_chat(
@@ -48,9 +45,14 @@ def asked(text: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "system"), CASES)
-def test_the_ids_are_those_of_the_whole_conversation(name: str, kind: str, system: str | None) -> None:
+@pytest.mark.parametrize("name", MARKS)
+def test_the_ids_are_those_of_the_whole_conversation(name: str, kind: str) -> None:
     tokenizer = chat_tokenizer(name, kind)
+    for system in (None,) if name in WITHOUT_SYSTEM else (None, "", SYSTEM):
+        _are_those_of_the_whole(tokenizer, system)
+
+
+def _are_those_of_the_whole(tokenizer: PreTrainedTokenizerBase, system: str | None) -> None:
     read = read_as_chat(tokenizer, system)
     texts = ["a joy", "  what\n\na film ! ", "日本 e\u0301 👩\u200d🚀", "user\n", *(f"{word}x{word}" for word in HARD)]
     control = [token for token in tokenizer.added_tokens_encoder if token.strip()]

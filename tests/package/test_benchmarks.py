@@ -18,7 +18,6 @@ from transformers import AutoConfig
 import harness
 import real_model
 import speed
-import timed
 from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
 from deepthink_cli import Engine, Memory, load_model, score
@@ -163,13 +162,6 @@ def test_a_harness_that_is_not_installed_is_said_in_one_line(
     with pytest.raises(SystemExit):
         speed.main()
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_command_is_clocked_from_the_choice_of_its_engine_on(tmp_path: Path) -> None:
-    reviews = Path(__file__).resolve().parent.parent.parent / "examples" / "reviews" / "demos.jsonl"
-    _, cost = timed.measured(["think", str(reviews), "-T", "2", "-q", "-o", str(tmp_path / "mem.safetensors")])
-    assert cost.loaded is not None
-    assert 0 < cost.passes < cost.loaded < cost.wall
 
 
 def wheel(folder: Path, *names: str) -> Path:

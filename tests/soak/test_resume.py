@@ -18,7 +18,6 @@ from conftest import Soak
 from helpers.forks import ONE_THREAD, Forks
 from helpers.tiny import run_files, run_words
 
-from deepthink_cli import load_model
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.folder import LOCK, open_run_folder
 from deepthink_cli.experiments.results import FILE, read_results
@@ -73,7 +72,9 @@ def test_a_run_killed_at_any_moment_continues(forks: Forks, whole: Whole, soak: 
         assert len(read_results(whole.out)) == len({row.key for row in read_results(whole.out)})
 
 
-def test_the_run_of_a_user_may_be_killed_too(forks: Forks, whole: Whole) -> None:
+def test_the_run_of_a_user_may_be_killed_too(forks: Forks, whole: Whole, soak: Soak) -> None:
+    if not soak.long:
+        pytest.skip("long form only: it starts anew")
     shutil.rmtree(whole.out)
     command = [sys.executable, "-m", "deepthink_cli", *whole.words]
     process = subprocess.Popen(command, env=ONE_THREAD)
@@ -105,13 +106,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(
-    whole: Whole, models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, soak: Soak
-) -> None:
-    model = load_model(str(models("llama"))).model
-    monkeypatch.setattr(
-        "deepthink_cli.engine.choice.load_language_model", lambda _: model
-    )  # as often as there are cuts
+def test_a_run_cut_at_any_byte_ends_with_the_same_bytes(whole: Whole, soak: Soak) -> None:
     content = whole.files[FILE]
     anywhere = soak.draw("cuts").sample(range(whole.last), soak.count(2, 50))
     for cut in (0, *anywhere, *range(whole.last, len(content) + 1, soak.count(150, 1))):
