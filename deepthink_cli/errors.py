@@ -1,4 +1,4 @@
-"""Errors, their exit codes, and the collection of several errors into one."""
+"""Errors as data: problems of options and places, exit codes, and the collection of several problems into one error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -23,18 +22,90 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+Naming = Callable[[str, str | None], str]  # how an option is written, by its field, and with a value if there is one
+
+
+def parameter(field: str, value: str | None) -> str:
+    """An option as a Python parameter."""
+    return field if value is None else f"{field} {value}"
+
+
+class _Named:
+    naming: Naming = parameter
+
+
+def current_naming() -> Naming:
+    """How this process writes options."""
+    return _Named.naming
+
+
+@contextmanager
+def naming_options(naming: Naming) -> Iterator[None]:
+    """Write options in texts by `naming` inside the block, as the command line does."""
+    before, _Named.naming = _Named.naming, naming
+    try:
+        yield
+    finally:
+        _Named.naming = before
+
+
+def option(field: str) -> str:
+    """An option in a text, as this process writes it: `seeds` in Python, `--seeds` on the command line."""
+    return _Named.naming(field, None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why an input is refused, and the way out: the option and its value, or the place, if it has any."""
+
+    reason: str = ""
+    field: str | None = None
+    value: str | None = None
+    place: str | None = None
+
+    @classmethod
+    def of(cls, field: str, value: object, reason: str = "") -> Self:
+        """A problem of an option; a value of None or True is not written."""
+        return cls(reason, field, None if value is None or value is True else str(value))
+
+    def because(self, reason: str) -> Problem:
+        """The same with a reason, or one more after a colon."""
+        return replace(self, reason=f"{self.reason}: {reason}" if self.reason else reason)
+
+    def written(self, naming: Naming) -> str:
+        """The place, the option with its value, and the reason, as far as there are any."""
+        named = None if self.field is None else naming(self.field, self.value)
+        return ": ".join(text for text in (self.place, named, self.reason) if text)
+
+    def __str__(self) -> str:
+        return self.written(_Named.naming)
+
+
 class DeepThinkError(Exception):
-    """A known failure at run time; `messages` has one line for each independent cause."""
+    """A known failure at run time; `problems` has one for each independent cause."""
 
     exit_code = ExitCode.ERROR
 
-    def __init__(self, *messages: str) -> None:
-        super().__init__("\n".join(messages))
-        self.messages = messages
+    def __init__(self, *problems: Problem | str) -> None:
+        super().__init__(*problems)
+        self.problems = tuple(each if isinstance(each, Problem) else Problem(each) for each in problems)
+
+    @classmethod
+    def of(cls, field: str, value: object, reason: str) -> Self:
+        """An error about one option; a value of None or True is not written."""
+        return cls(Problem.of(field, value, reason))
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """One text for each problem."""
+        return tuple(map(str, self.problems))
+
+    def __str__(self) -> str:
+        return "\n".join(self.messages)
 
 
 class InputError(DeepThinkError):
-    """Invalid input from the caller: each message names the value, its place, and a fix."""
+    """Invalid input from the caller: each problem names the value, its place, and a fix."""
 
     exit_code = ExitCode.USAGE
 
@@ -66,7 +137,8 @@ def out_of_memory(error: BaseException) -> str:
     device = " of the GPU" if "CUDA" in str(error) else ""
     return (
         f"out of memory{device}: {amount[1] if amount else 'the memory needed'} could not be allocated; use a smaller "
-        "--batch-tokens (not for think), --dtype bfloat16, --quantize 4bit, --device-map auto, or fewer demonstrations"
+        f"{option('batch_tokens')} (not for think), {option('dtype')} bfloat16, {option('quantize')} 4bit, "
+        f"{option('device_map')} auto, or fewer demonstrations"
     )
 
 
@@ -75,40 +147,36 @@ class Problems:
 
     >>> problems = Problems()
     >>> with problems.collected():
-    ...     raise InputError("--eta 2: too large")
-    >>> problems.messages
-    ['--eta 2: too large']
+    ...     raise InputError.of("eta", 2, "too large")
+    >>> [str(each) for each in problems.found]
+    ['eta 2: too large']
     """
 
     MOST = 20
 
     def __init__(self) -> None:
-        self.messages: list[str] = []
+        self.found: list[Problem] = []
+
+    def add(self, *problems: Problem | str) -> None:
+        """Collect problems."""
+        self.found.extend(InputError(*problems).problems)
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """Keep an `InputError` raised inside the block instead of passing it on."""
+        """Keep an `InputError` raised inside the block instead of passing it on.
+
+        Call `raise_any` before what the block assigns is used.
+        """
         try:
             yield
         except InputError as error:
-            self.messages.extend(error.messages)
-
-    def result(self, make: Callable[[], T]) -> T:
-        """The value of `make()`; None, with the errors collected, if it raises `InputError`.
-
-        Call `raise_any` before the value is used.
-        """
-        value: T | None = None
-        with self.collected():
-            value = make()
-        return value
+            self.add(*error.problems)
 
     def raise_any(self) -> None:
         """Raise one `InputError` with everything collected, if anything was."""
-        if not self.messages:
+        if not self.found:
             return
-        unique = list(dict.fromkeys(self.messages))
+        unique = list(dict.fromkeys(self.found))
         rest = len(unique) - self.MOST
-        if rest > 0:
-            unique = [*unique[: self.MOST], f"... and {rest} more mistakes like these"]
-        raise InputError(*unique)
+        more = [Problem(f"... and {rest} more mistakes like these")] if rest > 0 else []
+        raise InputError(*unique[: self.MOST], *more)

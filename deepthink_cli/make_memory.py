@@ -16,7 +16,7 @@ from deepthink_cli.calibration.extended_labels import ExtendedLabels
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
@@ -123,7 +123,9 @@ def plan_thinking(
     spec.check_ids(tokenized.token_ids, "demonstrations")
     reread(spec.tokenizer, tokenized, method.method, 2)  # raises for an order that cannot be changed
     if demonstrations.labels:
-        extended = ExtendedLabels(spec.tokenizer, tokenized, "sum", tell, options="predict and eval with --score end")
+        extended = ExtendedLabels(
+            spec.tokenizer, tokenized, "sum", tell, options=f"predict and eval with {option('score')} end"
+        )
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)
     tuning = used if isinstance(used, Trained) else None
@@ -151,10 +153,12 @@ def _fitting(
         return changed
     fit = most_held(*limits, tokens, count, SHARE)
     if not fit:
-        raise InputError(
-            f"--method {name}: none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
-            f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, and a "
-            "query needs some of its context; use another method, or shorter demonstrations"
+        raise InputError.of(
+            "method",
+            name,
+            f"none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
+            f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, "
+            "and a query needs some of its context; use another method, or shorter demonstrations",
         )
     tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {name}; the first {count - fit} are left out"))
     return technique.change(last_of(given, fit))

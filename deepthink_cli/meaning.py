@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, find
@@ -90,8 +90,8 @@ def _without(parameter: str) -> Condition:
     return holds
 
 
-def _draws_nothing(option: str) -> Condition:
-    return lambda values: (method := METHODS.get(values.get(option) or "")) is not None and not method.draws
+def _draws_nothing(field: str) -> Condition:
+    return lambda values: (method := METHODS.get(values.get(field) or "")) is not None and not method.draws
 
 
 _ADD, _OMIT_ONE = "add it, or omit this", "omit one of the two"
@@ -214,30 +214,24 @@ def meaningless(command: str, given: Iterable[str], values: Values) -> Iterator[
 
 
 def check_meaning(command: str, given: Iterable[str], values: Values) -> None:
-    """Raise InputError with a line for each given option that has no meaning beside the other values."""
-    if messages := refusals(command, given, values):
-        raise InputError(*messages)
+    """Raise InputError with a problem for each given option that has no meaning beside the other values."""
+    if problems := refusals(command, given, values):
+        raise InputError(*problems)
 
 
-def refusals(command: str, given: Iterable[str], values: Values, shown: Shown | None = None) -> list[str]:
-    """A line for each given option that has no meaning beside the other values; `shown` writes options, or `flag`."""
-    shown = shown or flag
+def refusals(command: str, given: Iterable[str], values: Values) -> list[Problem]:
+    """A problem for each given option that has no meaning beside the other values."""
     return [
-        f"{shown(name)}{'' if values[name] is True else f' {_text(values[name])}'}: {rule.refusal(shown)}"
+        Problem.of(name, values[name] if values[name] is True else _text(values[name]), rule.refusal(option))
         for name, rule in meaningless(command, given, values)
     ]
 
 
-def sentence(command: str, option: str) -> str:
+def sentence(command: str, field: str, shown: Shown) -> str:
     """When an option of a command has no meaning, as the end of its help; empty if it always has one."""
-    texts = [each.text for each in TABLE if command in each.commands and option in each.options]
-    written = _written("; ".join(dict.fromkeys(texts)), flag)
+    texts = [each.text for each in TABLE if command in each.commands and field in each.options]
+    written = _written("; ".join(dict.fromkeys(texts)), shown)
     return f" {written[0].upper()}{written[1:]}." if written else ""
-
-
-def flag(name: str) -> str:
-    """An option as it is typed."""
-    return f"--{name.replace('_', '-')}"
 
 
 def _written(text: str, shown: Shown) -> str:

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from deepthink_cli.options import Options, chosen_iterations
+from deepthink_cli.options import METHOD, Flag, Options, chosen_iterations
+from deepthink_cli.registry import installed
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate
-from deepthink_cli.updates.registry import GATE, RuleText, parse_rule
+from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule
 
 Positions = Literal["continued", "restarted"]
 
@@ -33,15 +34,65 @@ class Method:
         return length if self.positions == "continued" else 0
 
 
+ITERATIONS = Flag(
+    METHOD,
+    "Readings of the demonstrations; 1 is plain in-context learning.",
+    "T",
+    short="-T",
+    hint="T counts readings: a whole number, 1 (plain in-context learning) or more",
+)
+POSITIONS = Flag(
+    METHOD,
+    "Positions of readings after the first: after the memory (continued) or the same again (restarted).",
+    hint="use continued or restarted",
+)
+
+
 class MethodOptions(Options):
     """Options of the method: T, eta and related ones (section 3.1 of the paper)."""
 
-    iterations: int = Field(5, ge=1)
-    eta: float = Field(0.01, gt=0, le=1)
-    momentum: float = Field(0.0, ge=0, lt=1)
-    positions: Positions = "continued"
-    keep: str = "last"
-    update: RuleText = GATE
+    iterations: Annotated[int, Field(ge=1), ITERATIONS] = 5
+    eta: Annotated[
+        float,
+        Field(gt=0, le=1),
+        Flag(
+            METHOD,
+            "Gate: how far each reading moves the memory, in (0, 1].",
+            "ETA",
+            hint="the gate is a number in (0, 1]; the paper uses 0.01",
+        ),
+    ] = 0.01
+    momentum: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Flag(
+            METHOD,
+            "Momentum: 0 as in the paper, 0.9 as in the official code.",
+            "BETA",
+            hint="a number in [0, 1); 0 is the paper, 0.9 the official code",
+        ),
+    ] = 0.0
+    positions: Annotated[Positions, POSITIONS] = "continued"
+    keep: Annotated[
+        str,
+        Flag(
+            METHOD,
+            "Iterations to store: last, all, or numbers as in 1,3,5.",
+            "WHICH",
+            hint="say last, all, or iterations as in 1,3,5",
+        ),
+    ] = "last"
+    update: Annotated[
+        RuleText,
+        Flag(
+            METHOD,
+            "How a reading changes the memory, with --eta: gate, as in the paper, or an ablation, such as keys-only, "
+            f"cosine:readings=15 or rotated (docs/think.md){installed(RULES)}. Default: gate.",
+            "RULE[:PARAMETER=VALUE,...]",
+            complete="updates",
+            default=False,
+        ),
+    ] = GATE
 
     @field_validator("keep")
     @classmethod
@@ -60,14 +111,33 @@ class MethodOptions(Options):
         """The iterations whose memory is stored, in order; raises InputError for one beyond T."""
         if self.keep == "last":
             return (self.iterations,)
-        return chosen_iterations("--keep", self.keep, self.iterations)
+        return chosen_iterations("keep", self.keep, self.iterations)
+
+
+ETAS = Flag(
+    METHOD,
+    "Gate in (0, 1], or several separated by commas.",
+    "ETA,...",
+    name="eta",
+    hint="gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
+)
+Eta = Annotated[float, Field(gt=0, le=1)]
 
 
 class GateOptions(Options):
     """A grid of gates."""
 
-    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01,)
-    momentums: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0,)
+    etas: Annotated[tuple[Eta, ...], ETAS] = (0.01,)
+    momentums: Annotated[
+        tuple[Annotated[float, Field(ge=0, lt=1)], ...],
+        Flag(
+            METHOD,
+            "Momentum: 0 as in the paper; or several, as in 0,0.9.",
+            "BETA,...",
+            name="momentum",
+            hint="numbers in [0, 1), as in 0 or 0,0.9",
+        ),
+    ] = (0.0,)
 
     @field_validator("etas", "momentums", mode="before")
     @classmethod

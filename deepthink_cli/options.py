@@ -1,95 +1,113 @@
-"""The options of the method, the model and a run, and their validation."""
+"""How an option is declared, once: a field of a pydantic model with its type, default, constraints and help.
+
+From it come the option of the command line, its variable and its place in configuration files, the field of a study,
+the argument of the harness and of Python, and the messages about its values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.mistakes import reason
 
-ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
+# Headings of the options in help.
+MODEL, METHOD, DATA, OUTPUT, GENERATION = "Model", "Method", "Data", "Output", "Generation"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What an option has beside the type, the default and the constraints of its field.
+
+    `name` is that of the option if it is not the field's, `short` as in `-m`; `hint` says in messages what values there
+    are, if the constraint's own words do not. `complete` says which names the shell offers, one of those in
+    `deepthink_cli.cli.completion`; others are refused with `closed`. With `several`, it may be
+    given several times. `variable` is off for an option that no variable
+    of the environment sets. The default is not shown where `default` is off: the help says what is done without the
+    option.
+    """
+
+    panel: str
+    help: str
+    metavar: str | None = None
+    name: str = ""
+    short: str = ""
+    hint: str = ""
+    complete: str = ""
+    closed: bool = False
+    several: bool = False
+    variable: bool = True
+    default: bool = True
+
+
+def flag_of(field: FieldInfo) -> Flag | None:
+    """How a field is an option; None if it is none."""
+    return next((each for each in field.metadata if isinstance(each, Flag)), None)
 
 
 class Options(BaseModel):
-    """Base of all options: unknown names are errors, and every error names the command-line option."""
+    """Base of all options: unknown names are errors, and every error names the option and its value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    ways_out: ClassVar[Mapping[str, str]] = {}  # by option, in addition to _WAYS_OUT
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
-        """Build the options; raises InputError with one message for each wrong value."""
+        """Build the options; raises InputError with one problem for each wrong value."""
         try:
             return cls(**values)
         except ValidationError as error:
-            raise InputError(*(_message(each, cls.ways_out) for each in error.errors())) from error
+            raise InputError(*map(cls._problem, error.errors())) from error
+
+    @classmethod
+    def option_names(cls) -> dict[str, str]:
+        """The name of the option of every field."""
+        flags = {name: flag_of(field) for name, field in cls.model_fields.items()}
+        return {name: flag.name if flag and flag.name else name for name, flag in flags.items()}
+
+    @classmethod
+    def _problem(cls, error: Any) -> Problem:
+        name = str(error["loc"][0]) if error["loc"] else "options"
+        flag = flag_of(cls.model_fields[name]) if name in cls.model_fields else None
+        given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
+        return Problem((flag and flag.hint) or reason(error), cls.option_names().get(name, name), str(given))
 
 
 def named_by(check: Callable[[str], object]) -> AfterValidator:
-    """Refuses a name that `check` does not know, with its message less the option that the message begins with."""
+    """Refuses a name that `check` does not know, for the reason that it gives."""
 
     def known(name: str) -> str:
         try:
             check(name)
         except InputError as error:
-            raise ValueError(error.messages[0].partition(": ")[2]) from error
+            raise ValueError(error.problems[0].reason) from error
         return name
 
     return AfterValidator(known)
 
 
-def chosen_iterations(option: str, choice: str, last: int) -> tuple[int, ...]:
+def chosen_iterations(field: str, choice: str, last: int) -> tuple[int, ...]:
     """The iterations that `choice` lists, in order, or all; raises InputError for one that is not from 1 to `last`."""
     if choice == "all":
         return tuple(range(1, last + 1))
     chosen = tuple(sorted({int(part) for part in choice.split(",")}))
     if chosen[0] < 1 or chosen[-1] > last:
-        raise InputError(f"{option} {choice}: iterations run from 1 to {last}; raise -T or name others")
+        raise InputError.of(
+            field, choice, f"iterations run from 1 to {last}; raise {option('iterations')} or name others"
+        )
     return chosen
 
 
-# Options of the command line by the fields that hold several values of them.
-SINGULAR = {"etas": "eta", "momentums": "momentum", "methods": "method", "calibrations": "calibrate"}
-SINGULAR["updates"] = "update"
-
-_WAYS_OUT = {
-    "at": "say all, or iterations as in 1,3,5",
-    "seeds": "a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
-    "etas": "gates are numbers in (0, 1], as in 0.01 or 0.001,0.01,0.1",
-    "momentums": "numbers in [0, 1), as in 0 or 0,0.9",
-    "select": "use dev",
-    "dev_size": "a number of rows, 1 or more",
-    "steps": "a number of steps, 1 or more",
-    "lr": "a learning rate above 0, as in 0.001",
-    "shots": "a number of demonstrations, 1 or more",
-    "pool_size": "a number of rows, 1 or more",
-    "seed": "a whole number, 0 or more",
-    "order_seed": "a whole number, 0 or more",
-    "limit": "a number of rows, 1 or more",
-    "iterations": "T counts readings: a whole number, 1 (plain in-context learning) or more",
-    "eta": "the gate is a number in (0, 1]; the paper uses 0.01",
-    "momentum": "a number in [0, 1); 0 is the paper, 0.9 the official code",
-    "device": "use auto, cpu, cuda, cuda:N or mps",
-    "keep": "say last, all, or iterations as in 1,3,5",
-    "dtype": "use auto, float32, bfloat16 or float16",
-    "quantize": "use 8bit or 4bit",
-    "positions": "use continued or restarted",
-    "folds": "a number of folds, 3 or more, or loo for as many as rows",
-    "device_map": "use auto",
-    "gguf": "name a GGUF file in the model's directory or hub repository",
-    "adapter": "name a directory or hub repository with a LoRA adapter",
-    "top": "a number of labels, 1 or more",
-    "threshold": "a probability between 0 and 1, as in 0.8",
-    "allow_errors": "a number of rows, 0 or more",
-    "batch_tokens": "a number of tokens, 1 or more; omit it to have it chosen",
-}
-
-
-def _message(error: Any, ways_out: Mapping[str, str]) -> str:
-    name = str(error["loc"][0]) if error["loc"] else "options"
-    way_out = ways_out.get(name) or _WAYS_OUT.get(name) or reason(error)
-    given = ",".join(map(str, error["input"])) if isinstance(error["input"], list | tuple) else error["input"]
-    return f"--{SINGULAR.get(name, name.replace('_', '-'))} {given}: {way_out}"
+ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
+Score = Annotated[
+    ScoreName,
+    Flag(
+        METHOD,
+        "Compare candidates by the sum of their log-probabilities, as in the paper; by the mean per token; or by "
+        "end, the sum with the first token of what follows a label, so that 'bug report' can win against 'bug'.",
+    ),
+]

@@ -22,31 +22,31 @@ Paths = Iterable[str | Path]
 
 
 def check_apart(
-    path: str | Path, read: Paths, option: str = "-o", runs: Collection[Path] = (), figures: Collection[str] = ()
+    path: str | Path, read: Paths, field: str = "output", runs: Collection[Path] = (), figures: Collection[str] = ()
 ) -> None:
     """Raise InputError unless `path` can be written without overwriting an input of the command, under any name.
 
     `read` are files, folders whose files are read, and `-` for standard input. Into a run's folder, such as those in
     `runs`, only files whose suffix is in `figures` may be written. Also raises as `check_output` does.
     """
-    target = check_output(path, option)
+    target = check_output(path, field)
     for source in read if target.exists() else ():
         if os.path.isdir(source):
             if _lies_in(target, source) and not _is_memory(target):
-                raise InputError(f"{option} {path}: a file of {source}, which this command reads; name a new file")
+                raise InputError.of(field, path, f"a file of {source}, which this command reads; name a new file")
         elif _number(source) == _number(target):
-            raise InputError(
-                f"{option} {path}: the same file as {name_of(str(source))}, which this command reads; name another file"
+            raise InputError.of(
+                field, path, f"the same file as {name_of(str(source))}, which this command reads; name another file"
             )
     known = {_number(run) for run in runs}
     for folder in target.parents:
         if target.suffix.lower() not in figures and (_is_run(folder) or _number(folder) in known):
-            raise InputError(
-                f"{option} {path}: {folder} holds a run, and only deepthink run writes there; name a file elsewhere"
+            raise InputError.of(
+                field, path, f"{folder} holds a run, and only deepthink run writes there; name a file elsewhere"
             )
 
 
-def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
+def check_run_apart(folder: Path, read: Paths, field: str = "out") -> None:
     """Raise InputError unless a run can be written to `folder` without overwriting its inputs.
 
     `read` is as in `check_apart`. Also raises as `check_folder` does.
@@ -56,25 +56,25 @@ def check_run_apart(folder: Path, read: Paths, option: str = "--out") -> None:
     for source in read:
         around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
-            raise InputError(
-                f"{option} {folder}: holds {name_of(str(source))}, which this command reads; name a new folder"
+            raise InputError.of(
+                field, folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
             )
 
 
-def check_folder_apart(path: Path, runs: Collection[Path], option: str = "-o") -> None:
+def check_folder_apart(path: Path, runs: Collection[Path], field: str = "output") -> None:
     """Raise InputError unless files can be added to a folder, which need not exist, outside of any run."""
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not target.is_dir():
-        raise InputError(f"{option} {path}: a file; name a folder")
+        raise InputError.of(field, path, "a file; name a folder")
     around = [folder for folder in (target, *target.parents) if folder.is_dir()]
     known = {_number(run) for run in runs}
     for folder in around:
         if _is_run(folder) or _number(folder) in known:
-            raise InputError(
-                f"{option} {path}: {folder} holds a run, and only deepthink run writes there; name another folder"
+            raise InputError.of(
+                field, path, f"{folder} holds a run, and only deepthink run writes there; name another folder"
             )
     if not os.access(around[0], os.W_OK | os.X_OK):
-        raise InputError(f"{option} {path}: the directory {around[0]} is not writable")
+        raise InputError.of(field, path, f"the directory {around[0]} is not writable")
 
 
 def _lies_in(target: Path, folder: str | Path) -> bool:

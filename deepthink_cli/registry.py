@@ -105,6 +105,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         getLogger(__name__).warning("%s", printable(text))
 
 
+def installed(registry: Registry[Any]) -> str:
+    """What other packages add to a registry, for the help of an option."""
+    return f"; installed: {', '.join(registry.added)}" if registry.added else ""
+
+
 def instance_of(kind: type[T]) -> Check[T]:
     """A check that an object is an instance of a class."""
 

@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 
 from transformers import PreTrainedTokenizerBase
 
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, Problem
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import own_tokens
@@ -52,7 +52,7 @@ def reread(
         raise DeepThinkError(
             f"{type(method.update).__name__}: the order of reading {iteration} must have every demonstration once"
         )
-    own_RL = own_tokens(tokenizer, demonstrations, f"--update {rule_text(method.update)}")
+    own_RL = own_tokens(tokenizer, demonstrations, Problem.of("update", rule_text(method.update)))
     starts = own_RL.int().argmax(1).tolist()
     parts = [range(*ends) for ends in pairwise((*starts, len(ids)))]
     places = tuple(chain(range(starts[0]), *(parts[number] for number in order)))

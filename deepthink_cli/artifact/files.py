@@ -29,7 +29,7 @@ from deepthink_cli.artifact.format import (
 from deepthink_cli.artifact.layout import tensor_name
 from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
@@ -51,8 +51,8 @@ def save_memory(memory: Memory | Sequence[Memory], path: str | Path) -> Header:
     for each in memories:
         if place := each.not_finite():
             raise DeepThinkError(
-                f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; "
-                "use --dtype float32"
+                f"{place} of iteration {each.iteration} hold NaN or infinite values; nothing was written; use "
+                f"{option('dtype')} float32"
             )
     if form := memories[-1].provenance.quantized:
         raise InputError(f"this memory is {form.dtype}; copy its file, or save the float32 memory it was made from")
@@ -95,7 +95,9 @@ def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Pat
     signed = content_digest(unsigned, described, lambda name: tensors[name].view(torch.uint8).numpy().tobytes())
     text = metadata_json(replace(unsigned, sha256=signed))
     if len(canonical_json(text).encode()) + 200 * len(tensors) > MAX_HEADER:
-        raise DeepThinkError(f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations (--keep)")
+        raise DeepThinkError(
+            f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations ({option('keep')})"
+        )
     with replacing(path) as temporary:
         try:
             safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
@@ -137,22 +139,22 @@ def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) ->
     made_by, differences = provenance.model, provenance.model.differences(other)
     if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
         raise InputError(
-            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF differ from "
-            f"the original ones; give -m {made_by.id}, or think again"
+            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
+            f"differ from the original ones; give {option('model')} {made_by.id}, or think again"
         )
     if differences:
         raise InputError(
             f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
-            f"{_called(made_by)}, "
-            f"this is {_called(other)}: give -m the model that made it, or think again"
+            f"{_called(made_by)}, this is {_called(other)}: give {option('model')} the model that made it, or "
+            "think again"
         )
 
 
 def _called(model: ModelIdentity) -> str:
     revision = f" at revision {model.revision}" if model.revision else ""
     quantized = f" in {model.quantize}" if model.quantize else ""
-    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" --gguf {model.gguf}"
-    adapter = "" if model.adapter is None else f" with --adapter {model.adapter}"
+    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" {option('gguf')} {model.gguf}"
+    adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
     return f"{model.id}{file}{revision}{quantized}{adapter}"
 
 

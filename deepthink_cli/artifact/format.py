@@ -18,7 +18,7 @@ from typing import Any
 
 from deepthink_cli.artifact.layout import PARTS, TensorEntry, check_layout, in_file_order, layers_of, tensor_name
 from deepthink_cli.artifact.metadata import Metadata, as_json, parse_metadata
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.provenance import Provenance
 
@@ -89,9 +89,11 @@ def kept_iteration(header: Header, choice: int | str) -> int:
     """The number of the chosen iteration; raises InputError if the file does not contain it."""
     kept = list(map(str, header.metadata.kept))
     if str(choice) not in kept:
-        raise InputError(
-            f"--iteration {choice}: {header.path} keeps {', '.join(kept)}; "
-            "name one of them, last or all, or think again with --keep"
+        raise InputError.of(
+            "iteration",
+            choice,
+            f"{header.path} keeps {', '.join(kept)}; name one of them, last or all, or think again with "
+            f"{option('keep')}",
         )
     return int(choice)
 

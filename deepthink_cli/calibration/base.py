@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.softmax import log_softmax
 
@@ -66,7 +66,7 @@ class Calibration:
         """
         if not self.from_rows or rows >= FEW:
             return None
-        told = f"--calibrate {self.name}: the bias is estimated from the rows themselves, and"
+        told = f"{option('calibrate')} {self.name}: the bias is estimated from the rows themselves, and"
         if rows < FEWEST:
             given = "there is only 1" if rows else "there are none"
             raise InputError(f"{told} {given}; give {FEW} or more together, or use contextual")

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.calibration.base import Basis
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Query, Text
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
 from deepthink_cli.options import ScoreName
@@ -31,7 +31,7 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
     for name in names:
         if name == NONE:
             continue
-        method, where = calibration(name), f"--calibrate {name}: {memory}"
+        method, where = calibration(name), f"{option('calibrate')} {name}: {memory}"
         if not method.own_candidates and not demonstrations.labels:
             usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
             raise InputError(f"{where} has no label words, every row has candidates of its own; use one of {usable}")
@@ -95,7 +95,9 @@ class BasisInputs:
 
         Raises InputError, naming the calibration, for a text after which a candidate has no tokens of its own.
         """
-        queries = [Query(text, each, where=f"--calibrate {self.name}") for each in candidates for text in self.texts]
+        queries = [
+            Query(text, each, where=f"{option('calibrate')} {self.name}") for each in candidates for text in self.texts
+        ]
         return queries, self._tokenize(queries)
 
 

@@ -14,7 +14,7 @@ from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -156,7 +156,8 @@ def own_candidates(name: str, where: str) -> InputError:
     """The error of a row whose candidates are not the labels of the other rows."""
     usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
     return InputError(
-        f"{where}: has candidates of its own, and --calibrate {name} needs rows with the same ones; use one of {usable}"
+        f"{where}: has candidates of its own, and {option('calibrate')} {name} needs rows with the same "
+        f"ones; use one of {usable}"
     )
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query, Skipped, Text
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
@@ -38,14 +38,14 @@ class ExtendedLabels:
         score: ScoreName,
         tell: Tell,
         where: str = "",
-        options: str = "--score end",
+        options: str | None = None,
     ) -> None:
         self._tokenize, self._tell, self._where = query_tokenizer(tokenizer, prompt, score), tell, where
-        self._way_out = "" if score == "end" else f", or use {options}"
+        self._way_out = "" if score == "end" else f", or use {options or option('score') + ' end'}"
 
     def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
         """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
-        query = Query(text, tuple(labels), where="--labels")
+        query = Query(text, tuple(labels), where=option("labels"))
         (tokenized,) = self._tokenize([query])
         if pairs := _pairs(query, tokenized):
             self._warn_of_labels(pairs)

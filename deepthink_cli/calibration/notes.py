@@ -11,7 +11,7 @@ from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -140,4 +140,4 @@ def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
 
 
 def _warning(label: str, share: float) -> Warn:
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r}: try --calibrate batch")
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r}: try {option('calibrate')} batch")

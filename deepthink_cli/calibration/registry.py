@@ -69,7 +69,9 @@ CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each 
 def calibration(name: str) -> Calibration:
     """The calibration of this name; raises InputError for an unknown one."""
     if name not in CALIBRATIONS:
-        raise InputError(f"--calibrate {name}: use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas")
+        raise InputError.of(
+            "calibrate", name, f"use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas"
+        )
     return CALIBRATIONS[name]
 
 
@@ -80,7 +82,7 @@ def calibrations(text: str | None) -> tuple[str, ...]:
         if name != NONE:
             calibration(name)
         if names.count(name) > 1:
-            raise InputError(f"--calibrate {text}: {name} is duplicated; name each once")
+            raise InputError.of("calibrate", text, f"{name} is duplicated; name each once")
     return names
 
 

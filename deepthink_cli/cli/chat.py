@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.decoding_options import DecodingArguments
 from deepthink_cli.cli.generate import write_text
-from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.interrupt import raising_ctrl_c
 from deepthink_cli.cli.method_options import IterationChoice
-from deepthink_cli.cli.options import CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.values import decoding_of
+from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.generation.dialogue import Dialogue
 
 PROMPT = "> "
@@ -33,8 +34,8 @@ def chat(
     memory: MemoryFile,
     iteration: IterationChoice = "last",
     *,
-    decoding: DecodingArguments,
-    model: Annotated[ModelArguments, Without("batch_tokens")],
+    decoding: Given[Decoding],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Talk with a model after a memory: each question follows the demonstrations and everything said so far.
@@ -46,12 +47,15 @@ def chat(
     from deepthink_cli.generation.generate import open_dialogue
 
     model_arguments, problems = for_memory(context, model), Problems()
-    options, chosen = problems.result(model_arguments.checked), problems.result(decoding.checked)
-    problems.result(lambda: _check_one(iteration))
-    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
+    with problems.collected():
+        options = model_arguments.checked()
+    with problems.collected():
+        chosen = decoding_of(decoding)
+    with problems.collected():
+        _check_one(iteration)
+    with problems.collected():
+        opened = open_memory(memory, iteration)
     problems.raise_any()
-    assert opened is not None
-    assert chosen is not None
     with Show(common) as tell:
         dialogue = open_dialogue(opened, chosen, options, tell)
     typed = sys.stdin.isatty()
@@ -63,7 +67,7 @@ def chat(
 
 def _check_one(iteration: str) -> None:
     if iteration == "all":
-        raise InputError("--iteration all: a chat uses one iteration; name a number, or last")
+        raise InputError.of("iteration", "all", "a chat uses one iteration; name a number, or last")
 
 
 def _questions(typed: bool) -> Iterator[str]:

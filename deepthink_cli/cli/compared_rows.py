@@ -39,7 +39,7 @@ class RowChoice:
         file: RowSource | None,
         task: str | None,
         protocol: str,
-        limit: str | None,
+        limit: object,
         source: Source | None,
     ) -> RowChoice | None:
         """The choice, None without rows; raises InputError for a wrong limit, and for rows that can be read only once.
@@ -49,7 +49,7 @@ class RowChoice:
         rows, typed = TaskOptions.checked(limit=limit).limit, context.get_parameter_source("limit")
         if source is None or (file is None and task is None):
             if limit is not None and typed is not None and typed.name == "COMMANDLINE":
-                raise InputError(f"--limit {limit}: no rows are labelled; give ROWS or --task, or omit it")
+                raise InputError.of("limit", limit, "no rows are labelled; give ROWS or --task, or omit it")
             return None
         if file is not None and file.read_once:
             raise InputError(f"ROWS {file.path}: both memories read the rows; give a file")

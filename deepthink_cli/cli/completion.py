@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.selection.registry import METHODS, without_model
 from deepthink_cli.techniques.registry import samples
@@ -75,3 +76,9 @@ several_methods = some_of(METHODS)
 sampling = one_of(without_model())
 updates = some_of(RULES)
 exporters = one_of(EXPORTERS)
+engines = one_of((AUTO, *ENGINES))
+NAMES: dict[str, Callable[[], list[str]]] = {
+    "sampling": without_model,
+    "engines": lambda: [AUTO, *ENGINES],
+    "exporters": lambda: list(EXPORTERS),
+}

@@ -55,9 +55,9 @@ def _apply(context: typer.Context, document: Document) -> None:
 
 def _read(path: Path) -> Document:
     if not os.path.isfile(path):
-        raise InputError(f"--config {path}: no such file")
+        raise InputError.of("config", path, "no such file")
     if path.suffix not in (".toml", ".yaml", ".yml"):
-        raise InputError(f"--config {path}: unknown format {path.suffix!r}; use .toml, .yaml or .yml")
+        raise InputError.of("config", path, f"unknown format {path.suffix!r}; use .toml, .yaml or .yml")
     document = read_document(path)
     if document.values is None:
         return Document(document.path, {}, document.lines)

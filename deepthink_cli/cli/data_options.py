@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.options import DATA, option
+from deepthink_cli.cli.options import option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.rows import FormatName, RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.selection.options import TaskOptions
-from deepthink_cli.selection.registry import without_model
-
-
-def _sampling(name: str) -> str:
-    """The name of a registered selection method that needs no model."""
-    if name not in without_model():
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, without_model()))}.")
-    return name
+from deepthink_cli.options import DATA
 
 
 def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
@@ -83,24 +75,6 @@ LabelField = Annotated[
         help="Name of the label field. Default: the last field; tasks new guesses it.",
     ),
 ]
-Limit = Annotated[str | None, option("--limit", panel=DATA, metavar="N", help="Evaluate a fixed sample of N rows.")]
-
-
-RunCode = Annotated[
-    bool,
-    option(
-        "--run-code",
-        panel=DATA,
-        help="Run the programs that a task asks for, which the model has written: in bubblewrap where it is installed, "
-        "else in namespaces of their own, else with limits alone; what holds is said first.",
-    ),
-]
-Unsafe = Annotated[
-    bool,
-    option("--unsafe", panel=DATA, help="With --run-code: also as root where programs can only be limited."),
-]
-
-
 Cache = Annotated[
     Path | None,
     option(
@@ -110,52 +84,6 @@ Cache = Annotated[
         help="Cache of what models say of rows. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class PoolArguments:
-    """The rows that demonstrations are chosen from, and whether labels are balanced."""
-
-    pool_size: Annotated[
-        str | None,
-        option("--pool-size", panel=DATA, metavar="N", help="Choose from a seeded sample of N rows. Default: all."),
-    ] = None
-    balance: Annotated[
-        bool, option("--balance", panel=DATA, help="Choose equal numbers of demonstrations of every label.")
-    ] = False
-
-
-@dataclass(frozen=True)
-class DrawingArguments:
-    """How a task's demonstrations are drawn; None means the task's default."""
-
-    shots: Annotated[
-        str | None,
-        option("--shots", panel=DATA, metavar="N", help="Number of demonstrations. Default: the task's own."),
-    ] = None
-    seed: Annotated[
-        str | None,
-        option("--seed", panel=DATA, metavar="S", help="Seed for choosing demonstrations. Default: 0."),
-    ] = None
-    order_seed: Annotated[
-        str | None,
-        option("--order-seed", panel=DATA, metavar="S", help="Seed for the order of the same demonstrations."),
-    ] = None
-    sampling: Annotated[
-        str | None,
-        option(
-            "--sampling",
-            panel=DATA,
-            parser=_sampling,
-            autocompletion=completion.sampling,
-            metavar=f"[{'|'.join(without_model())}]",
-            help="How a task's demonstrations are drawn. Default: the task's own, random.",
-        ),
-    ] = None
-
-    def checked(self) -> TaskOptions:
-        """The validated options; raises InputError for each wrong value."""
-        return TaskOptions.checked(**asdict(self) | {"seed": self.seed or 0})
 
 
 @dataclass(frozen=True)
@@ -216,5 +144,5 @@ class ChatArguments:
 def row_source(path: str | None, row_format: FormatName | None) -> RowSource | None:
     """The rows that an argument names; raises InputError for a format without rows."""
     if path is None and row_format is not None:
-        raise InputError(f"--format {row_format}: no rows are read from a file; name one, or omit it")
+        raise InputError.of("format", row_format, "no rows are read from a file; name one, or omit it")
     return None if path is None else RowSource(path, row_format)

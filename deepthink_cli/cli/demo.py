@@ -7,17 +7,17 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from deepthink_cli.cli.console import note, report, table
 from deepthink_cli.cli.data_options import DataDir
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.naming import flag
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
-from deepthink_cli.model.options import POCKET
+from deepthink_cli.model.options import POCKET, ModelOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -130,7 +130,7 @@ _CAUTION = (
 @grouped
 def demo(
     *,
-    model: Annotated[ModelArguments, Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     data_dir: DataDir = None,
     common: Annotated[CommonArguments, Without("json", "verbose", "config")],
 ) -> None:
@@ -139,7 +139,7 @@ def demo(
     The default is the built-in model on example files. With --data-dir the rows are those of SST-2 and AG News in
     that directory.
     """
-    model = replace(model, model=model.model or POCKET)
+    model = model.but(model=model.model or POCKET)
     options = model.checked()
     data, words, quiet = _examples(), _words(model), ["-q"] if common.quiet else []
     tasks = [] if data_dir is None else _tasks(data_dir)
@@ -210,7 +210,7 @@ def _tasks(data_dir: Path) -> list[str]:
     """The tasks whose rows the directory has."""
     tasks = [task for task, folder in TASKS.items() if (data_dir / folder).is_dir()]
     if not tasks:
-        raise InputError(f"--data-dir {data_dir}: has none of the folders {', '.join(TASKS.values())}")
+        raise InputError.of("data_dir", data_dir, f"has none of the folders {', '.join(TASKS.values())}")
     return tasks
 
 
@@ -225,12 +225,11 @@ def _write_few(labelled: Path, few: Path, field: str) -> None:
     few.write_text("".join(json.dumps(row) + "\n" for row in unlabelled), encoding="utf-8")
 
 
-def _words(model: ModelArguments) -> list[str]:
+def _words(model: Given[ModelOptions]) -> list[str]:
     """The options that differ from their defaults, as they are typed."""
-    defaults = {field.name: field.default for field in fields(ModelArguments)}
-    given = {name: value for name, value in asdict(model).items() if value != defaults[name]}
-    flags = {name: f"--{name.replace('_', '-')}" for name in given}
-    return [word for name, value in given.items() for word in ([flags[name]] + [str(value)] * (value is not True))]
+    return [
+        word for name, value in model.changed.items() for word in [flag(name), *([] if value is True else [str(value)])]
+    ]
 
 
 def _step(title: str, arguments: list[str]) -> None:

@@ -9,11 +9,14 @@ import typer
 
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import report, table, write_json
-from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
-from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.options import METHOD, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import METHOD
+from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
@@ -52,7 +55,7 @@ def diff(
     rows: Rows = None,
     iteration: IterationPair = None,
     *,
-    model: ModelArguments,
+    model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
     limit: Limit = None,
@@ -68,14 +71,15 @@ def diff(
     from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
-    options = problems.result(model.checked)
-    source = problems.result(lambda: source_of(data_dir, model.offline))
-    pair = problems.result(lambda: _opened(before, after, iteration))
-    choice = problems.result(
-        lambda: RowChoice.checked(context, row_source(rows, row_format), task, protocol, limit, source)
-    )
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        pair = _opened(before, after, iteration)
+    with problems.collected():
+        choice = RowChoice.checked(context, row_source(rows, row_format), task, protocol, limit, source)
     problems.raise_any()
-    assert pair is not None
     with Show(common, bar=not common.json) as tell:
         result = diff_of(*pair, None if choice is None else choice.reader(tell), options=options, tell=tell)
     if common.json:
@@ -107,8 +111,8 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
     chosen = first, second if comma else first
     for each in chosen:
         if each != "last" and not each.isdecimal():
-            raise InputError(
-                f"--iteration {iteration}: name one iteration for both, or two as in 1,5; a number or last"
+            raise InputError.of(
+                "iteration", iteration, "name one iteration for both, or two as in 1,5; a number or last"
             )
     return chosen
 

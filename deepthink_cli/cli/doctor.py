@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from deepthink_cli.cli.console import report, write_json
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.show import Show
 from deepthink_cli.io.text import size
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.base import Engine
@@ -42,7 +43,7 @@ _WORTHWHILE = 1.2  # scoring gains less than a layer alone
 @grouped
 def doctor(
     *,
-    model: Annotated[ModelArguments, Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: Annotated[CommonArguments, Without("quiet", "verbose", "config")],
 ) -> None:
     """Show versions, devices, working dtypes, a model's engine, caches and offline flags."""

@@ -12,28 +12,22 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.data_options import (
-    DataDir,
-    Limit,
-    ProtocolName,
-    RowFormat,
-    RunCode,
-    TaskName,
-    Unsafe,
-    row_source,
-)
-from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.label_options import ErrorArguments
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
-from deepthink_cli.cli.predict import MemoryFile, rows_in_columns
+from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
+from deepthink_cli.experiments.options import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
-from deepthink_cli.selection.options import TaskOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.prediction.options import ErrorOptions
+from deepthink_cli.selection.options import Limit, TaskOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -88,8 +82,8 @@ def evaluate(
     ensemble: EnsembleFiles = None,
     score: Score = "sum",
     *,
-    errors: ErrorArguments,
-    model: ModelArguments,
+    errors: Given[ErrorOptions],
+    model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
     limit: Limit = None,
@@ -101,30 +95,45 @@ def evaluate(
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.calibration.basis import check_calibrations
     from deepthink_cli.prediction.ensemble import open_ensemble
+    from deepthink_cli.scoring.inputs import check_rows
+    from deepthink_cli.tasks.rows import in_columns
     from deepthink_cli.tasks.sources import source_of
 
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    options = problems.result(model.checked)
+    with problems.collected():
+        options = model.checked()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     outputs = _Outputs(samples, html, errors.on_error == "skip")
-    problems.result(lambda: outputs.check(memory, labelled, *files, **paths))
-    names = problems.result(lambda: calibrations(calibrate)) or ()
-    threshold, failing = problems.result(lambda: _share(fail_under)), problems.result(errors.checked)
-    row_limit = problems.result(lambda: TaskOptions.checked(limit=limit).limit)
-    source = problems.result(lambda: source_of(data_dir, model.offline))
-    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
-    others = problems.result(lambda: open_ensemble(opened, files, iteration)) if opened is not None else ()
-    problems.result(lambda: _check_choice(labelled, task, opened))
-    rows = problems.result(lambda: row_source(labelled, row_format))
-    problems.result(lambda: _check_calibrations(names, opened))
-    if rows is not None and opened is not None:
-        rows = rows_in_columns(opened, rows, task, problems)
-    if problems.messages or opened is None or failing is None:
-        _raise_all(problems, opened, rows, errors.on_error == "skip")
-    assert opened is not None
-    assert failing is not None
+    with problems.collected():
+        outputs.check(memory, labelled, *files, **paths)
+    names: tuple[str, ...] = ()
+    with problems.collected():
+        names = calibrations(calibrate)
+    with problems.collected():
+        threshold = _share(fail_under)
+    with problems.collected():
+        failing = errors.checked()
+    with problems.collected():
+        row_limit = TaskOptions.checked(limit=limit).limit
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        opened = open_memory(memory, iteration)
+        with problems.collected():
+            others = open_ensemble(opened, files, iteration)
+        with problems.collected():
+            _check_choice(labelled, task, opened)
+        with problems.collected():
+            check_calibrations(names, opened.provenance.demonstrations, opened.name)
+        rows = row_source(labelled, row_format)
+        if rows is not None:
+            rows = in_columns(opened, rows, task)
+            if problems.found:  # those of the rows are named with the others
+                check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=outputs.skip)
+    problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
     show(result, common.json)
@@ -150,8 +159,8 @@ class _Outputs:
 
         read = read_by(*rows, **paths)
         if self.samples is not None:
-            check_apart(self.samples, read, "--samples")
-            check_suffix(self.samples, "--samples")
+            check_apart(self.samples, read, "samples")
+            check_suffix(self.samples, "samples")
         check_page(self.html, read)
 
 
@@ -224,34 +233,18 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
     return observe
 
 
-def _check_calibrations(names: tuple[str, ...], memory: OpenedMemory | None) -> None:
-    from deepthink_cli.calibration.basis import check_calibrations
-
-    if names and memory is not None:
-        check_calibrations(names, memory.provenance.demonstrations, memory.name)
-
-
 def _check_page(rows: EvaluatedRows, outputs: _Outputs) -> None:
     """Raise InputError for a page of free answers, which have no scores to draw."""
     if rows.free is not None and outputs.html is not None:
-        raise InputError(f"--html {outputs.html}: task {rows.task} has free answers, without scores; use --samples")
+        raise InputError.of("html", outputs.html, f"task {rows.task} has free answers, without scores; use --samples")
 
 
-def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory | None) -> None:
+def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory) -> None:
     if labelled is not None:
         check_rereadable(labelled)
     if labelled is None and task is None:
-        name = (memory.provenance.task if memory else None) or "NAME"
+        name = memory.provenance.task or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
-
-
-def _raise_all(problems: Problems, memory: OpenedMemory | None, rows: RowSource | None, skip: bool) -> None:
-    """Raise all problems, including those of the rows if the memory can be read."""
-    from deepthink_cli.scoring.inputs import check_rows
-
-    if memory is not None and rows is not None:
-        check_rows(memory.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
-    problems.raise_any()
 
 
 def _share(text: str | None) -> float | None:
@@ -262,7 +255,7 @@ def _share(text: str | None) -> float | None:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise InputError(f"--fail-under {text}: a share between 0 and 1, as in 0.8")
+        raise InputError.of("fail_under", text, "a share between 0 and 1, as in 0.8")
     return share
 
 
@@ -279,5 +272,5 @@ def _samples_file(
         return
     form = samples_rows(memory, rows, outputs.samples, calibrate, score, outputs.skip)
     numbered = Numbered(form)
-    with writing_rows(outputs.samples, form.columns, "--samples", ABOUT) as write:
+    with writing_rows(outputs.samples, form.columns, "samples", ABOUT) as write:
         yield lambda row: write(numbered([row]))

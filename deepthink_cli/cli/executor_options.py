@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.output_options import ARGUMENTS
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problems, option
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.base import Executor
@@ -89,17 +89,21 @@ class ExecutorArguments:
         from deepthink_cli.experiments.shards import Shard
 
         problems = Problems()
-        problems.result(lambda: self._number("workers"))
-        problems.result(lambda: self._number("slurm"))
-        text = self.shard
-        shard = None if text is None else problems.result(lambda: Shard.parsed(text))
+        with problems.collected():
+            self._number("workers")
+        with problems.collected():
+            self._number("slurm")
+        with problems.collected():
+            shard = None if self.shard is None else Shard.parsed(self.shard)
         with problems.collected():
             if self.slurm is not None and self.shard is not None:
-                raise InputError(f"--slurm {self.slurm}: names the shards itself; omit --shard {self.shard}")
+                raise InputError.of("slurm", self.slurm, f"names the shards itself; omit --shard {self.shard}")
             if self.slurm is None and (self.sbatch or self.submit):
-                raise InputError(f"{'--submit' if self.submit else '--sbatch'}: only with --slurm N; add it")
+                raise InputError(
+                    f"{option('submit') if self.submit else option('sbatch')}: only with --slurm N; add it"
+                )
             if demonstrations == "-" and (self.workers or self.ray or self.slurm):
-                raise InputError("--demos -: workers cannot read standard input; name a file")
+                raise InputError.of("demos", "-", "workers cannot read standard input; name a file")
         problems.raise_any()
         return shard
 
@@ -165,5 +169,5 @@ def number_of(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdecimal() and 1 <= int(value) <= 10_000):
-        raise InputError(f"--{name} {value}: a whole number from 1 to 10000")
+        raise InputError.of(name, value, "a whole number from 1 to 10000")
     return int(value)

@@ -9,35 +9,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import report, write_json
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import METHOD, OUTPUT, CommonArguments, ModelArguments, for_memory, one_of, option
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.naming import flag
+from deepthink_cli.cli.options import CommonArguments, for_memory, option
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import METHOD, OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
 
 
-def _exporter(name: str) -> str:
-    """The name of a registered exporter."""
-    return one_of(name, EXPORTERS)
-
-
 _SUMMARIES = [f"{name}: {EXPORTERS.summary(name)}." for name in EXPORTERS.own]
 To = Annotated[
     str,
-    typer.Option(
-        "--to",
-        parser=_exporter,
-        metavar=f"<{'|'.join(EXPORTERS)}>",
-        rich_help_panel=OUTPUT,
-        autocompletion=completion.exporters,
-        help=" ".join([*_SUMMARIES, *([f"Installed: {', '.join(EXPORTERS.added)}."] if EXPORTERS.added else [])]),
+    Flag(
+        OUTPUT,
+        " ".join([*_SUMMARIES, *([f"Installed: {', '.join(EXPORTERS.added)}."] if EXPORTERS.added else [])]),
+        f"<{'|'.join(EXPORTERS)}>",
+        complete="exporters",
+        closed=True,
+        variable=False,
     ),
 ]
 Output = Annotated[
@@ -76,7 +73,7 @@ def export(
     iteration: OneIteration = "last",
     *,
     state: StateArguments,
-    model: Annotated[ModelArguments, Without("batch_tokens")],
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     common: CommonArguments,
 ) -> None:
     """Write a memory for PEFT and transformers, or for llama.cpp.
@@ -86,11 +83,14 @@ def export(
     from deepthink_cli.export.export import check_export_apart, export_memory
 
     model, problems = for_memory(context, model), Problems()
-    options = problems.result(model.checked)
-    problems.result(lambda: _check_options(to, {"state": state.state, "weights": state.weights, "model": model.model}))
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        _check_options(to, {"state": state.state, "weights": state.weights, "model": model.model})
     reads = read_by(memory, state.state, model=model.model, adapter=model.adapter, config=common.config)
     exporter = EXPORTERS[to]
-    problems.result(lambda: check_export_apart(exporter, output, reads))
+    with problems.collected():
+        check_export_apart(exporter, output, reads)
     problems.raise_any()
     with Show(common) as tell:
         exported, written = export_memory(
@@ -99,19 +99,16 @@ def export(
     _report(to, exported, output, common, written)
 
 
-_FLAGS = {"state": "--state", "weights": "--weights", "model": "-m"}
-
-
 def _check_options(to: str, given: Mapping[str, object]) -> None:
     """Raise InputError for options that the exporter does not take, and for one that it needs."""
     exporter = EXPORTERS[to]
     for name, value in given.items():
         if value is not None and name not in exporter.takes:
             takers = [other for other, each in EXPORTERS.items() if name in each.takes]
-            raise InputError(f"{_FLAGS[name]} {value}: only with --to {' or '.join(takers)}; omit it")
+            raise InputError.of(name, value, f"only with --to {' or '.join(takers)}; omit it")
     for name, what in exporter.needs.items():
         if given[name] is None:
-            raise InputError(f"--to {to} needs {_FLAGS[name]} {what}")
+            raise InputError(f"--to {to} needs {flag(name)} {what}")
 
 
 def _report(to: str, memory: Memory, output: Path, common: CommonArguments, written: Written) -> None:

@@ -12,17 +12,19 @@ import typer
 
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
-from deepthink_cli.cli.decoding_options import DecodingArguments
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.method_options import IterationChoice
-from deepthink_cli.cli.options import CommonArguments, ModelArguments, for_memory
-from deepthink_cli.cli.predict import Inputs, MemoryFile, Output, check_output, rows_in_columns, write_lines
+from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.predict import Inputs, MemoryFile, Output, check_output, write_lines
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.data.rows import RowSource
+from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import printable
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -48,10 +50,10 @@ def generate(
     task: TaskName = None,
     row_format: RowFormat = None,
     *,
-    decoding: DecodingArguments,
-    labels: Annotated[LabelArguments, Without("top", "threshold")],
-    errors: ErrorArguments,
-    model: ModelArguments,
+    decoding: Given[Decoding],
+    labels: Annotated[Given[LabelOptions], Without("top", "threshold")],
+    errors: Given[ErrorOptions],
+    model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Generate an answer to every input after a memory: one row for each, in order; plain text on a terminal.
@@ -61,25 +63,27 @@ def generate(
     """
     from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.generation.generate import check_free_rows
+    from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
     model, problems = for_memory(context, model), Problems()
-    options, skip = problems.result(model.checked), errors.on_error == "skip"
-    chosen, columns, failing = (
-        problems.result(decoding.checked),
-        problems.result(labels.checked),
-        problems.result(errors.checked),
-    )
+    skip = errors.on_error == "skip"
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        chosen = decoding_of(decoding)
+    with problems.collected():
+        columns = labels.checked()
+    with problems.collected():
+        failing = errors.checked()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    problems.result(lambda: check_output(output, read_by(memory, inputs, **paths), False))
-    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
-    source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems, free=True)
-    checked = None if opened is None else check_free_rows(opened, source, skip, problems)
+    with problems.collected():
+        check_output(output, read_by(memory, inputs, **paths), False)
+    with problems.collected():
+        opened = open_memory(memory, iteration)
+        source = in_columns(opened, RowSource(inputs, row_format), task, free=True)
+        checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
-    assert opened is not None
-    assert chosen is not None
-    assert columns is not None
-    assert failing is not None
     used = model_options(opened, options)
     check_output(output, read_by(model=used.model, adapter=used.adapter), False)
     form = _form(opened, checked, output, columns, skip)

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import typer
+from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
+from deepthink_cli.cli import completion
+from deepthink_cli.cli.naming import flag as typed
 from deepthink_cli.meaning import sentence
+from deepthink_cli.options import Flag, Options, flag_of
+
+T = TypeVar("T", bound=Options)
+
+
+@dataclass(frozen=True)
+class Given(Generic[T]):
+    """The options of a model as a command line gave them: texts by field, and None for what was not given."""
+
+    kind: type[T]
+    values: Mapping[str, Any]
+
+    def __getattr__(self, field: str) -> Any:
+        try:
+            return self.values[field]
+        except KeyError:
+            raise AttributeError(field) from None
+
+    def but(self, **values: Any) -> Given[T]:
+        """The same with other values."""
+        return replace(self, values={**self.values, **values})
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The values that differ from the defaults."""
+        defaults = {name: default_text(field) for name, field in self.kind.model_fields.items()}
+        return {name: value for name, value in self.values.items() if value is not None and value != defaults[name]}
+
+    def checked(self, **values: Any) -> T:
+        """The validated options, also with `values`; raises InputError for each wrong value."""
+        return self.kind.checked(**self.changed, **values)
 
 
 class Without:
@@ -29,31 +66,35 @@ class Help:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace every parameter of `command` that is a dataclass by the fields of the dataclass, in their order.
+    """Replace every parameter of `command` that is a group by its options, in their order.
 
-    Each field is an annotated typer parameter with a default. Fields that `Without` names are not options
-    and keep their defaults. The help of an option ends with when it has no meaning. Raises TypeError for a name that
+    A group is `Given[Model]` or a dataclass of annotated typer parameters. Fields that `Without` names are no options:
+    they keep their defaults. The help of an option ends with when it has no meaning. Raises TypeError for a name that
     the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
-    groups: dict[str, tuple[type, list[str]]] = {}
+    groups: dict[str, tuple[Any, dict[str, str]]] = {}  # the group, and its fields by the names of their options
     hints = get_type_hints(command, include_extras=True)
     for parameter in signature(command).parameters.values():
         hint = hints[parameter.name]
-        group, omitted, texts = _group(hint)
-        if group is None:
-            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint))
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if get_origin(kind) is Given or is_dataclass(kind):
+            group = _of_model(get_args(kind)[0]) if get_origin(kind) is Given else _of_dataclass(kind)
+            options = _chosen(kind, group, notes)
+            groups[parameter.name] = kind, {option.name: field for field, option in options.items()}
+            parameters += options.values()
         else:
-            options = [_helped(each, texts.get(each.name)) for each in _options(group, omitted)]
-            groups[parameter.name] = group, [option.name for option in options]
-            parameters += options
-    parameters = [_helped(each, None, sentence(command.__name__, each.name)) for each in parameters]
+            flag = next((note for note in notes if isinstance(note, Flag)), None)
+            annotation = hint if flag is None else _annotation(parameter.name, kind, flag)
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
+    parameters = [_helped(each, None, sentence(command.__name__, each.name, typed)) for each in parameters]
 
     @wraps(command)
     def flat(**values: Any) -> None:
-        built = {}  # not in `values`: a group may have the name of one of its options
-        for name, (group, options) in groups.items():
-            built[name] = group(**{option: values.pop(option) for option in options})
+        built: dict[str, Any] = {}  # not in `values`: a group may have the name of one of its options
+        for name, (kind, names) in groups.items():
+            given = {field: values.pop(option) for option, field in names.items()}
+            built[name] = Given(get_args(kind)[0], given) if get_origin(kind) is Given else kind(**given)
         command(**values, **built)
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -61,13 +102,110 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _group(hint: Any) -> tuple[type | None, frozenset[str], dict[str, str]]:
-    """The group that a parameter's annotation names, if any, the options that are omitted, and other helps."""
-    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        return None, frozenset(), {}
+def default_text(field: FieldInfo) -> Any:
+    """The default of a field as a user would type it; None if there is none, or help does not show it."""
+    flag, default = flag_of(field), field.get_default()
+    if field.is_required() or default is None or (flag is not None and not flag.default):
+        return None
+    if isinstance(default, bool):
+        return default
+    if isinstance(default, tuple):
+        return ",".join(map(_text, default))
+    return _text(default)
+
+
+def option_of(model: type[Options], field: str) -> Any:
+    """An option of a model for a command that has it alone, which is None if it is not given."""
+    info = model.model_fields[field]
+    flag = flag_of(info)
+    assert flag is not None
+    kind: Any = info.annotation
+    return _annotation(flag.name or field, kind | None, flag)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _of_model(model: type[Options]) -> dict[str, Parameter]:
+    """The options of a model by field."""
+    options: dict[str, Parameter] = {}
+    kind: Any
+    for name, field in model.model_fields.items():
+        if (flag := flag_of(field)) is not None:
+            option, default, kind = flag.name or name, default_text(field), field.annotation
+            kind = kind if default is not None else kind | None
+            annotation = _annotation(option, kind, flag)
+            options[name] = Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return options
+
+
+def _of_dataclass(group: type) -> dict[str, Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    options = {}
+    for field in fields(group):
+        kind, *notes = get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else (None,)
+        flag = next((note for note in notes if isinstance(note, Flag)), None)
+        annotation = hints[field.name] if flag is None else _annotation(field.name, kind, flag)
+        options[field.name] = Parameter(
+            field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+        )
+    return options
+
+
+def _annotation(name: str, kind: Any, flag: Flag) -> Any:
+    """A typer parameter for an option of this type.
+
+    Numbers and lists arrive as text: the check of the model names the value, and reports all mistakes at once.
+    """
+    kinds = [each for each in get_args(kind) if each is not NoneType] if _is_union(kind) else [kind]
+    is_choice = get_origin(kinds[0]) is Literal and flag.metavar is None
+    as_it_is = kinds[0] in (bool, Path) or get_origin(kinds[0]) is list or is_choice
+    plain = kinds[0] if as_it_is else str
+    optional = _is_union(kind) and NoneType in get_args(kind)
+    if flag.several:
+        plain = list[str]
+    more: dict[str, Any] = {}
+    if flag.complete:
+        more["autocompletion"] = getattr(completion, flag.complete)
+    metavar = flag.metavar
+    if flag.closed:
+        names = completion.NAMES[flag.complete]
+        more["parser"] = _one_of(names)
+        metavar = metavar or f"[{'|'.join(names())}]"
+    info = typer.Option(
+        f"--{name.replace('_', '-')}",
+        *filter(None, [flag.short]),
+        envvar=f"DEEPTHINK_{name.upper()}" if flag.variable else None,
+        show_envvar=False,
+        rich_help_panel=flag.panel,
+        metavar=metavar,
+        help=flag.help,
+        **more,
+    )
+    return Annotated[plain | None if optional else plain, info]
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def _one_of(names: Callable[[], list[str]]) -> Callable[[str], str]:
+    def parse(name: str) -> str:
+        if name not in names():
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names()))}.")
+        return name
+
+    return parse
+
+
+def _chosen(group: Any, options: dict[str, Parameter], notes: list[Any]) -> dict[str, Parameter]:
+    """The options of a group that a command has, with its own help."""
     omitted = frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
-    return kind, omitted, {name: text for note in notes if isinstance(note, Help) for name, text in note.texts.items()}
+    texts = {name: text for note in notes if isinstance(note, Help) for name, text in note.texts.items()}
+    if unknown := omitted - options.keys():
+        raise TypeError(f"{getattr(group, '__name__', group)} has no {', '.join(sorted(unknown))}")
+    return {name: _helped(each, texts.get(name)) for name, each in options.items() if name not in omitted}
 
 
 def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:
@@ -80,14 +218,3 @@ def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:
         if isinstance(note, OptionInfo):
             note.help = f"{text or note.help}{end}"
     return parameter.replace(annotation=Annotated[(kind, *helped)])
-
-
-def _options(group: type, omitted: frozenset[str]) -> list[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    if unknown := omitted - hints.keys():
-        raise TypeError(f"{group.__name__} has no {', '.join(sorted(unknown))}")
-    return [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in fields(group)
-        if field.name not in omitted
-    ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT
 
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of the hub, as OWNER/NAME.")]
 # No variable of the environment: DEEPTHINK_REVISION is the model's.

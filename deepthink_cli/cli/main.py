@@ -27,6 +27,7 @@ from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.help import GROUPS, OTHERS, HelpGroup, ProgramGroup
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
+from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
@@ -44,7 +45,7 @@ from deepthink_cli.cli.study_run import run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
-from deepthink_cli.errors import DeepThinkError, ExitCode, out_of_memory, panicked, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, ExitCode, naming_options, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.prefetch import still_working
 from deepthink_cli.io.text import printable
 from deepthink_cli.registry import Registry
@@ -187,6 +188,11 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
+    with naming_options(flag):
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     ARGUMENTS.set(tuple(arguments))
     for line in unread_variables(lambda: typer.main.get_command(app)):
         note(f"warning: {line}")

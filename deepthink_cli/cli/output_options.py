@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.options import OUTPUT
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
+from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
@@ -48,8 +48,8 @@ def check_page(path: Path | None, read: Iterable[str | Path], runs: Collection[P
 
     if path is not None:
         if path.suffix.lower() not in SUFFIXES:
-            raise InputError(f"--html {path}: a page is HTML; end the name in .html")
-        check_apart(path, read, "--html", runs=runs)
+            raise InputError.of("html", path, "a page is HTML; end the name in .html")
+        check_apart(path, read, "html", runs=runs)
 
 
 def write_page(page: WebPage, path: Path, quiet: bool) -> None:
@@ -58,7 +58,7 @@ def write_page(page: WebPage, path: Path, quiet: bool) -> None:
     from deepthink_cli.report.html.render import render
 
     text = render(page)
-    with writing(path, "--html") as file:
+    with writing(path, "html") as file:
         file.write(text)
     note(f"wrote {path} ({size(path.stat().st_size)})", quiet)
 

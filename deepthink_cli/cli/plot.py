@@ -13,11 +13,12 @@ import typer
 
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import OUTPUT, CommonArguments
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.figure import Form

@@ -16,17 +16,18 @@ from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
 from deepthink_cli.cli.executor_options import Ray, Workers, number_of
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.label_options import ErrorArguments, LabelArguments
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice, Score
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
-from deepthink_cli.prediction.options import ErrorOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -46,7 +47,7 @@ def predict_folder(
     inputs: str,
     output: Path | None,
     refused: dict[str, Any],
-    errors: ErrorOptions | None,
+    errors: ErrorOptions,
     common: CommonArguments,
     **values: Any,
 ) -> None:
@@ -54,15 +55,16 @@ def predict_folder(
     from deepthink_cli.experiments.label_folder import FolderLabels, label_folder
 
     if address is None:
-        raise InputError(f"--workers {workers}: only with --ray here; add it")
-    assert errors is not None
+        raise InputError.of("workers", workers, "only with --ray here; add it")
     for name, value in refused.items():
         if value:
-            raise InputError(f"--{name}: not with --ray, which labels the files of a folder; omit one of the two")
+            raise InputError.of(name, None, "not with --ray, which labels the files of a folder; omit one of the two")
     if output is None or not os.path.isdir(inputs):
-        raise InputError("--ray: labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER")
+        raise InputError.of(
+            "ray", None, "labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER"
+        )
     if output.resolve() == Path(inputs).resolve():
-        raise InputError(f"-o {output}: the folder of the inputs; name another one")
+        raise InputError.of("output", output, "the folder of the inputs; name another one")
     named = {"memory": memory, "inputs": inputs, "output": output}
     paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
     with Show(common) as tell:
@@ -120,9 +122,9 @@ def predict(
     ray: Ray = None,
     workers: Workers = None,
     *,
-    labels: LabelArguments,
-    errors: ErrorArguments,
-    model: ModelArguments,
+    labels: Given[LabelOptions],
+    errors: Given[ErrorOptions],
+    model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
     """Label inputs with a memory: one row for each, in order.
@@ -131,30 +133,43 @@ def predict(
     candidates; it is not calibrated to how often such labels are right.
     """
     from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.calibration.notes import check_supported
+    from deepthink_cli.prediction.ensemble import open_ensemble
     from deepthink_cli.prediction.files import check_resume, identity_of
     from deepthink_cli.prediction.rows import output_rows
+    from deepthink_cli.scoring.inputs import check_rows
+    from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
-    options, skip = problems.result(model.checked), errors.on_error == "skip"
-    names = problems.result(lambda: calibrations(calibrate)) or ()
-    chosen, failing = problems.result(labels.checked), problems.result(errors.checked)
+    skip, names = errors.on_error == "skip", tuple[str, ...]()
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        names = calibrations(calibrate)
+    with problems.collected():
+        chosen = labels.checked()
+    with problems.collected():
+        failing = errors.checked()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     if ray is not None or workers is not None:
         problems.raise_any()
         refused = {"resume": resume, "ensemble": files, "task": task, "format": row_format}
         values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
-    problems.result(lambda: check_output(output, read_by(memory, inputs, *files, **paths), resume))
+    with problems.collected():
+        check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
-        problems.result(lambda: check_resume(output, inputs))
-    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory, iteration))
-    source = rows_in_columns(opened, RowSource(inputs, row_format), task, problems)
-    others, checked = _checked(opened, files, iteration, source, names, skip, problems)
+        with problems.collected():
+            check_resume(output, inputs)
+    with problems.collected():
+        opened = open_memory(memory, iteration)
+        source = in_columns(opened, RowSource(inputs, row_format), task)
+        with problems.collected():
+            others = open_ensemble(opened, files, iteration)
+        checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
+        check_supported(names, opened, None if skip else checked)
     problems.raise_any()
-    assert opened is not None
-    assert chosen is not None
-    assert failing is not None
     _check_model(opened, options, output, resume)
     form = output_rows(opened, checked, output, names, score, chosen, skip)
     label = _labeller(opened, others, source, options, checked, form)
@@ -212,47 +227,6 @@ def _check_model(memory: OpenedMemory, options: ModelOptions | None, output: Pat
 
     used = model_options(memory, options)
     check_output(output, read_by(model=used.model, adapter=used.adapter), resume)
-
-
-def rows_in_columns(
-    opened: OpenedMemory | None, source: RowSource, task: str | None, problems: Problems, free: bool = False
-) -> RowSource:
-    """The rows, also in the columns of the memory's task or of `task`; raises all problems if that is wrong.
-
-    With `free`, rows need no candidates.
-    """
-    from deepthink_cli.tasks.rows import in_columns
-
-    if opened is None:
-        return source
-    try:
-        return in_columns(opened, source, task, free)
-    except InputError as error:
-        problems.messages.extend(error.messages)
-        problems.raise_any()
-        raise
-
-
-def _checked(
-    opened: OpenedMemory | None,
-    files: Sequence[Path],
-    iteration: str,
-    inputs: RowSource,
-    calibrate: Sequence[str],
-    skip: bool,
-    problems: Problems,
-) -> tuple[Sequence[OpenedMemory], CheckedRows | None]:
-    """The other memories and the checked rows, if the memory could be opened; mistakes are added to `problems`."""
-    from deepthink_cli.calibration.notes import check_supported
-    from deepthink_cli.prediction.ensemble import open_ensemble
-    from deepthink_cli.scoring.inputs import check_rows
-
-    if opened is None:
-        return (), None
-    others = problems.result(lambda: open_ensemble(opened, files, iteration))
-    checked = check_rows(opened.provenance.demonstrations, inputs, problems, skip=skip)
-    problems.result(lambda: check_supported(calibrate, opened, None if skip else checked))
-    return others, checked
 
 
 def _write(

@@ -9,15 +9,17 @@ import typer
 
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import note, report, write_json
-from deepthink_cli.cli.data_options import DataDir, Limit, ProtocolName, RowFormat, TaskName, row_source
-from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, for_memory
+from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT
+from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
     from deepthink_cli.comparison.labels import ComparedLabels
@@ -50,7 +52,7 @@ def quantize(
     to: To = "int8",
     evaluated: Rows = None,
     *,
-    model: ModelArguments,
+    model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
     limit: Limit = None,
@@ -62,26 +64,27 @@ def quantize(
 
     Every command reads it as any other memory. With --eval or --task, the labels that change are reported.
     """
-    from deepthink_cli.artifact.opening import OpenedMemory, model_options, open_memory
+    from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.comparison.labels import compare_labels
     from deepthink_cli.comparison.quantize import quantize as quantize_file
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
-    options = problems.result(model.checked)
-    source = problems.result(lambda: source_of(data_dir, model.offline))
-    opened: OpenedMemory | None = problems.result(lambda: open_memory(memory))
-    used = ModelOptions.checked() if opened is None else model_options(opened, options)
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        opened = open_memory(memory)
     paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(
-        lambda: check_apart(output, read_by(memory, evaluated, model=used.model, adapter=used.adapter, **paths))
-    )
-    choice = problems.result(
-        lambda: RowChoice.checked(context, row_source(evaluated, row_format), task, protocol, limit, source)
-    )
+    with problems.collected():
+        check_apart(output, read_by(memory, evaluated, **paths))
+    with problems.collected():
+        choice = RowChoice.checked(context, row_source(evaluated, row_format), task, protocol, limit, source)
     problems.raise_any()
-    assert opened is not None
+    used = model_options(opened, options)
+    check_apart(output, read_by(model=used.model, adapter=used.adapter))
     with Show(common, bar=not common.json) as tell:
         rows = None if choice is None else choice.reader(tell)(opened)  # checked before a file is written
         result, labels = quantize_file(memory, to, output), None

@@ -15,12 +15,13 @@ import typer
 from deepthink_cli.cli.console import note, table
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import DATA, METHOD, OUTPUT, CommonArguments
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
+from deepthink_cli.options import DATA, METHOD, OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.files import OpenedStudy
@@ -37,9 +38,9 @@ def check_records(output: Path | None, runs: Collection[Path], **options: object
 
     for name, value in options.items():
         if value:
-            raise InputError(f"--{name}: is about tables, and --format eee writes none; omit it")
+            raise InputError.of(name, None, "is about tables, and --format eee writes none; omit it")
     if output is None:
-        raise InputError("--format eee: writes a folder; name it, as in -o records")
+        raise InputError.of("format", "eee", "writes a folder; name it, as in -o records")
     check_folder_apart(output, runs)
 
 
@@ -201,7 +202,9 @@ def _format(format: FormatName | None, json: bool, output: Path | None) -> Forma
     suffix = "" if output is None else output.suffix.lower()
     if format is None and suffix not in SUFFIXES:
         known = ", ".join(filter(None, SUFFIXES))
-        raise InputError(f"-o {output}: unknown format {suffix!r}; end the name in one of {known}, or name a --format")
+        raise InputError.of(
+            "output", output, f"unknown format {suffix!r}; end the name in one of {known}, or name a --format"
+        )
     return format or SUFFIXES[suffix]
 
 
@@ -209,7 +212,7 @@ def _number(iteration: str | None) -> int | None:
     if iteration is None:
         return None
     if not iteration.isascii() or not iteration.isdecimal():
-        raise InputError(f"--iteration {iteration}: a whole number from 1, as in 5")
+        raise InputError.of("iteration", iteration, "a whole number from 1, as in 5")
     return int(iteration)
 
 

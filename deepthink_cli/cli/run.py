@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import duration, note, report, write_json
-from deepthink_cli.cli.crossing_options import CrossingArguments
-from deepthink_cli.cli.data_options import ChatArguments, DataDir, DrawingArguments, Limit, ProtocolName, TaskNames
+from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import SweepArguments
-from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments, tell_of_toy
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import check_given
 from deepthink_cli.errors import Problems
+from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import DATA, OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.estimate import Estimate
@@ -68,15 +69,13 @@ def run(
     task: TaskNames = None,
     out: Out = Path("run"),
     *,
-    model: ModelArguments,
-    sweep: SweepArguments,
-    crossing: CrossingArguments,
-    drawing: Annotated[DrawingArguments, Without("seed")],
+    model: Given[ModelOptions],
+    options: Annotated[Given[RunOptions], Without("seed")],
+    cache: Cache = None,
     demos: Demos = None,
     chat: ChatArguments,
     protocol: ProtocolName = "official",
     data_dir: DataDir = None,
-    limit: Limit = None,
     samples: Samples = False,
     log: Log = None,
     dry_run: DryRun = False,
@@ -93,21 +92,30 @@ def run(
     from deepthink_cli.tasks.sources import source_of
 
     problems = Problems()
-    problems.result(lambda: check_given(context, "run"))
-    model_options = problems.result(model.checked)
-    run_options = problems.result(lambda: sweep.checked(drawing, limit, crossing.values()))
-    problems.result(lambda: source_of(data_dir, model.offline))
+    with problems.collected():
+        check_given(context, "run")
+    with problems.collected():
+        model_options = model.checked()
+    with problems.collected():
+        run_options = options.checked()
+        _ = run_options.scored  # raises for iterations beyond T
+    with problems.collected():
+        source_of(data_dir, model.offline)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: run_tasks(task or ()))
-    shard = problems.result(lambda: machines.checked(demos))
-    tracking = problems.result(lambda: tracking_of(log))
-    folder = problems.result(lambda: machines.folder(out)) or out
-    problems.result(lambda: check_run_apart(folder, read_by(demos, **paths)))
+    with problems.collected():
+        run_tasks(task or ())
+    with problems.collected():
+        shard = machines.checked(demos)
+    with problems.collected():
+        tracking = tracking_of(log)
+    with problems.collected():
+        folder = machines.folder(out)
+        check_run_apart(folder, read_by(demos, **paths))
     problems.raise_any()
     request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, chat.value, demos)
-    cache = crossing.cache or default_folder()
-    machine = nullcontext() if dry_run else machines.executor(model_options.device, cache)
+    folder_of_cache = cache or default_folder()
+    machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)
     with Show(common) as tell, machine as executor:
         tell_of_toy(model, tell)
         prepared = prepare_request(request, folder, tell)
@@ -117,7 +125,7 @@ def run(
         if machines.wrote_script(out, common.quiet):
             return
         observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
-        summary = execute(prepared, samples, observer, tell, Store(cache), executor, shard)
+        summary = execute(prepared, samples, observer, tell, Store(folder_of_cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import (
     Cache,
     DataDir,
-    DrawingArguments,
-    PoolArguments,
     PromptArguments,
     ProtocolName,
     RowFormat,
     TaskName,
     row_source,
 )
-from deepthink_cli.cli.grouped import Help, Without, grouped
-from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Help, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import check_given, label_list, labels_option, pattern, unescaped
@@ -32,6 +29,8 @@ from deepthink_cli.data.rows import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import DATA, OUTPUT
 from deepthink_cli.selection.options import SelectOptions
 
 if TYPE_CHECKING:
@@ -58,16 +57,6 @@ Output = Annotated[
         metavar="FILE",
         rich_help_panel=OUTPUT,
         help="Output file of the demonstrations; the suffix is the format, as of predict -o; - for stdout.",
-    ),
-]
-MethodName = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        autocompletion=completion.methods,
-        rich_help_panel=DATA,
-        help="How rows are chosen; --list shows the methods.",
     ),
 ]
 Queries = Annotated[
@@ -104,14 +93,12 @@ def select(
     context: typer.Context,
     pool: PoolFile = None,
     output: Output = Path("demos.jsonl"),
-    method: MethodName = None,
     *,
-    drawing: Annotated[DrawingArguments, Without("order_seed", "sampling")],
-    rows: PoolArguments,
+    choice: Given[SelectOptions],
     queries: Queries = None,
     scores: Scores = None,
     listing: Listing = False,
-    model: Annotated[ModelArguments, Help(model=_MODEL)],
+    model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
     row_format: RowFormat = None,
     prompt: PromptArguments,
     task: TaskName = None,
@@ -130,15 +117,21 @@ def select(
         _list(common.json)
         return
     problems = Problems()
-    problems.result(lambda: check_given(context, "select"))
+    with problems.collected():
+        check_given(context, "select")
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "template": prompt.template}
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(lambda: _check_outputs(output, scores, common.json, [pool, queries], paths))
-    model_options = problems.result(model.checked)
-    options = problems.result(lambda: _options(method, drawing, rows, task))
-    source = problems.result(lambda: source_of(data_dir, model.offline))
-    sources = problems.result(lambda: _sources(pool, queries, row_format))
+    with problems.collected():
+        _check_outputs(output, scores, common.json, [pool, queries], paths)
+    with problems.collected():
+        model_options = model.checked()
+    with problems.collected():
+        options = _options(choice, task)
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        sources = _sources(pool, queries, row_format)
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.json) as tell:
@@ -159,9 +152,9 @@ def _check_outputs(
     from deepthink_cli.selection.select import file_beside
 
     if read == ["-", "-"]:
-        raise InputError("--for -: POOL is standard input, too; give a file")
+        raise InputError.of("for", "-", "POOL is standard input, too; give a file")
     if output == STDOUT and json:
-        raise InputError("--json: standard output has the demonstrations; name a file with -o")
+        raise InputError.of("json", None, "standard output has the demonstrations; name a file with -o")
     files = [] if output == STDOUT else [output, file_beside(output)]
     inputs = read_by(*read, **paths)
     for file in files:
@@ -170,11 +163,11 @@ def _check_outputs(
         check_suffix(output)
     if scores is not None:
         if str(scores) == "-":
-            raise InputError("--scores -: standard output is for the demonstrations; name a file")
-        check_apart(scores, inputs, "--scores")
-        check_suffix(scores, "--scores")
+            raise InputError.of("scores", "-", "standard output is for the demonstrations; name a file")
+        check_apart(scores, inputs, "scores")
+        check_suffix(scores, "scores")
         if scores.resolve() in [file.resolve() for file in files]:
-            raise InputError(f"--scores {scores}: the demonstrations are written there; name another file")
+            raise InputError.of("scores", scores, "the demonstrations are written there; name another file")
 
 
 def _sources(
@@ -186,17 +179,17 @@ def _sources(
     return row_source(pool, row_format), row_source(queries, None)
 
 
-def _options(method: str | None, drawing: DrawingArguments, rows: PoolArguments, task: str | None) -> SelectOptions:
+def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
     from deepthink_cli.tasks.catalogue import find_task
 
-    if method is None:
-        raise InputError("--method: no method; name one of those that deepthink select --list shows")
-    shots = drawing.shots
+    if choice.method is None:
+        raise InputError.of("method", None, "no method; name one of those that deepthink select --list shows")
+    shots = choice.shots
     if shots is None and task is not None:
         shots = str(find_task(task).shots)
     if shots is None:
-        raise InputError("--shots: how many rows are to be chosen? As in --shots 16")
-    return SelectOptions.checked(method=method, shots=shots, seed=drawing.seed or 0, **asdict(rows))
+        raise InputError.of("shots", None, "how many rows are to be chosen? As in --shots 16")
+    return choice.but(shots=shots).checked()
 
 
 def _pool(
@@ -237,7 +230,7 @@ def _next(
     pool: str | None,
     task: str | None,
     prompt: PromptArguments,
-    model: ModelArguments,
+    model: Given[ModelOptions],
     result: SelectResult,
 ) -> str:
     """The command that makes a memory of the demonstrations, with the same prompts and labels."""

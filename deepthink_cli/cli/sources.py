@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from deepthink_cli.cli.help import HelpCommand
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, Problem
 from deepthink_cli.io.mistakes import plain
 
 
@@ -40,7 +39,9 @@ class Command(HelpCommand):
         return super().parse_args(ctx, with_ray_address(args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command; `--offline` is applied to the hub's library."""
+        if ctx.params.get("offline"):
+            os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is first imported, which is later
         with naming_sources(ctx):
             return super().invoke(ctx)
 
@@ -52,7 +53,7 @@ def naming_sources(context: typer.Context) -> Iterator[None]:
         yield
     except DeepThinkError as error:
         sources = _sources(context)
-        error.messages = tuple(_named(message, sources) for message in error.messages)
+        error.problems = tuple(_with_source(problem, sources) for problem in error.problems)
         raise
 
 
@@ -102,15 +103,16 @@ def _advice(name: str, known: set[str], flags: Mapping[str, str]) -> str:
 
 
 def _sources(context: typer.Context) -> dict[str, str]:
-    """What to write in place of the name of an option, by each of its names."""
+    """What to write in place of the flag of an option, by its field."""
     lines: Mapping[str, str] = context.meta.get(LINES, {})
     sources: dict[str, str] = {}
     for parameter in context.command.params:
-        names, name = (str(parameter.name), *parameter.opts), str(parameter.name)
+        name = str(parameter.name)
+        field = parameter.opts[0].lstrip("-").replace("-", "_") if parameter.opts[0].startswith("--") else name
         if _is_from(context, parameter, "DEFAULT_MAP") and name in lines:
-            sources.update(dict.fromkeys(names, f"{lines[name]} "))
+            sources[field] = f"{lines[name]} "
         elif _is_from(context, parameter, "ENVIRONMENT"):
-            sources.update(dict.fromkeys(names, f"{parameter.envvar}="))
+            sources[field] = f"{parameter.envvar}="
     return sources
 
 
@@ -119,10 +121,9 @@ def _is_from(context: typer.Context, parameter: Any, source: str) -> bool:
     return actual is not None and actual.name == source
 
 
-def _named(message: str, sources: Mapping[str, str]) -> str:
-    """The message with the source in place of the option that it begins with, if the value came from there."""
-    option = re.split("[ :]", message, maxsplit=1)[0]
-    if option not in sources:
-        return message
-    rest = message.removeprefix(option)
-    return sources[option] + rest[1:] if rest.startswith(" ") else sources[option].rstrip(" =") + rest
+def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:
+    """The problem with the source of the value in place of the option, if the value came from there."""
+    source = sources.get(problem.field or "")
+    if source is None:
+        return problem
+    return Problem(problem.reason, place=source.rstrip(" =") if problem.value is None else f"{source}{problem.value}")

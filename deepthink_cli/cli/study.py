@@ -58,9 +58,11 @@ def validate_study(
     problems = Problems()
     opened = replaced.opened(context, study)
     scales = [] if replaced.scale else list(opened.study.scales)
-    crossing: Crossing = problems.result(lambda: cross(opened))
+    with problems.collected():
+        crossing = cross(opened)
     for scale in scales:
-        problems.result(lambda scale=scale: cross(open_study(study, scale)))  # type: ignore[misc]
+        with problems.collected():
+            cross(open_study(study, scale))
     problems.raise_any()
     values = described(crossing)
     if common.json:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.data_options import DataDir, Limit, TaskNames
-from deepthink_cli.cli.method_options import ITERATIONS, SEEDS
-from deepthink_cli.cli.options import DATA, MODEL, OUTPUT, ModelArguments
+from deepthink_cli.cli.data_options import DataDir, TaskNames
+from deepthink_cli.cli.grouped import Given, option_of
 from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import DATA, MODEL, OUTPUT
+from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.crossing import Crossing
@@ -62,8 +63,8 @@ class StudyArguments:
         ),
     ] = None
     task: TaskNames = None
-    seeds: Annotated[str | None, SEEDS] = None
-    iterations: Annotated[str | None, ITERATIONS] = None
+    seeds: option_of(RunOptions, "seeds") = None  # type: ignore[valid-type]
+    iterations: option_of(RunOptions, "iterations") = None  # type: ignore[valid-type]
     limit: Limit = None
     data_dir: DataDir = None
 
@@ -95,7 +96,7 @@ class StudyArguments:
         }
         return open_study(name, self.scale, replaced)
 
-    def crossed(self, context: typer.Context, name: str, model: ModelArguments | None = None) -> Crossing:
+    def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions] | None = None) -> Crossing:
         """The study with these values and options of every model, crossed; raises InputError as `cross`."""
         from deepthink_cli.experiments.study.crossing import cross
 
@@ -106,10 +107,10 @@ class StudyArguments:
         return cross(opened)
 
 
-def _computed(context: typer.Context, arguments: ModelArguments, model: ModelOptions) -> ModelOptions:
+def _computed(context: typer.Context, arguments: Given[ModelOptions], model: ModelOptions) -> ModelOptions:
     """A model of the study with the options of the command line; those from elsewhere fill what the study omits."""
     checked = arguments.checked()
-    names = [name for name in asdict(arguments) if name not in UNNAMED]
+    names = list(arguments.values)
     sources = {name: _source(context, name) for name in names}
     typed = {name: getattr(checked, name) for name, source in sources.items() if source == "COMMANDLINE"}
     defaults = {name: getattr(checked, name) for name, source in sources.items() if source not in ("DEFAULT", None)}

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import duration, note, report, table, write_json
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study import described
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
 from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.crossing import Crossing
@@ -45,7 +47,7 @@ def plan_study(
     speed: Speed = None,
     *,
     replaced: StudyArguments,
-    model: Annotated[ModelArguments, Without(*UNNAMED)],
+    model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     common: CommonArguments,
 ) -> None:
     """Show what a study takes: for each model its rows, those that exist, time and memory. Downloads nothing.
@@ -57,8 +59,10 @@ def plan_study(
     from deepthink_cli.experiments.study.planning import plan_study as plans_of
 
     problems = Problems()
-    assumed = problems.result(lambda: _positive(SPEED if speed is None else speed))
-    crossing: Crossing = problems.result(lambda: replaced.crossed(context, study, model))
+    with problems.collected():
+        assumed = _positive(SPEED if speed is None else speed)
+    with problems.collected():
+        crossing = replaced.crossed(context, study, model)
     problems.raise_any()
     folder = folder_of(out, crossing.opened)
     with Show(common) as tell:
@@ -71,7 +75,7 @@ def plan_study(
 
 def _positive(speed: float) -> float:
     if not 0 < speed < float("inf"):
-        raise InputError(f"--speed {speed:g}: a number of TFLOP/s above 0, as in 100")
+        raise InputError.of("speed", f"{speed:g}", "a number of TFLOP/s above 0, as in 100")
     return speed
 
 

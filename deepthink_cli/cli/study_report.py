@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import DATA, CommonArguments
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.plot import PlotArguments, write_plot
 from deepthink_cli.cli.report import ReportArguments, write_report
 from deepthink_cli.cli.study_folders import study_of
 from deepthink_cli.cli.study_options import Scale, StudyName, folder_of
 from deepthink_cli.errors import InputError
+from deepthink_cli.options import DATA
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.files import OpenedStudy

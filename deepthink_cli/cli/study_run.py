@@ -9,8 +9,8 @@ import typer
 
 from deepthink_cli.cli.data_options import Cache
 from deepthink_cli.cli.executor_options import ExecutorArguments
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.run import Samples, report_summary
@@ -18,6 +18,7 @@ from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
 from deepthink_cli.errors import Problems
+from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study.crossing import Crossing
@@ -33,7 +34,7 @@ def run_study(
     cache: Cache = None,
     *,
     replaced: StudyArguments,
-    model: Annotated[ModelArguments, Without(*UNNAMED)],
+    model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
     machines: ExecutorArguments,
     common: CommonArguments,
 ) -> None:
@@ -45,9 +46,12 @@ def run_study(
     from deepthink_cli.selection.store import Store, default_folder
 
     problems = Problems()
-    crossing: Crossing = problems.result(lambda: replaced.crossed(context, study, model))
-    shard = problems.result(machines.checked)
-    tracking = problems.result(lambda: tracking_of(log))
+    with problems.collected():
+        crossing = replaced.crossed(context, study, model)
+    with problems.collected():
+        shard = machines.checked()
+    with problems.collected():
+        tracking = tracking_of(log)
     problems.raise_any()
     folder = folder_of(out, crossing.opened)
     written = machines.folder(folder)

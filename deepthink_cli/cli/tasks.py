@@ -15,10 +15,12 @@ from deepthink_cli.cli import completion
 from deepthink_cli.cli.console import WIDTH, note, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, LabelField, RowFormat
 from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.options import DATA, OUTPUT, CommonArguments, Offline
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.data.rows import FormatName
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import printable
+from deepthink_cli.model.options import Offline
+from deepthink_cli.options import DATA, OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.tasks.format import Task
@@ -139,7 +141,7 @@ def _check_unused(**values: object) -> None:
     for name, value in values.items():
         if value is not None:
             option = "from" if name == "rows" else name
-            raise InputError(f"--{option}: only for a new task, as in: {EXAMPLE}")
+            raise InputError.of(option, None, f"only for a new task, as in: {EXAMPLE}")
 
 
 def _validate(file: Path | None, json: bool) -> None:

@@ -14,32 +14,32 @@ from deepthink_cli.cli.console import note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
-    DrawingArguments,
     PromptArguments,
     ProtocolName,
     RowFormat,
     TaskName,
     row_source,
 )
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import MethodArguments, TechniqueArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT
+from deepthink_cli.selection.options import TaskOptions
+from deepthink_cli.techniques.options import TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
     from deepthink_cli.data.rows import RowSource
     from deepthink_cli.events import Tell
     from deepthink_cli.make_memory import ThinkPlan, ThinkResult
-    from deepthink_cli.method import MethodOptions
     from deepthink_cli.provenance import TokenizedDemonstrations
-    from deepthink_cli.selection.options import TaskOptions
     from deepthink_cli.tasks.sources import Source
-    from deepthink_cli.techniques.options import TechniqueOptions
 
 
 LABELS, CHARACTERS = 8, 60  # of the labels, and of each field of the example, that are shown
@@ -139,14 +139,14 @@ def think(
     demos: Demos = None,
     output: Output = Path("memory.safetensors"),
     *,
-    model: Annotated[ModelArguments, Without("batch_tokens")],
-    method: MethodArguments,
-    technique: TechniqueArguments,
+    model: Annotated[Given[ModelOptions], Without("batch_tokens")],
+    method: Given[MethodOptions],
+    technique: Given[TechniqueOptions],
     row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     task: TaskName = None,
-    drawing: DrawingArguments,
+    drawing: Annotated[Given[TaskOptions], Without("limit")],
     protocol: ProtocolName = "official",
     data_dir: DataDir = None,
     dry_run: DryRun = False,
@@ -161,19 +161,27 @@ def think(
     problems = Problems()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    problems.result(
-        lambda: check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
-    )
-    problems.result(lambda: check_given(context, "think"))
-    model_options = problems.result(model.checked)
-    technique_options = problems.result(technique.checked)
-    method_options = problems.result(lambda: _readings(method, technique_options))
-    task_options = problems.result(drawing.checked)
+    with problems.collected():
+        check_apart(output, read_by(demos, template=prompt.template, labels=prompt.labels, **paths))
+    with problems.collected():
+        check_given(context, "think")
+    with problems.collected():
+        model_options = model.checked()
+    technique_options = TechniqueOptions.checked()
+    with problems.collected():
+        technique_options = technique.checked()
+    with problems.collected():
+        method_options = _readings(method, technique_options)
+    with problems.collected():
+        task_options = drawing.checked()
     as_chat = chat.value
-    source = problems.result(lambda: source_of(data_dir, model.offline))
-    rows = problems.result(lambda: row_source(demos, row_format))
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
+    with problems.collected():
+        rows = row_source(demos, row_format)
     if task is None:
-        demonstrations, origin = problems.result(lambda: _from_rows(rows, prompt)), Origin()
+        with problems.collected():
+            demonstrations, origin = _from_rows(rows, prompt), Origin()
         problems.raise_any()
     else:
         problems.raise_any()
@@ -227,14 +235,15 @@ def _from_task(
     return draw(task, protocol, source, options, tell).demonstrations, Origin(task.name, options.seed, typed)
 
 
-def _readings(method: MethodArguments, technique: TechniqueOptions | None) -> MethodOptions:
+def _readings(method: Given[MethodOptions], technique: TechniqueOptions) -> MethodOptions:
     """The options of the readings: those that are given, or of the one reading that a technique trains."""
-    from deepthink_cli.method import MethodOptions
     from deepthink_cli.techniques.base import Trained
 
-    if technique is not None and isinstance(technique.technique, Trained):
+    if isinstance(technique.technique, Trained):
         return MethodOptions.checked(iterations=1)
-    return method.checked()
+    options = method.checked()
+    _ = options.kept  # raises for iterations beyond T
+    return options
 
 
 def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:

@@ -9,15 +9,17 @@ import typer
 
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
-from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import TuneArguments
-from deepthink_cli.cli.options import OUTPUT, CommonArguments, ModelArguments, tell_of_toy
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT
+from deepthink_cli.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.tuning.plan import LabelledRows
@@ -47,8 +49,8 @@ def tune(
     rows: Rows,
     output: Output = None,
     *,
-    model: ModelArguments,
-    tuning: TuneArguments,
+    model: Given[ModelOptions],
+    tuning: Given[TuneOptions],
     row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
@@ -65,7 +67,8 @@ def tune(
     from deepthink_cli.tuning.tune import tune as tuned
 
     problems = Problems()
-    problems.result(lambda: check_given(context, "tune"))
+    with problems.collected():
+        check_given(context, "tune")
     if output is not None:
         read: dict[str, Any] = {
             "model": model.model,
@@ -74,10 +77,14 @@ def tune(
             "labels": prompt.labels,
             "config": common.config,
         }
-        problems.result(lambda: check_apart(output, read_by(rows, **read)))
-    model_options = problems.result(model.checked)
-    options = problems.result(tuning.checked)
-    labelled = problems.result(lambda: _labelled(RowSource(rows, row_format), prompt, chat))
+        with problems.collected():
+            check_apart(output, read_by(rows, **read))
+    with problems.collected():
+        model_options = model.checked()
+    with problems.collected():
+        options = tuning.checked()
+    with problems.collected():
+        labelled = _labelled(RowSource(rows, row_format), prompt, chat)
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
         tell_of_toy(model, tell)

@@ -13,8 +13,10 @@ from typing import Any
 
 import typer
 
+from deepthink_cli.cli.grouped import Given
 from deepthink_cli.data.formats.lines import BOM, decoded
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.engine.decoding import Decoding
+from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.meaning import PLACES, check_meaning
 
 FILE = "@"  # begins the name of a file of labels
@@ -30,19 +32,21 @@ def label_list(typed: Sequence[str] | None) -> list[str] | None:
     """
     if not typed:
         return None
-    option = f"--labels {', '.join(typed)}"
+    named = Problem.of("labels", ", ".join(typed))
     try:
         "".join(typed).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{ascii(option)[1:-1]}: holds bytes that are not UTF-8; write it in UTF-8") from error
+        raise InputError.of(
+            "labels", ascii(", ".join(typed))[1:-1], "holds bytes that are not UTF-8; write it in UTF-8"
+        ) from error
     (first, *others) = typed
     if (path := labels_file(typed)) is not None:
         return _of_file(path)
     words = [*typed] if others else _of_json(first) if first.lstrip().startswith("[") else _of_csv(first)
     if not all(isinstance(word, str) and word.strip() for word in words):
-        raise InputError(f"{option}: a label word is empty; {_WAY_OUT}")
+        raise InputError(named.because(f"a label word is empty; {_WAY_OUT}"))
     if len(words) < 2:
-        raise InputError(f"{option}: one label only; name at least two")
+        raise InputError(named.because("one label only; name at least two"))
     return [word.strip() for word in words]
 
 
@@ -50,9 +54,11 @@ def labels_file(typed: Sequence[str] | None) -> str | None:
     """The file that --labels names, if it names one; raises InputError for a file beside other labels."""
     files = [value for value in typed or () if value.startswith(FILE)]
     if files and typed is not None and len(typed) > 1:
-        raise InputError(
-            f"--labels {files[0]}: a file of labels cannot be combined with other labels; write all labels into it, "
-            f"""or a label that begins with @ in quotation marks, as in '"{files[0]}",other'"""
+        raise InputError.of(
+            "labels",
+            files[0],
+            "a file of labels cannot be combined with other labels; write all labels into it, or a label "
+            f"that begins with @ in quotation marks, as in '\"{files[0]}\",other'",
         )
     return os.path.expanduser(files[0].removeprefix(FILE)) if files else None
 
@@ -69,7 +75,7 @@ def _of_json(text: str) -> list[Any]:
     try:
         words: list[Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"--labels {text}: not a JSON list; {_WAY_OUT}") from error
+        raise InputError.of("labels", text, f"not a JSON list; {_WAY_OUT}") from error
     return words
 
 
@@ -79,20 +85,20 @@ def _of_csv(text: str) -> list[str]:
     try:
         (words,) = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     except (csv.Error, ValueError) as error:
-        raise InputError(
-            f"--labels {text}: not a line of CSV; {_WAY_OUT}, with quotation marks around a label that has a comma"
+        raise InputError.of(
+            "labels", text, f"not a line of CSV; {_WAY_OUT}, with quotation marks around a label that has a comma"
         ) from error
     return words
 
 
 def _of_file(path: str) -> list[str]:
-    option = f"--labels {FILE}{path}"
+    named = Problem.of("labels", f"{FILE}{path}")
     try:
         lines = Path(path).read_bytes().removeprefix(BOM).split(b"\n")
     except FileNotFoundError as error:
-        raise InputError(f"{option}: no such file; give a file with one label a line") from error
+        raise InputError(named.because("no such file; give a file with one label a line")) from error
     except OSError as error:
-        raise InputError(f"{option}: cannot be read: {error.strerror or error}") from error
+        raise InputError(named.because(f"cannot be read: {error.strerror or error}")) from error
     problems, first = Problems(), dict[str, str]()
     for number, line in enumerate(lines, start=1):
         with problems.collected():
@@ -104,7 +110,7 @@ def _of_file(path: str) -> list[str]:
                 first[label] = where
     problems.raise_any()
     if len(first) < 2:
-        raise InputError(f"{option}: {len(first)} labels; write at least two, one a line")
+        raise InputError(named.because(f"{len(first)} labels; write at least two, one a line"))
     return list(first)
 
 
@@ -123,18 +129,23 @@ def pattern(template: str | None) -> str | None:
     try:
         template.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"--template {template!a}: holds bytes that are not UTF-8; write it in UTF-8") from error
+        raise InputError.of("template", ascii(template), "holds bytes that are not UTF-8; write it in UTF-8") from error
     if "{" in template:
         return unescaped(template)
     if not os.path.isfile(template):
-        raise InputError(
-            f"--template {template}: has no {{field}} and is not a file; "
-            "write 'Review: {text}\\nSentiment: {label}'"
+        raise InputError.of(
+            "template", template, "has no {field} and is not a file; write 'Review: {text}\\nSentiment: {label}'"
         )
     try:
         return Path(template).read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--template {template}: cannot be read as UTF-8 text") from error
+        raise InputError.of("template", template, "cannot be read as UTF-8 text") from error
+
+
+def decoding_of(given: Given[Decoding]) -> Decoding:
+    """The validated options of generation; raises InputError for each wrong value."""
+    stop = None if given.stop is None else tuple(unescaped(text) for text in given.stop if text)
+    return given.but(stop=stop).checked()
 
 
 def check_given(context: typer.Context, command: str) -> None:

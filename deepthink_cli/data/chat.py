@@ -32,7 +32,7 @@ class Chat:
         try:
             (self.system or "").encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError(f"--system {self.system!a}: is not valid Unicode; write it in UTF-8") from error
+            raise InputError.of("system", ascii(self.system), "is not valid Unicode; write it in UTF-8") from error
 
     def __str__(self) -> str:
         return "as a chat" if self.system is None else f"as a chat, system message {self.system!r}"

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.data.template import Template
+from deepthink_cli.errors import option
 from deepthink_cli.io.text import printable
 
 FEWEST = 3  # demonstrations from which on a field is judged
@@ -58,9 +59,9 @@ def _text_id(demonstrations: DemonstrationSet, columns: dict[str, list[str]], na
     remaining = [field for field in template.text_fields if field not in ids]
     what = f"the field {name!r} looks like an id ({_few(columns[name])}) and is read as text"
     if not remaining:
-        return f"{what}: name the text with --template '... {{text}} ... {{{template.label_field}}}'"
+        return f"{what}: name the text with {option('template')} '... {{text}} ... {{{template.label_field}}}'"
     shorter = Template.of_fields([*remaining, template.label_field], template.label_field).pattern
-    return f"{what}: to omit it, --template {_quoted(shorter)}"
+    return f"{what}: to omit it, {option('template')} {_quoted(shorter)}"
 
 
 def _label_reasons(demonstrations: DemonstrationSet, columns: dict[str, list[str]]) -> list[str]:
@@ -84,7 +85,10 @@ def _label_advice(template: Template, columns: dict[str, list[str]]) -> str:
         if 1 < len(set(columns[name])) < len(columns[name])
     }
     better = min(repeated, key=lambda name: repeated[name]) if repeated else "NAME"
-    return f"name the label field with --label-field {better}; if it is right, list the labels with --labels"
+    return (
+        f"name the label field with {option('label_field')} {better}; if it is right, list the labels "
+        f"with {option('labels')}"
+    )
 
 
 def _same_but_for_case(labels: Sequence[str]) -> list[str]:

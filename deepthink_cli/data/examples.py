@@ -11,7 +11,7 @@ from deepthink_cli.data.formats.lines import field_of_texts, refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.data.values import distinct, text_value
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problem, Problems, option
 
 UNREADABLE = "cannot be read"
 
@@ -103,7 +103,7 @@ def read_demonstrations(
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
-    allowed = distinct(labels, "--labels") if labels else None
+    allowed = distinct(labels, Problem.of("labels", None)) if labels else None
     examples = []
     for row in rows:
         with problems.collected():
@@ -114,8 +114,8 @@ def read_demonstrations(
         return DemonstrationSet(tuple(examples), template, ())
     if len(allowed or seen) < 2:
         raise InputError(
-            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all with "
-            "--labels"
+            f"{name_of(source)}: one label only, {seen[0]!r}; give a demonstration of another, or name all "
+            f"with {option('labels')}"
         )
     return DemonstrationSet(tuple(examples), template, allowed or seen)
 
@@ -142,7 +142,7 @@ def read_pool(
         with problems.collected():
             words.add(text_value(_field(row, template.label_field), row.where, template.label_field))
     own = labels is None and all(CANDIDATES in row.fields for row in rows)
-    allowed = distinct(labels, "--labels") if labels else () if own else tuple(sorted(words))
+    allowed = distinct(labels, Problem.of("labels", None)) if labels else () if own else tuple(sorted(words))
     queries = []
     for row in rows:
         with problems.collected():
@@ -171,7 +171,7 @@ def read_queries(
         elif problems is None:
             raise InputError(*row.messages)
         else:
-            problems.messages.extend(row.messages)
+            problems.add(*row.messages)
 
 
 def queries_or_skipped(
@@ -216,9 +216,10 @@ def _template(row: Row, pattern: str | None, label_field: str | None, separator:
     if pattern is not None:
         template = Template(pattern, separator)
         if label_field is not None and label_field != template.label_field:
-            raise InputError(
-                f"--label-field {label_field}: the template ends with {{{template.label_field}}}; end it with "
-                f"{{{label_field}}}"
+            raise InputError.of(
+                "label_field",
+                label_field,
+                f"the template ends with {{{template.label_field}}}; end it with {{{label_field}}}",
             )
         return template
     names = [name for name in row.fields if name != CANDIDATES]
@@ -227,7 +228,7 @@ def _template(row: Row, pattern: str | None, label_field: str | None, separator:
             f'{row.where}: needs a text and a label, found the fields {names}; write {{"text": "...", "label": "..."}}'
         )
     if label_field is not None and label_field not in names:
-        raise InputError(f"--label-field {label_field}: {row.where} has the fields {', '.join(names)}")
+        raise InputError.of("label_field", label_field, f"{row.where} has the fields {', '.join(names)}")
     try:
         return Template.of_fields(names, label_field or names[-1], separator)
     except InputError as error:
@@ -289,7 +290,9 @@ def _candidates(row: Row) -> tuple[str, ...] | None:
     values = row.fields[CANDIDATES]
     if not isinstance(values, list) or not values:
         raise InputError(f'{row.where}: "candidates" must be a list of strings, as in ["yes", "no"]')
-    return distinct([text_value(value, row.where, CANDIDATES) for value in values], f"{row.where}: candidates")
+    return distinct(
+        [text_value(value, row.where, CANDIDATES) for value in values], Problem(place=f"{row.where}: candidates")
+    )
 
 
 def example_of(query: Query) -> Example:

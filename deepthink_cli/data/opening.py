@@ -15,7 +15,7 @@ from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from deepthink_cli.data.source import Compression, RowSource
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _OTHERS = {
-    b"PAR1": "a Parquet file; use the suffix .parquet or --format parquet",
+    b"PAR1": f"a Parquet file; use the suffix .parquet or {option('format')} parquet",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
 }
 _IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory

@@ -42,7 +42,7 @@ def read_rows(source: str | RowSource, problems: Problems | None = None, text_fi
         elif problems is None:
             raise row
         else:
-            problems.messages.extend(row.messages)
+            problems.add(*row.messages)
 
 
 def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator[Row | InputError]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RowSource:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise InputError(f"--format {self.format}: unknown format; use {', '.join(FORMATS)}")
+            raise InputError.of("format", self.format, f"unknown format; use {', '.join(FORMATS)}")
 
     @classmethod
     def of(cls, source: str | Path | RowSource) -> RowSource:
@@ -103,7 +103,9 @@ class RowSource:
             raise InputError(f"{self.path}: {suffix} files are not read; decompress it, or use .gz or .zst")
         if suffix not in SUFFIXES:
             known = ", ".join(filter(None, SUFFIXES))
-            raise InputError(f"{self.path}: unknown format {suffix!r}; use {known}, or name the format with --format")
+            raise InputError(
+                f"{self.path}: unknown format {suffix!r}; use {known}, or name the format with {option('format')}"
+            )
         return SUFFIXES[suffix]
 
     @property

@@ -29,14 +29,15 @@ class Template:
     def __post_init__(self) -> None:
         names = [name for _, name in _parsed(self.pattern) if name is not None]
         if len(names) < 2:
-            raise InputError(
-                f"template {self.pattern!r}: needs a text field and a label field, "
-                "as in 'Review: {text}\\nSentiment: {label}'"
+            raise InputError.of(
+                "template",
+                repr(self.pattern),
+                "needs a text field and a label field, as in 'Review: {text}\\nSentiment: {label}'",
             )
         if len(set(names)) != len(names):
-            raise InputError(f"template {self.pattern!r}: a field is duplicated; use each once")
+            raise InputError.of("template", repr(self.pattern), "a field is duplicated; use each once")
         if _parsed(self.pattern)[-1][1] is None:
-            raise InputError(f"template {self.pattern!r}: must end with its label field, nothing may follow it")
+            raise InputError.of("template", repr(self.pattern), "must end with its label field, nothing may follow it")
 
     @classmethod
     def of_fields(cls, names: Iterable[str], label_field: str, separator: str = SEPARATOR) -> Template:
@@ -92,12 +93,12 @@ def _parsed(pattern: str) -> tuple[tuple[str, str | None], ...]:
     try:
         parsed = list(Formatter().parse(pattern))
     except ValueError as error:
-        raise InputError(f"template {pattern!r}: {error}; write a literal brace twice") from error
+        raise InputError.of("template", repr(pattern), f"{error}; write a literal brace twice") from error
     for _, name, form, conversion in parsed:
         if name is not None and (form or conversion or not _plain(name)):
             written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-            raise InputError(
-                f"template {pattern!r}: {{{written}}} is not a field name; use one without . : ! [ ] or braces"
+            raise InputError.of(
+                "template", repr(pattern), f"{{{written}}} is not a field name; use one without . : ! [ ] or braces"
             )
     return tuple((literal, name) for literal, name, _, _ in parsed)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem
 
 MOST_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
 
@@ -43,9 +43,9 @@ def text_value(value: Any, where: str, field: str) -> str:
     return text
 
 
-def distinct(values: Sequence[str], where: str) -> tuple[str, ...]:
-    """The values as a tuple; raises InputError, prefixed with `where`, if one is duplicated."""
+def distinct(values: Sequence[str], where: Problem) -> tuple[str, ...]:
+    """The values as a tuple; raises InputError, about `where`, if one is duplicated."""
     for value in values:
         if values.count(value) > 1:
-            raise InputError(f"{where}: {value!r} is duplicated; keep one")
+            raise InputError(where.because(f"{value!r} is duplicated; keep one"))
     return tuple(values)

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.packing import PackedRow
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery, common_length
@@ -139,7 +139,7 @@ class Engine(Protocol):
         Hidden states are those of the token that predicts the label, or, with `every_token`, of all of a query's own
         tokens. Raises InputError if the engine has none.
         """
-        raise InputError(f"{self.description}: gives no hidden states; use --engine packed or padded")
+        raise InputError(f"{self.description}: gives no hidden states; use {option('engine')} packed or padded")
 
     def likelihoods(self, memory: Memory | None, plan: ScoringPlan) -> Likelihoods:
         """The scores of every query after a memory, or after nothing at all, and what greedy decoding writes.
@@ -147,14 +147,16 @@ class Engine(Protocol):
         A candidate is what greedy decoding writes if each of its tokens is the most probable one at its place, by the
         same logits. Raises InputError if the engine does not compute these.
         """
-        raise InputError(f"{self.description}: does not tell the most probable tokens; use --engine packed or padded")
+        raise InputError(
+            f"{self.description}: does not tell the most probable tokens; use {option('engine')} packed or padded"
+        )
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value.
 
         Raises InputError if the engine gives no gradients, and DeepThinkError for values that are not finite.
         """
-        raise InputError(f"{self.description}: gives no gradients; use --engine packed or padded")
+        raise InputError(f"{self.description}: gives no gradients; use {option('engine')} packed or padded")
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory, or after nothing at all, one by one.
@@ -163,7 +165,7 @@ class Engine(Protocol):
         last one says why it is. Raises InputError before the first token if a prompt and its new tokens do not fit the
         model, or if the engine cannot generate.
         """
-        raise InputError(f"{self.description}: does not generate; use --engine packed or padded")
+        raise InputError(f"{self.description}: does not generate; use {option('engine')} packed or padded")
 
     def check_hiding(self) -> None:
         """Raise InputError if tokens of a memory cannot be hidden from a row of `gradient`."""
@@ -211,7 +213,7 @@ class Engine(Protocol):
 
     def advice(self) -> str:
         """The likely cause of NaN or infinite values, and how to avoid them."""
-        return "use --dtype float32, and look for NaN in the weights"
+        return f"use {option('dtype')} float32, and look for NaN in the weights"
 
 
 def shared_prefix(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

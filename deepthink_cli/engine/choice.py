@@ -15,7 +15,7 @@ from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import COST, PaddedEngine
 from deepthink_cli.engine.probe import Verdict, check_padded, try_packed
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
-from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -70,7 +70,7 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
             return PackedEngine(model, _packed_description(verdict, fast))
         if name == PackedEngine.name:
             error = InputError if verdict.failure is None else DeepThinkError
-            raise error(f"--engine packed: {verdict.reason}; use --engine padded")
+            raise error.of("engine", "packed", f"{verdict.reason}; use {option('engine')} padded")
         reason = f"{verdict.reason}; {COST}"
         warning = None if verdict.failure is None else f"padded engine: {reason}"
         if warning is not None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from deepthink_cli.options import Options
+from deepthink_cli.options import GENERATION, Flag, Options
 
 Finish = Literal["end", "stop", "length"]  # the model's own end of text, a stop string, or as many tokens as allowed
 _LARGEST_SEED: int = 2**62
@@ -22,18 +21,46 @@ class Decoding(Options):
     none. Input n is sampled with the random numbers of seed `seed` + n, in whatever batch it runs.
     """
 
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_new_tokens: int = Field(default=256, ge=1)
-    stop: tuple[str, ...] | None = None
-    seed: int = Field(default=0, ge=0, le=_LARGEST_SEED)
-
-    ways_out: ClassVar[Mapping[str, str]] = {
-        "temperature": "a number, 0 (the most likely token each time) or more",
-        "top_p": "a probability above 0 and up to 1, as in 0.9",
-        "max_new_tokens": "a number of tokens, 1 or more",
-        "seed": "a whole number, 0 or more",
-    }
+    temperature: Annotated[
+        float,
+        Field(ge=0),
+        Flag(
+            GENERATION,
+            "0 chooses the most likely token each time; above 0, tokens are drawn from softmax(logits / X).",
+            "X",
+            hint="a number, 0 (the most likely token each time) or more",
+        ),
+    ] = 0.0
+    top_p: Annotated[
+        float,
+        Field(gt=0, le=1),
+        Flag(
+            GENERATION,
+            "Draw from the most likely tokens, whose probabilities sum up to P.",
+            "P",
+            hint="a probability above 0 and up to 1, as in 0.9",
+        ),
+    ] = 1.0
+    max_new_tokens: Annotated[
+        int,
+        Field(ge=1),
+        Flag(GENERATION, "Most tokens of an answer.", "N", hint="a number of tokens, 1 or more"),
+    ] = 256
+    stop: Annotated[
+        tuple[str, ...] | None,
+        Flag(
+            GENERATION,
+            r"End an answer before this text (\n is a line break); give it several times for several, '' for none. "
+            "Default: what follows an answer among the demonstrations.",
+            "TEXT",
+            several=True,
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Field(ge=0, le=_LARGEST_SEED),
+        Flag(GENERATION, "Seed of drawn tokens; input n uses S + n.", "S", hint="a whole number, 0 or more"),
+    ] = 0
 
     @field_validator("stop", mode="before")
     @classmethod

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from deepthink_cli.engine.logits import Head, float32_head
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.limits import Limits, check_pass
 from deepthink_cli.model.tokens import check_known, ordinary_ids
@@ -91,9 +91,9 @@ class LanguageModel:
     def overflow(self) -> str:
         """The likely cause of NaN or infinite values, and how to avoid them."""
         if self.dtype == torch.float16:
-            return "float16 ends at 65,504, which this model exceeds; use --dtype bfloat16 or float32"
+            return f"float16 ends at 65,504, which this model exceeds; use {option('dtype')} bfloat16 or float32"
         if self.dtype == torch.bfloat16:
-            return "computed in bfloat16; use --dtype float32, and look for NaN in the weights"
+            return f"computed in bfloat16; use {option('dtype')} float32, and look for NaN in the weights"
         return "the weights hold NaN or are too large; get the checkpoint again"
 
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:

@@ -9,13 +9,12 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
 from deepthink_cli.engine.registry import check_engine
+from deepthink_cli.errors import option
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
 from deepthink_cli.model.adapter import adapter_to_download
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-
-_HINT = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
 
 
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:
@@ -29,7 +28,12 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
     if spec.warning is not None:
         tell(Warn(spec.warning))
     if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
-        tell(Note(f"--adapter {options.adapter}: made for {spec.adapter.base}, used with -m {options.model}"))
+        tell(
+            Note(
+                f"{option('adapter')} {options.adapter}: made for {spec.adapter.base}, used with "
+                f"{option('model')} {options.model}"
+            )
+        )
     return spec
 
 
@@ -50,7 +54,11 @@ def _is_base(base: str | None, spec: ModelSpec, options: ModelOptions) -> bool:
 def warn_without_chat(spec: ModelSpec, chat: Chat | None, tell: Tell) -> None:
     """Warn that a model has a chat template which the demonstrations do not use."""
     if chat is None and getattr(spec.tokenizer, "chat_template", None):
-        tell(Warn(f"{spec.id} has a chat template, which only --chat uses: this model may expect conversations"))
+        tell(
+            Warn(
+                f"{spec.id} has a chat template, which only {option('chat')} uses: this model may expect conversations"
+            )
+        )
 
 
 def load(spec: ModelSpec, tell: Tell) -> Engine:
@@ -59,7 +67,8 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
         simplefilter("ignore", RuntimeWarning)  # reported as an event by `describe_engine`
         engine = load_model(spec)
     if spec.options.dtype == "auto" and engine.identity.dtype == "float32" and engine.device == "cpu":
-        tell(Detail("float32, as always on a processor unless --dtype says otherwise; " + _HINT))
+        hint = "`deepthink doctor -m MODEL` measures what --dtype bfloat16 gains"
+        tell(Detail(f"float32, as always on a processor unless {option('dtype')} says otherwise; {hint}"))
     if spec.has_pickled_weights():
         tell(
             Note(

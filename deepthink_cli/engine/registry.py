@@ -38,12 +38,12 @@ ENGINES: Registry[Kind] = Registry(
 def check_engine(name: str) -> None:
     """Raise InputError unless `name` is a registered engine or `auto`."""
     if name not in (AUTO, *ENGINES):
-        raise InputError(f"--engine {name}: no such engine; use {', '.join((AUTO, *ENGINES))}")
+        raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
 
 
 def engine_class(name: str) -> Kind:
     """The class of the engine called `name`, which is not `auto`; raises InputError if there is none."""
     kind = ENGINES.get(name)
     if kind is None:
-        raise InputError(f"--engine {name}: no such engine; use {', '.join((AUTO, *ENGINES))}")
+        raise InputError.of("engine", name, f"no such engine; use {', '.join((AUTO, *ENGINES))}")
     return kind

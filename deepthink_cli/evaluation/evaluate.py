@@ -183,10 +183,10 @@ def _check_rows(
     """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
     check_read_for(rows, memory)
     check_count(calibrate, rows.count)
-    wrong = {"--calibrate": calibrate, "--ensemble": ensemble, f"--score {score}": score != "sum"}
-    for option, given in wrong.items():
+    wrong = {("calibrate", None): calibrate, ("ensemble", None): ensemble, ("score", score): score != "sum"}
+    for (field, value), given in wrong.items():
         if rows.free is not None and given:
-            raise InputError(f"{option}: task {rows.task} has free answers, which have no scores; omit it")
+            raise InputError.of(field, value, f"task {rows.task} has free answers, which have no scores; omit it")
 
 
 def _warn_of_extended(

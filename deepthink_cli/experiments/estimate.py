@@ -12,6 +12,7 @@ from typing import Any
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import load
+from deepthink_cli.errors import option
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
@@ -65,7 +66,7 @@ def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: 
     if not rows:
         return Estimate(0.0, 0, 0)
     if not may_load:
-        return Estimate(None, rows, inputs, reason="--no-probe")
+        return Estimate(None, rows, inputs, reason=option("no_probe"))
     if not spec.local_weights():
         return Estimate(
             None, rows, inputs, reason="the weights are not on this machine, and a dry run downloads nothing"

@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import cycle
 
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, most_held
 from deepthink_cli.model.spec import ModelSpec
@@ -67,11 +67,12 @@ def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> 
 
 def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens: int) -> InputError:
     largest = spec.limits.largest(plan.options.positions, plan.options.iterations)
-    named = "" if technique == DEEP_THINKING else f" with --method {technique}"
+    named = "" if technique == DEEP_THINKING else f" with {option('method')} {technique}"
     left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
     return InputError(
-        f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {spec.id} holds {largest} in "
-        f"T = {plan.options.iterations} readings; omit {left}, or use --positions restarted"
+        f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {spec.id} holds "
+        f"{largest} in T = {plan.options.iterations} readings; omit {left}, or use {option('positions')} "
+        "restarted"
     )
 
 

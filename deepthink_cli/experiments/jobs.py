@@ -14,7 +14,7 @@ from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Example, Query
 from deepthink_cli.data.same_input import row_digest, rows_digest, same_rows
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.fitted import fitted
 from deepthink_cli.experiments.plan import RunPlan, cells, scorings
 from deepthink_cli.experiments.results import Part, Setting
@@ -40,16 +40,18 @@ def check_free(plan: RunPlan, task: Task) -> None:
     if task.free is None:
         return
     check_may_run(task, plan.options.run_code, plan.options.unsafe)
+    options = plan.options
     wrong = {
-        f"--score {plan.options.score}": plan.options.score != "sum",
-        f"--calibrate {','.join(plan.options.calibrations)}": plan.options.calibrations != (NONE,),
-        f"--demos-by {','.join(plan.options.demos_by)}": bool(plan.options.demos_by),
-        f"--method {','.join(plan.options.methods)}": any(each.members > 1 for each in plan.options.techniques),
-        "--select dev": plan.options.selects_on_dev and task.free.program is not None,
+        ("score", options.score): options.score != "sum",
+        ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
+        ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
+        ("method", ",".join(options.methods)): any(each.members > 1 for each in options.techniques),
+        ("select", "dev"): options.selects_on_dev and task.free.program is not None,
     }
-    for option, given in wrong.items():
+    for (field, value), given in wrong.items():
         if given:
-            raise InputError(f"{option}: task {task.name} has free answers, without scores; run it without this option")
+            reason = f"task {task.name} has free answers, without scores; run it without this option"
+            raise InputError.of(field, value, reason)
 
 
 class SharedRows:
@@ -259,7 +261,7 @@ def _with_techniques(
 def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
     if plan.demonstrations is not None:
         examples = plan.demonstrations.examples
-        rows = [(f"--demos: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
+        rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(plan.demonstrations, Counter())
     return draw_demonstrations(

@@ -19,7 +19,7 @@ from deepthink_cli.artifact.opening import find_its_model, load_both, model_opti
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.opening import tell_of_download
-from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Naming, Problems, current_naming, naming_options, option
 from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.experiments.executors.ray_cluster import cluster_part, connected
 from deepthink_cli.io.atomic import writing
@@ -54,7 +54,7 @@ class FolderLabels:
         """The files of the folder, by name; raises InputError if there are none."""
         files = sorted(Path(self.inputs).glob(f"*{SUFFIX}"))
         if not files:
-            raise InputError(f"{self.inputs}: no {SUFFIX} files in it; give a folder of them, or omit --ray")
+            raise InputError(f"{self.inputs}: no {SUFFIX} files in it; give a folder of them, or omit {option('ray')}")
         return files
 
     def identity(self) -> dict[str, Any]:
@@ -79,8 +79,8 @@ class FolderCounts:
 class PartLabeller:
     """What a worker of Ray Data holds: the model and the memory, loaded once, which label file after file."""
 
-    def __init__(self, job: FolderLabels) -> None:
-        self.job, self.memory = job, open_memory(job.memory, job.iteration)
+    def __init__(self, job: FolderLabels, naming: Naming) -> None:
+        self.job, self.memory, self.naming = job, open_memory(job.memory, job.iteration), naming
         spec = find_its_model(self.memory, job.options, silent)
         self.loaded = (spec, *load_both(self.memory, spec, silent))
 
@@ -88,7 +88,8 @@ class PartLabeller:
         """Label the file that a row names; an error that is known is returned as text."""
         name = row["name"]
         try:
-            return {"name": name, "error": "", **self._labelled(name)}
+            with naming_options(self.naming):
+                return {"name": name, "error": "", **self._labelled(name)}
         except DeepThinkError as error:
             return {"name": name, "error": "\n".join(error.messages), "rows": 0, "errors": 0}
         except OSError as error:
@@ -123,8 +124,8 @@ def label_folder(job: FolderLabels, address: str, workers: int | None, tell: Tel
     estimated from rows; one error with a line for each file that could not be labelled, after all others are done.
     """
     if from_rows(job.calibrate):
-        raise InputError(
-            f"--calibrate {','.join(job.calibrate)}: is estimated from all rows, which --ray divides; omit it"
+        raise InputError.of(
+            "calibrate", ",".join(job.calibrate), f"is estimated from all rows, which {option('ray')} divides; omit it"
         )
     files = job.files
     _claim(Path(job.output), job.identity())
@@ -142,7 +143,7 @@ def label_folder(job: FolderLabels, address: str, workers: int | None, tell: Tel
         tell(Progress("labelling files", number + 1, len(missing)))
     if messages:
         problems = Problems()
-        problems.messages += messages
+        problems.add(*messages)
         problems.raise_any()
     return FolderCounts(len(missing), len(files) - len(missing), rows, errors)
 
@@ -156,7 +157,7 @@ def _labelled(job: FolderLabels, names: Sequence[str], address: str, workers: in
         ray.data.DataContext.get_current().enable_progress_bars = False
         dataset = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names)).map(
             PartLabeller,
-            fn_constructor_args=(job,),
+            fn_constructor_args=(job, current_naming()),
             compute=ray.data.ActorPoolStrategy(size=min(part.workers, len(names))),
             num_cpus=part.cpus,
             num_gpus=part.gpus,
@@ -164,9 +165,11 @@ def _labelled(job: FolderLabels, names: Sequence[str], address: str, workers: in
         yield from dataset.iter_rows()
     except ray.exceptions.RayError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise DeepThinkError(
-            f"--ray: labelling stopped: {lines[-1] if lines else type(error).__name__}; finished files are kept, the "
-            "same command continues"
+        raise DeepThinkError.of(
+            "ray",
+            None,
+            f"labelling stopped: {lines[-1] if lines else type(error).__name__}; finished files are kept, the "
+            "same command continues",
         ) from error
     finally:
         ray.shutdown()
@@ -181,7 +184,7 @@ def _shortened(messages: Sequence[str]) -> list[str]:
 def _claim(output: Path, identity: dict[str, Any]) -> None:
     """Make the folder of labels, or check that its labels were made with the same memory and options."""
     if output.exists() and not output.is_dir():
-        raise InputError(f"-o {output}: is a file; with --ray, name a folder")
+        raise InputError.of("output", output, f"is a file; with {option('ray')}, name a folder")
     path = output / IDENTITY
     if path.is_file():
         try:
@@ -189,14 +192,16 @@ def _claim(output: Path, identity: dict[str, Any]) -> None:
         except ValueError:
             same = False
         if not same:
-            raise InputError(f"-o {output}: holds labels of another memory or of other options; name a new folder")
+            raise InputError.of(
+                "output", output, "holds labels of another memory or of other options; name a new folder"
+            )
         return
     if output.is_dir() and any(output.iterdir()):
-        raise InputError(f"-o {output}: holds other files; name a new folder")
+        raise InputError.of("output", output, "holds other files; name a new folder")
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:
-        raise DeepThinkError(f"-o {output}: cannot be made: {error.strerror or error}") from error
+        raise DeepThinkError.of("output", output, f"cannot be made: {error.strerror or error}") from error
     with writing(path) as file:
         file.write(json.dumps(identity, indent=1) + "\n")
 

@@ -7,19 +7,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from deepthink_cli.calibration.registry import NONE, calibration
-from deepthink_cli.method import GateOptions, Positions
-from deepthink_cli.options import ScoreName, chosen_iterations, named_by
-from deepthink_cli.selection.options import TaskOptions
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
+from deepthink_cli.options import DATA, METHOD, Flag, Score, chosen_iterations, named_by
+from deepthink_cli.registry import installed
+from deepthink_cli.selection.options import BALANCE, POOL_SIZE, TaskOptions
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.techniques.base import Technique
-from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
+from deepthink_cli.techniques.options import LEARNING_RATE, STEPS
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.base import UpdateRule
-from deepthink_cli.updates.registry import GATE, RuleText, parse_rule, split_rules
+from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, split_rules
+
+RunCode = Annotated[
+    bool,
+    Flag(
+        DATA,
+        "Run the programs that a task asks for, which the model has written: in bubblewrap where it is installed, else "
+        "in namespaces of their own, else with limits alone; what holds is said first.",
+        variable=False,
+    ),
+]
+Unsafe = Annotated[
+    bool, Flag(DATA, "With --run-code: also as root where programs can only be limited.", variable=False)
+]
 
 
 def _selection(name: str) -> object:
-    return selection_method(name, option="--demos-by")
+    return selection_method(name, "demos_by")
 
 
 def _technique(name: str) -> object:
@@ -33,19 +48,89 @@ def _correction(name: str) -> object:
 class SweepOptions(GateOptions):
     """What a run and a study have in common: gates, techniques, corrections and the iterations that are scored."""
 
-    iterations: int = Field(5, ge=1)
-    at: str = "all"
-    select: Literal["dev"] | None = None
-    dev_size: int | None = Field(None, ge=1)
-    demos_by: tuple[Annotated[str, named_by(_selection)], ...] = ()
-    pool_size: int | None = Field(None, ge=1)
-    balance: bool = False
-    methods: tuple[Annotated[str, named_by(_technique)], ...] = (DEEP_THINKING,)
-    steps: int = Field(200, ge=1)
-    lr: float = Field(1e-3, gt=0)
-    calibrations: tuple[Annotated[str, named_by(_correction)], ...] = (NONE,)
-    score: ScoreName = "sum"
-    updates: Annotated[tuple[RuleText, ...], BeforeValidator(split_rules)] = (GATE,)
+    iterations: Annotated[int, Field(ge=1), ITERATIONS] = 5
+    at: Annotated[
+        str,
+        Flag(
+            METHOD,
+            "Iterations to score: all, or numbers as in 1,2,5,10 (1 to compare with); those between are read too.",
+            "T,...",
+            hint="say all, or iterations as in 1,3,5",
+            variable=False,
+        ),
+    ] = "all"
+    select: Annotated[
+        Literal["dev"] | None,
+        Flag(
+            METHOD,
+            "Also score a dev set of training rows, with which report then chooses T and eta.",
+            "dev",
+            hint="use dev",
+            variable=False,
+        ),
+    ] = None
+    dev_size: Annotated[
+        int | None,
+        Field(ge=1),
+        Flag(
+            METHOD,
+            "Rows of the dev set. Default: as many as there are test rows.",
+            "N",
+            hint="a number of rows, 1 or more",
+            variable=False,
+        ),
+    ] = None
+    demos_by: Annotated[
+        tuple[Annotated[str, named_by(_selection)], ...],
+        Flag(
+            DATA,
+            "Choose demonstrations with these methods (deepthink select --list), each from the same pool.",
+            "NAME,...",
+            complete="several_methods",
+            default=False,
+        ),
+    ] = ()
+    pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
+    balance: Annotated[bool, BALANCE] = False
+    methods: Annotated[
+        tuple[Annotated[str, named_by(_technique)], ...],
+        Flag(
+            METHOD,
+            "Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4"
+            f"{installed(TECHNIQUES)}. Default: {DEEP_THINKING}.",
+            "NAME,...",
+            name="method",
+            complete="several_techniques",
+            default=False,
+        ),
+    ] = (DEEP_THINKING,)
+    steps: Annotated[int, Field(ge=1), STEPS] = 200
+    lr: Annotated[float, Field(gt=0), LEARNING_RATE] = 1e-3
+    calibrations: Annotated[
+        tuple[Annotated[str, named_by(_correction)], ...],
+        Flag(
+            METHOD,
+            f"Corrections of the scores, each with rows of its own: {', '.join((NONE, *CALIBRATIONS))}.",
+            "NAME,...",
+            name="calibrate",
+            complete="calibrations",
+            default=False,
+        ),
+    ] = (NONE,)
+    score: Score = "sum"
+    updates: Annotated[
+        tuple[RuleText, ...],
+        BeforeValidator(split_rules),
+        Flag(
+            METHOD,
+            "How readings change the memory, each rule with rows of its own: gate, as in the paper, and ablations, "
+            f"such as keys-only, cosine:readings=15 or rotated (docs/think.md){installed(RULES)}. Default: gate.",
+            "RULE,...",
+            name="update",
+            complete="updates",
+            default=False,
+        ),
+    ] = (GATE,)
 
     @property
     def rules(self) -> tuple[UpdateRule, ...]:
@@ -85,7 +170,7 @@ class SweepOptions(GateOptions):
     @property
     def scored(self) -> tuple[int, ...]:
         """The iterations that are scored, in order; raises InputError for one beyond T."""
-        return chosen_iterations("--at", self.at, self.iterations)
+        return chosen_iterations("at", self.at, self.iterations)
 
 
 class RunOptions(SweepOptions, TaskOptions):
@@ -94,10 +179,19 @@ class RunOptions(SweepOptions, TaskOptions):
     `run_code` lets programs run, and `unsafe` also as root without confinement.
     """
 
-    seeds: str = Field("1", pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$")
-    positions: Positions = "continued"
-    run_code: bool = False
-    unsafe: bool = False
+    seeds: Annotated[
+        str,
+        Field(pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$"),
+        Flag(
+            DATA,
+            "Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
+            "N",
+            hint="a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
+        ),
+    ] = "1"
+    positions: Annotated[Positions, POSITIONS] = "continued"
+    run_code: RunCode = False
+    unsafe: Unsafe = False
 
     @field_validator("seeds")
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.model.options import ModelOptions
@@ -65,7 +65,9 @@ class RunRequest:
         if name is None:
             return None
         if len(tasks) > 1 or len(self.options.every_seed) > 1:
-            raise InputError(f"--demos {name}: only for one task and one seed; name one task and omit --seeds")
+            raise InputError.of(
+                "demos", name, f"only for one task and one seed; name one task and omit {option('seeds')}"
+            )
         return demonstrations_for(tasks[0], name)
 
 
@@ -75,5 +77,5 @@ _ADAPTER = TypeAdapter(RunRequest)
 def run_tasks(names: Sequence[str]) -> list[Task]:
     """The tasks of a run by their names; raises InputError if there are none, and for unknown ones."""
     if not names:
-        raise InputError("--task: no task; name one or more, as in --task classic")
+        raise InputError.of("task", None, f"no task; name one or more, as in {option('task')} classic")
     return find_tasks(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import Result, Setting
 
 TASK, DEMONSTRATIONS, ROWS, WEIGHTS = "task_sha256", "demonstrations_sha256", "rows_sha256", "weights_sha256"
@@ -57,7 +57,7 @@ def check_agree(rows: Iterable[Result]) -> None:
                 )
                 messages.setdefault(names[digest], message)
     problems = Problems()
-    problems.messages.extend(messages.values())
+    problems.add(*messages.values())
     problems.raise_any()
 
 
@@ -103,6 +103,6 @@ def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
     words = " and ".join(OTHER[digest] for digest in OTHER if digest in differing)
     count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
     return (
-        f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new --out, or remove "
-        "these rows"
+        f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new "
+        f"{option('out')}, or remove these rows"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import Text
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.io.atomic import replacing
 
@@ -23,7 +23,10 @@ _NUMBERS = ["probability", *(f"{name}.list.element" for name in ("scores", "cali
 _WORDS = ["gold", "label", "candidates.list.element", "score"]
 # A third smaller than with the defaults, with checksums that `read_samples` verifies.
 _WRITTEN: dict[str, Any] = {"compression": "zstd", "use_dictionary": _WORDS, "write_page_checksum": True}
-_AGAIN = "the command of the run, with --samples, makes it again"
+
+
+def _again() -> str:
+    return f"the command of the run, with {option('samples')}, makes it again"
 
 
 def samples_path(folder: Path, row: Result) -> Path:
@@ -68,10 +71,10 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
     path = samples_path(folder, row)
     try:
         path.parent.mkdir(exist_ok=True)
-        with replacing(path, "--samples") as temporary:
+        with replacing(path, "samples") as temporary:
             pyarrow.parquet.write_table(table, temporary, use_byte_stream_split=numbers, **_WRITTEN)
     except OSError as error:
-        raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
+        raise DeepThinkError.of("samples", path, f"cannot be written: {error.strerror or error}") from error
     return path
 
 
@@ -89,12 +92,12 @@ def read_samples(path: Path, row: Result) -> dict[str, list[Any]]:
         table = pyarrow.parquet.read_table(path, page_checksum_verification=True)  # all columns, to find damage
         columns = {"scores" if name == scores else name: table[name].to_pylist() for name in names}
     except (pyarrow.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a file of samples; {_AGAIN}") from error
+        raise InputError(f"{path}: not a file of samples; {_again()}") from error
     if len(columns["label"]) != row.n:
-        raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {row.n}; {_AGAIN}")
+        raise InputError(f"{path}: {len(columns['label'])} inputs, its result has {row.n}; {_again()}")
     right = [label == gold for label, gold in zip(columns["label"], columns["gold"], strict=True)]
     if right != row.was_right():
-        raise InputError(f"{path}: its labels are not those that its result counts; {_AGAIN}")
+        raise InputError(f"{path}: its labels are not those that its result counts; {_again()}")
     return columns
 
 
@@ -136,10 +139,10 @@ def write_texts(folder: Path, rows_sha256: str, predictions: Sequence[Prediction
     table = pyarrow.table({"where": list(texts), "text": list(texts.values())})
     try:
         path.parent.mkdir(exist_ok=True)
-        with replacing(path, "--samples") as temporary:
+        with replacing(path, "samples") as temporary:
             pyarrow.parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     except OSError as error:
-        raise DeepThinkError(f"--samples {path}: cannot be written: {error.strerror or error}") from error
+        raise DeepThinkError.of("samples", path, f"cannot be written: {error.strerror or error}") from error
 
 
 def read_texts(folder: Path, rows_sha256: str | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.evaluation.evaluation import Evaluator
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
@@ -110,7 +110,7 @@ class JobScorer:
     def _nothing_fits(self) -> InputError:
         return InputError(
             f"task {self.job.task.name}: no query fits {self.engine.identity.id} after "
-            f"{len(self.job.longest.token_ids)} tokens of memory; use fewer --shots"
+            f"{len(self.job.longest.token_ids)} tokens of memory; use fewer {option('shots')}"
         )
 
     def _chunks(self, part: Part) -> list[Chunk]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.io.atomic import writing
 
@@ -36,7 +36,7 @@ class Shard:
         match = _OPTION.fullmatch(text.strip())
         shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
         if not 1 <= shard.number <= shard.of:
-            raise InputError(f"--shard {text}: say I/N, part I of N from 1/N to N/N, as in 1/4")
+            raise InputError.of("shard", text, "say I/N, part I of N from 1/N to N/N, as in 1/4")
         return shard
 
     def has(self, digest: str) -> bool:
@@ -46,11 +46,13 @@ class Shard:
     def folder(self, out: Path) -> Path:
         """`out/shard-I-of-N`; raises InputError if `out` holds a run, or shards of another number."""
         if (out / FILE).exists():
-            raise InputError(f"--out {out}: holds a run that is not divided into shards; name a new folder")
+            raise InputError.of("out", out, "holds a run that is not divided into shards; name a new folder")
         others = {int(_NAME.fullmatch(path.name)[2]) for path in _shard_folders(out)} - {self.of}  # type: ignore[index]
         if others:
-            raise InputError(
-                f"--out {out}: holds shards of {others.pop()}; use --shard I/N with that N, or name a new folder"
+            raise InputError.of(
+                "out",
+                out,
+                f"holds shards of {others.pop()}; use {option('shard')} I/N with that N, or name a new folder",
             )
         return out / f"shard-{self.number}-of-{self.of}"
 
@@ -74,7 +76,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `shard.json`; raises DeepThinkError if that fails."""
-        with writing(folder / MANIFEST, "--out") as file:
+        with writing(folder / MANIFEST, "out") as file:
             file.write(json.dumps(asdict(self)) + "\n")
 
 

@@ -41,5 +41,5 @@ def export_memory(
 def _iteration(header: Header, choice: str) -> int:
     """The number of the chosen iteration; raises InputError if the file does not keep it."""
     if choice == "all":
-        raise InputError("--iteration all: an export holds one iteration; give its number, or last")
+        raise InputError.of("iteration", "all", "an export holds one iteration; give its number, or last")
     return header.metadata.kept[-1] if choice == "last" else kept_iteration(header, choice)

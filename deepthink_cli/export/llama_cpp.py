@@ -12,7 +12,7 @@ from torch import Tensor
 from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.opening import find_its_model, load_both, open_memory
 from deepthink_cli.engine.base import Reading
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note
 from deepthink_cli.export.registry import Export, Weights, Written
 from deepthink_cli.export.sequence_state import Block, SequenceState, parse_state
@@ -76,7 +76,7 @@ def _one_reading(export: Export) -> Memory:
     trained = trains(metadata.technique)
     if 1 in metadata.kept and not trained:
         return load_memory(header.path, 1)
-    reason = "was trained" if trained else "does not keep T = 1 (think with --keep 1,... to)"
+    reason = "was trained" if trained else f"does not keep T = 1 (think with {option('keep')} 1,... to)"
     export.tell(Note(f"{header.path} {reason}: reading the demonstrations once to compare them with the state"))
     opened = open_memory(header.path)
     engine, _ = load_both(opened, find_its_model(opened, export.model, export.tell), export.tell)
@@ -89,8 +89,10 @@ def read_state(path: str | Path) -> SavedState:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"--state {path}: cannot be read: {error.strerror}; name a file saved by llama.cpp") from error
-    return SavedState(f"--state {path}", data, parse_state(data, f"--state {path}"))
+        raise InputError.of(
+            "state", path, f"cannot be read: {error.strerror}; name a file saved by llama.cpp"
+        ) from error
+    return SavedState(f"{option('state')} {path}", data, parse_state(data, f"{option('state')} {path}"))
 
 
 def check_tokens(state: SavedState, token_ids: Iterable[int]) -> None:
@@ -132,7 +134,7 @@ def agreement(state: SavedState, first: Memory, weights: Weights = "f32") -> Agr
     return compared
 
 
-def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path, option: str = "-o") -> None:
+def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path, field: str = "output") -> None:
     """Write the state with the keys and values of the memory in place of its own; the write is atomic.
 
     Raises InputError for values that the state's type cannot hold, and DeepThinkError if the write fails.
@@ -142,7 +144,7 @@ def write_state(memory: Memory, state: SavedState, paired: bool, output: str | P
     for blocks, tensors, layout in ((parsed.keys, memory.keys, order), (parsed.values, memory.values, _unchanged)):
         for block, tensor in zip(blocks, tensors, strict=True):
             data[block.begin : block.end] = _encoded(state, block, layout(tensor))
-    with replacing(output, option) as temporary:
+    with replacing(output, field) as temporary:
         temporary.write_bytes(data)
 
 

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Warn
 from deepthink_cli.export.registry import EXPORTERS, Export
 from deepthink_cli.io.atomic import replacing_folder
@@ -33,7 +33,7 @@ def export(export: Export) -> None:
         export.tell(Warn(f"{path} was made in {model.quantize}: load the model in the same way, or scores differ"))
 
 
-def write_peft(memory: Memory, directory: str | Path, name: str = "this memory", option: str = "-o") -> None:
+def write_peft(memory: Memory, directory: str | Path, name: str = "this memory", field: str = "output") -> None:
     """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
 
     The folder is complete or absent; an existing one is replaced if it is empty or holds an adapter only. Raises
@@ -43,7 +43,7 @@ def write_peft(memory: Memory, directory: str | Path, name: str = "this memory",
     if provenance is None:
         raise InputError(f"{name}: has no provenance; use a memory from think() or load_memory()")
     check_exportable(memory, provenance, name)
-    with replacing_folder(directory, FILES, option) as temporary:
+    with replacing_folder(directory, FILES, field) as temporary:
         text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         tensors = {"prompt_embeddings": prompt_embeddings(memory)}
@@ -81,8 +81,8 @@ def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
     model = provenance.model
     if model.adapter is not None:
         raise InputError(
-            f"{name}: made with --adapter {model.adapter} merged into the weights, which PEFT does not merge under a "
-            "prefix; save the merged model in a folder, and think again with it"
+            f"{name}: made with {option('adapter')} {model.adapter} merged into the weights, which PEFT does "
+            "not merge under a prefix; save the merged model in a folder, and think again with it"
         )
     like = memory.keys[0]
     for part in PARTS:

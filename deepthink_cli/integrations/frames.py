@@ -42,15 +42,11 @@ def _queries(demonstrations: TokenizedDemonstrations, frame: pd.DataFrame) -> li
     names, columns = demonstrations.template.text_fields, list(frame.columns)
     problems = Problems()
     if not demonstrations.labels:
-        problems.messages.append(
-            "this memory has no labels of its own; use predict() with queries that have candidates"
-        )
-    problems.messages += [f"column {name!r} would be overwritten; rename it" for name in ADDED if name in columns]
+        problems.add("this memory has no labels of its own; use predict() with queries that have candidates")
+    problems.add(*[f"column {name!r} would be overwritten; rename it" for name in ADDED if name in columns])
     for name in names:
         if columns.count(name) != 1:
-            problems.messages.append(
-                f"{columns.count(name)} columns are called {name!r}; the memory's template needs one"
-            )
+            problems.add(f"{columns.count(name)} columns are called {name!r}; the memory's template needs one")
     problems.raise_any()
     queries = []
     for place, *values in zip(frame.index, *(frame[name].tolist() for name in names), strict=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.hub import forbidden_by, is_unreachable
 from deepthink_cli.io.libraries import quiet_libraries
 
@@ -166,7 +166,7 @@ def _reason(error: Exception) -> str:
         lifted = "check the connection" if forbidding is None else f"unset {forbidding}"
         return f"the hub cannot be reached; {lifted}, and try again"
     if "RevisionNotFoundError" in kinds:
-        return "no such branch, tag or commit; check --revision"
+        return f"no such branch, tag or commit; check {option('revision')}"
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
         return "no such repository, or it is private; check the name, or log in with hf auth login"
     if "GatedRepoError" in kinds or status in (401, 403):

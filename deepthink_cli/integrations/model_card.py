@@ -65,14 +65,16 @@ def read_figures(path: Path, header: Header) -> Figures:
     try:
         figures: Figures = _FIGURES.validate_json(path.read_bytes())
     except OSError as error:
-        raise InputError(f"--results {path}: cannot be read: {error.strerror}") from error
+        raise InputError.of("results", path, f"cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"--results {path}: not the output of deepthink eval --json: {place(first) or 'file'}: {reason(first)}"
+        raise InputError.of(
+            "results",
+            path,
+            f"not the output of deepthink eval --json: {place(first) or 'file'}: {reason(first)}",
         ) from error
     if figures.memory.sha256 != header.metadata.sha256:
-        raise InputError(f"--results {path}: figures of another memory than {header.path}; evaluate this one")
+        raise InputError.of("results", path, f"figures of another memory than {header.path}; evaluate this one")
     return figures
 
 

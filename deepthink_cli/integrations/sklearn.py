@@ -18,8 +18,8 @@ from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
-from deepthink_cli.integrations.value_errors import of_parameters, value_errors
-from deepthink_cli.meaning import options_of, refusals
+from deepthink_cli.integrations.value_errors import value_errors
+from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
@@ -191,8 +191,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         values = self.get_params(deep=False)
         defaults = signature(type(self)).parameters
         given = [name for name in options_of("sklearn") if values[name] != defaults[name].default]
-        if messages := refusals("sklearn", given, values, str):
-            raise InputError(*messages)
+        check_meaning("sklearn", given, values)
         if self.update is None:
             return options.method, options.kept
         return replace(options.method, update=self.update), options.kept
@@ -278,7 +277,7 @@ def _warn(event: Event) -> None:
     from deepthink_cli.events import Warn
 
     if isinstance(event, Warn):
-        warn(of_parameters(event.text), UserWarning, stacklevel=2)
+        warn(event.text, UserWarning, stacklevel=2)
 
 
 def _selected_by(selected: Selected | None, memory: Memory) -> Memory:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.model.failures import check_installed
@@ -40,10 +40,10 @@ class Tracking:
         """Parse SERVICE:PROJECT; raises InputError for another form and for a tracker that is not installed."""
         service, _, project = text.partition(":")
         if service not in SERVICES or not project.strip():
-            raise InputError(
-                f"--log {text}: not SERVICE:PROJECT; give one of {', '.join(f'{name}:PROJECT' for name in SERVICES)}"
+            raise InputError.of(
+                "log", text, f"not SERVICE:PROJECT; give one of {', '.join(f'{name}:PROJECT' for name in SERVICES)}"
             )
-        check_installed(f"--log {text}", service, service)
+        check_installed(Problem.of("log", text), service, service)
         return cls(service, project)
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Tracker(RunObserver):
             self._module = import_module(self.tracking.service)
             _START[self.tracking.service](self._module, self.tracking, self.out.name, dict(self.config))
         if self._module is not None:
-            self.tell(Note(f"--log {self.tracking}: every row is also logged there"))
+            self.tell(Note(f"{option('log')} {self.tracking}: every row is also logged there"))
 
     def row(self, job: JobInfo, row: Result) -> None:
         """Log one row."""
@@ -99,7 +99,10 @@ class Tracker(RunObserver):
         except Exception as error:
             self._module, self._failed = None, True
             reason = " ".join(str(error).split()) or type(error).__name__
-            text = f"--log {self.tracking}: {reason}; logging ends, the rows of {self.out} are complete without it"
+            text = (
+                f"{option('log')} {self.tracking}: {reason}; logging ends, the rows of {self.out} are complete "
+                "without it"
+            )
             self.tell(Warn(text))
 
 

@@ -1,14 +1,13 @@
-"""Errors of the package as the ValueErrors that scikit-learn expects, in the words of an estimator's user."""
+"""Errors of the package as the ValueErrors that scikit-learn expects."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, naming_options, parameter
 
-OPTION = re.compile(r"(?<!\S)(?:--([a-z-]+)|-m)(?!\S)")
 PARAMETERS = {"sampling": "demos_by", "method": "demos_by"}  # parameters that are called otherwise than the option
 
 
@@ -18,18 +17,14 @@ class InvalidValue(InputError, ValueError):
 
 @contextmanager
 def value_errors() -> Iterator[None]:
-    """Raise an `InputError` as a ValueError, with the names of parameters in place of those of options."""
+    """Raise an `InputError` as a ValueError, with the names of an estimator's parameters."""
     try:
-        yield
+        with naming_options(_parameter):
+            yield
     except InputError as error:
-        raise InvalidValue(*map(of_parameters, error.messages)) from error
+        problems = (replace(each, field=PARAMETERS.get(each.field or "", each.field)) for each in error.problems)
+        raise InvalidValue(*problems) from error
 
 
-def of_parameters(message: str) -> str:
-    """A message with the names of parameters in place of those of options."""
-    return OPTION.sub(_parameter, message)
-
-
-def _parameter(option: re.Match[str]) -> str:
-    name = option[1] or "model"
-    return PARAMETERS.get(name, name.replace("-", "_"))
+def _parameter(field: str, value: str | None) -> str:
+    return parameter(PARAMETERS.get(field, field), value)

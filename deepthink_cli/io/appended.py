@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, Problem
 
 _BLOCK = 65536  # bytes read at a time
 
@@ -49,9 +49,9 @@ def whole_lines(path: Path) -> int:
 
 
 @contextmanager
-def refusals(where: str, way_out: str) -> Iterator[None]:
+def refusals(where: Problem, way_out: str) -> Iterator[None]:
     """Raise errors of the file system as a DeepThinkError, which says how the work continues."""
     try:
         yield
     except OSError as error:
-        raise DeepThinkError(f"{where}: cannot be written: {error.strerror or error}; {way_out}") from error
+        raise DeepThinkError(where.because(f"cannot be written: {error.strerror or error}; {way_out}")) from error

@@ -20,29 +20,29 @@ _REPLACED = "replaced"  # in a temporary folder, the old folder
 _LONGEST = 200  # bytes of a file name: 255 on common file systems, less the rest of the temporary folder's name
 
 
-def check_output(path: str | Path, option: str = "-o") -> Path:
+def check_output(path: str | Path, field: str = "output") -> Path:
     """The file that `path` names, with links resolved; raises InputError if it cannot be written."""
     target = Path(os.path.realpath(path))
     if len(os.fsencode(target.name)) > _LONGEST:
-        raise InputError(f"{option} {path}: the file name is too long; use at most {_LONGEST} bytes")
+        raise InputError.of(field, path, f"the file name is too long; use at most {_LONGEST} bytes")
     if not os.path.isdir(target.parent):
-        raise InputError(f"{option} {path}: there is no directory {target.parent}; create it first")
+        raise InputError.of(field, path, f"there is no directory {target.parent}; create it first")
     if os.path.lexists(target) and not os.path.isfile(target):
-        raise InputError(f"{option} {path}: not a regular file; name a new file or an existing one")
+        raise InputError.of(field, path, "not a regular file; name a new file or an existing one")
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise InputError(f"{option} {path}: the directory {target.parent} is not writable")
+        raise InputError.of(field, path, f"the directory {target.parent} is not writable")
     return target
 
 
 @contextmanager
-def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
+def replacing(path: str | Path, field: str = "output") -> Iterator[Path]:
     """Yield a temporary path, whose file replaces the target if the block succeeds and is removed if it fails.
 
     An existing target keeps its mode; a new one gets 0666 less the umask. The old file is replaced only after
     the new one is complete and synced to disk; other hard links keep the old content. Raises DeepThinkError if
     the write fails; the target is then unchanged.
     """
-    target = check_output(path, option)
+    target = check_output(path, field)
     try:
         with suppress(OSError):  # a directory can be writable and not readable
             _sweep(target)
@@ -56,18 +56,18 @@ def replacing(path: str | Path, option: str = "-o") -> Iterator[Path]:
                 _sync(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error  # without the text that libraries add
-        raise DeepThinkError(f"{option} {path}: cannot be written: {reason}") from error
+        raise DeepThinkError.of(field, path, f"cannot be written: {reason}") from error
 
 
 @contextmanager
-def replacing_folder(path: str | Path, names: Collection[str], option: str = "-o") -> Iterator[Path]:
+def replacing_folder(path: str | Path, names: Collection[str], field: str = "output") -> Iterator[Path]:
     """Yield a temporary folder, which becomes the target if the block succeeds and is removed if it fails.
 
     An existing target is replaced if it is a folder with no other files than `names`. No reader sees old and new files
     together. If a process was killed while it replaced the target, the old folder is first put back. Raises InputError
     for any other target, and DeepThinkError if the write fails.
     """
-    target = check_folder(path, names, option)
+    target = check_folder(path, names, field)
     try:
         with suppress(OSError):
             _sweep(target)
@@ -82,26 +82,26 @@ def replacing_folder(path: str | Path, names: Collection[str], option: str = "-o
                 _sync(target.parent)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
-        raise DeepThinkError(f"{option} {path}: cannot be written: {reason}") from error
+        raise DeepThinkError.of(field, path, f"cannot be written: {reason}") from error
 
 
-def check_folder(path: str | Path, names: Collection[str], option: str = "-o") -> Path:
+def check_folder(path: str | Path, names: Collection[str], field: str = "output") -> Path:
     """The folder that `path` names, with links resolved; raises InputError if it cannot be written or replaced."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         others = sorted(set(os.listdir(target)) - set(names))
         if others:
-            raise InputError(f"{option} {path}: holds other files, as {others[0]}; name a new folder")
+            raise InputError.of(field, path, f"holds other files, as {others[0]}; name a new folder")
         return target
     if os.path.lexists(target):
-        raise InputError(f"{option} {path}: a file, not a folder; name a new folder")
-    return check_output(path, option)
+        raise InputError.of(field, path, "a file, not a folder; name a new folder")
+    return check_output(path, field)
 
 
 @contextmanager
-def writing(path: str | Path, option: str = "-o") -> Iterator[TextIO]:
+def writing(path: str | Path, field: str = "output") -> Iterator[TextIO]:
     """A UTF-8 text file that replaces the target if the block succeeds (see `replacing`)."""
-    with replacing(path, option) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with replacing(path, field) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         yield file
 
 

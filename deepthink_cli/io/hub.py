@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from deepthink_cli.errors import DeepThinkError, Problem, option
+
 _UNREACHABLE = {"ConnectionError", "TransportError", "Timeout", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
 
 def forbidden_by(offline: bool) -> str | None:
     """What forbids downloads: `--offline`, or a variable of the hub's library; None if they are allowed."""
     if offline:
-        return "--offline"
+        return option("offline")
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return next((name for name in names if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
@@ -24,13 +26,19 @@ def is_unreachable(error: BaseException) -> bool:
     return any({kind.__name__ for kind in type(each).__mro__} & _UNREACHABLE for each in _causes(error))
 
 
-def unreachable(what: str, offline: bool, way_out: str) -> str:
-    """The message for `what` cannot be read: not in the cache, and why the hub does not give it; `way_out` follows."""
+class NotInCache(DeepThinkError):
+    """Something that is not in the cache cannot be downloaded."""
+
+
+def unreachable(what: Problem, offline: bool, way_out: str) -> NotInCache:
+    """The error for `what` cannot be read: not in the cache, and why the hub does not give it; `way_out` follows."""
     forbidding = forbidden_by(offline)
     if forbidding is None:
-        return f"{what}: not in the cache, and the hub cannot be reached; check the connection, or {way_out}"
-    lifted = "omit --offline" if forbidding == "--offline" else f"unset {forbidding}"
-    return f"{what}: not in the cache, and {forbidding} forbids downloads; {lifted}, or {way_out}"
+        reason = f"not in the cache, and the hub cannot be reached; check the connection, or {way_out}"
+    else:
+        lifted = f"{'omit' if offline else 'unset'} {forbidding}"
+        reason = f"not in the cache, and {forbidding} forbids downloads; {lifted}, or {way_out}"
+    return NotInCache(what.because(reason))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

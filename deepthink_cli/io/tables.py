@@ -28,12 +28,12 @@ GROUP = 2048  # rows of a row group, which are in memory together
 _LARGEST = 2**63  # integers beyond it have no column type
 
 
-def check_suffix(path: str | Path, option: str = "-o") -> None:
+def check_suffix(path: str | Path, field: str = "output") -> None:
     """Raise InputError for a file whose suffix names no format; without a suffix, it is JSON Lines."""
     suffix = Path(path).suffix.lower()
     if suffix and suffix not in SUFFIXES:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        raise InputError(f"{option} {path}: unknown format {suffix!r}; end the name in {known}")
+        raise InputError.of(field, path, f"unknown format {suffix!r}; end the name in {known}")
 
 
 def is_table(path: str | Path) -> bool:
@@ -43,15 +43,15 @@ def is_table(path: str | Path) -> bool:
 
 @contextmanager
 def writing_rows(
-    path: str | Path, columns: Columns | None = None, option: str = "-o", about: Mapping[str, str] | None = None
+    path: str | Path, columns: Columns | None = None, field: str = "output", about: Mapping[str, str] | None = None
 ) -> Iterator[Write]:
     """A function that writes rows, in constant memory; the file replaces `path` if the block succeeds (`replacing`).
 
     A table has these `columns`, and every field of a row must be in one of them. Parquet files hold `about` as metadata
     of the file. Raises InputError as `check_suffix` does.
     """
-    check_suffix(path, option)
-    with replacing(path, option) as temporary, _writer(path, temporary, columns or {}, about or {}) as write:
+    check_suffix(path, field)
+    with replacing(path, field) as temporary, _writer(path, temporary, columns or {}, about or {}) as write:
         yield write
 
 

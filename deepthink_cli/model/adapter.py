@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers.utils.hub import cached_file
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.model.contents import contents_sha256
@@ -49,7 +49,7 @@ def find_adapter(options: ModelOptions) -> Adapter | None:
     """
     if options.adapter is None:
         return None
-    named = f"--adapter {options.adapter}"
+    named = Problem.of("adapter", options.adapter)
     _check_options(options, named)
     files, identifier, revision = _files(options, named)
     fields = _fields(files[0], named)
@@ -78,38 +78,48 @@ def refuse_adapter_as_model(location: Location, options: ModelOptions) -> None:
     if config is None:
         return
     if _of_model(location, options, "config.json") is None:
-        base = _fields(config, f"-m {options.model}").get("base_model_name_or_path") or "BASE"
-        raise InputError(f"-m {options.model}: an adapter, not a model; give -m {base} --adapter {options.model}")
+        base = _fields(config, Problem.of("model", options.model)).get("base_model_name_or_path") or "BASE"
+        raise InputError.of(
+            "model",
+            options.model,
+            f"an adapter, not a model; give {option('model')} {base} {option('adapter')} {options.model}",
+        )
     if options.adapter is None:
-        raise InputError(
-            f"-m {options.model}: holds an adapter beside the model ({CONFIG}); add --adapter {options.model} to use "
-            "it, or remove it"
+        raise InputError.of(
+            "model",
+            options.model,
+            f"holds an adapter beside the model ({CONFIG}); add {option('adapter')} {options.model} to use "
+            "it, or remove it",
         )
 
 
-def _check_options(options: ModelOptions, named: str) -> None:
+def _check_options(options: ModelOptions, named: Problem) -> None:
     check_installed(named, "adapter", "peft", "accelerate")
     if options.quantize is not None:
         raise InputError(
-            f"{named}: an adapter is merged into the weights, which --quantize {options.quantize} rounds; omit "
-            "--quantize"
+            f"{named}: an adapter is merged into the weights, which {option('quantize')} {options.quantize} "
+            f"rounds; omit {option('quantize')}"
         )
     if options.model == POCKET:
-        raise InputError(f"{named}: {POCKET} has no adapters; name the adapter's base model with -m")
+        raise InputError(
+            named.because(f"{POCKET} has no adapters; name the adapter's base model with {option('model')}")
+        )
 
 
-def _files(options: ModelOptions, named: str) -> tuple[list[Path], str, str | None]:
+def _files(options: ModelOptions, named: Problem) -> tuple[list[Path], str, str | None]:
     """The configuration and the weights of an adapter, its id and the commit of a hub repository."""
     assert options.adapter is not None
     folder = local_path(options.adapter, named)
     if folder.is_dir():
         for name in (CONFIG, WEIGHTS):
             if not (folder / name).is_file():
-                raise InputError(f"{named}: no {name} in this directory; name one that peft wrote with save_pretrained")
+                raise InputError(
+                    named.because(f"no {name} in this directory; name one that peft wrote with save_pretrained")
+                )
         resolved = folder.resolve()
         return [resolved / CONFIG, resolved / WEIGHTS], str(resolved), None
     if not _is_hub_id(options.adapter):
-        raise InputError(f"{named}: no such directory; check the path, or give a hub id, with @REVISION if needed")
+        raise InputError(named.because("no such directory; check the path, or give a hub id, with @REVISION if needed"))
     source, _, revision = options.adapter.partition("@")
     way_out = "give a local directory"
     with (
@@ -126,28 +136,28 @@ def _is_hub_id(name: str) -> bool:
     return not (source.startswith((".", "/", "~")) or source.count("/") != 1 or Path(name).expanduser().exists())
 
 
-def _fields(config: Path, named: str) -> dict[str, Any]:
+def _fields(config: Path, named: Problem) -> dict[str, Any]:
     try:
         fields = json.loads(config.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{named}: its {CONFIG} is not JSON; get the whole adapter") from error
+        raise InputError(named.because(f"its {CONFIG} is not JSON; get the whole adapter")) from error
     if not isinstance(fields, dict):
-        raise InputError(f"{named}: its {CONFIG} is not a JSON object; get the whole adapter")
+        raise InputError(named.because(f"its {CONFIG} is not a JSON object; get the whole adapter"))
     return fields
 
 
-def _refuse_other_kinds(fields: dict[str, Any], named: str) -> None:
+def _refuse_other_kinds(fields: dict[str, Any], named: Problem) -> None:
     kind, task = fields.get("peft_type"), fields.get("task_type")
     if kind != "LORA":
         reason = (
             "adds tokens of its own, which a memory cannot hold" if fields.get("num_virtual_tokens") else "not LoRA"
         )
-        raise InputError(f"{named}: an adapter of type {kind}: {reason}; use a LoRA adapter")
+        raise InputError(named.because(f"an adapter of type {kind}: {reason}; use a LoRA adapter"))
     if task not in (None, "CAUSAL_LM"):
-        raise InputError(f"{named}: an adapter for {task}, not for a causal language model; use another adapter")
+        raise InputError(named.because(f"an adapter for {task}, not for a causal language model; use another adapter"))
     if others := sorted(name for name, value in fields.items() if value and name not in _MERGED):
         raise InputError(
-            f"{named}: uses {', '.join(others)}, which cannot be merged into the weights; use another adapter"
+            named.because(f"uses {', '.join(others)}, which cannot be merged into the weights; use another adapter")
         )
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.chat import Chat, Turn, question, reply, solved
 from deepthink_cli.data.examples import DemonstrationSet, Query
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.model.failures import library_errors
 from deepthink_cli.provenance import TokenizedDemonstrations
 
@@ -33,9 +33,11 @@ class ChatTemplate:
         name = tokenizer.name_or_path
         source = _source(tokenizer)
         if not source:
-            raise InputError(
-                f"--chat: the tokenizer{f' of {name}' if name else ''} has no chat template; use a model that was "
-                "trained on conversations, or omit --chat"
+            raise InputError.of(
+                "chat",
+                None,
+                f"the tokenizer{f' of {name}' if name else ''} has no chat template; use a model that was trained "
+                f"on conversations, or omit {option('chat')}",
             )
         self._source = _dated(source)
         self._control = _any_of(
@@ -51,8 +53,8 @@ class ChatTemplate:
             return []
         system = any(turn["role"] == "system" for turns in conversations for turn in turns)
         with library_errors(
-            "--chat: the chat template of the tokenizer cannot write this conversation",
-            "omit --system" if system else "omit --chat",
+            Problem.of("chat", None, "the chat template of the tokenizer cannot write this conversation"),
+            f"omit {option('system')}" if system else f"omit {option('chat')}",
         ):
             texts: Any = self.tokenizer.apply_chat_template(
                 [list(turns) for turns in conversations],
@@ -141,7 +143,8 @@ def check_template(tokenizer: PreTrainedTokenizerBase, chat: Chat, name: str) ->
     """Raise InputError, naming the memory, if its demonstrations were tokenised with another chat template."""
     if chat.template_sha256 not in ("", template_sha256(tokenizer)):
         raise InputError(
-            f"{name}: made with another chat template than the tokenizer's; give -m the model as it was, or think again"
+            f"{name}: made with another chat template than the tokenizer's; give {option('model')} the model "
+            "as it was, or think again"
         )
 
 
@@ -211,9 +214,11 @@ class Conversation:
         changed = reply(f"x{self._turns[-1]['content']}")
         (other,) = self._rendering.render([[*self._turns[:-1], changed, asked[0]]], prompt=True)
         if not cuts or other.startswith(start):
-            raise InputError(
-                "--chat: the chat template cannot be split: it writes no special token between the last demonstration "
-                "and the query, or the demonstrations depend on the query; omit --chat"
+            raise InputError.of(
+                "chat",
+                None,
+                "the chat template cannot be split: it writes no special token between the last demonstration "
+                f"and the query, or the demonstrations depend on the query; omit {option('chat')}",
             )
         return start, cuts[-1][0]
 
@@ -222,9 +227,11 @@ class Conversation:
         (prompt,) = self._rendering.render([[*self._turns, asked]], prompt=True)
         common = _common(*self._rendering.render([[*self._turns, asked, reply(probe)] for probe in _PROBES]))
         if not common.startswith(prompt):
-            raise InputError(
-                "--chat: the chat template cannot be split: its prompt for a reply is not what it writes before one; "
-                f"omit {'--chat' if self.chat.system is None else '--system'}"
+            raise InputError.of(
+                "chat",
+                None,
+                "the chat template cannot be split: its prompt for a reply is not what it writes before one; "
+                f"omit {option('chat') if self.chat.system is None else option('system')}",
             )
         return common[len(prompt) :]
 
@@ -233,15 +240,16 @@ class Conversation:
         (prompt,) = self._rendering.render([[*self._turns, asked]], prompt=True)
         if not prompt.startswith(self._start):
             raise InputError(
-                f"{where}the chat template writes the demonstrations in another way before this text; change the text, "
-                "or omit --chat"
+                f"{where}the chat template writes the demonstrations in another way before this text; change the "
+                f"text, or omit {option('chat')}"
             )
         replies = [self._rendering.safe(reply(self._word(label))) for label in labels]
         answered = self._rendering.render([[*self._turns, asked, turn] for turn in replies])
         for label, turn, text in zip(labels, replies, answered, strict=True):
             if not text.startswith(prompt + self._reply + turn["content"]):
                 raise InputError(
-                    f"{where}candidate {label!r} is changed by the chat template; use another word, or omit --chat"
+                    f"{where}candidate {label!r} is changed by the chat template; use another word, or omit "
+                    f"{option('chat')}"
                 )
         return prompt[len(self._start) :] + self._reply
 
@@ -252,9 +260,11 @@ class Conversation:
         """
         whole, rest = self._rendering.encode([self._start + start])[0], self.ids([start])[0]
         if whole != [*self.token_ids, *rest]:
-            raise InputError(
-                "--chat: the chat template cannot be split: the demonstrations and a query have other tokens apart "
-                f"than together, around {self._separator!r}; omit --chat"
+            raise InputError.of(
+                "chat",
+                None,
+                "the chat template cannot be split: the demonstrations and a query have other tokens apart than "
+                f"together, around {self._separator!r}; omit {option('chat')}",
             )
 
 

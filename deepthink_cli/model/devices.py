@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 
 
 def choose_device(name: str) -> torch.device:
@@ -13,7 +13,9 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise InputError(f"--device {name}: torch sees {torch.cuda.device_count()} CUDA devices; use --device auto")
+        raise InputError.of(
+            "device", name, f"torch sees {torch.cuda.device_count()} CUDA devices; use {option('device')} auto"
+        )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"--device {name}: torch sees no MPS device; use --device auto")
+        raise InputError.of("device", name, f"torch sees no MPS device; use {option('device')} auto")
     return device

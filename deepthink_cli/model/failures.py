@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pickle import UnpicklingError
 
-from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, panicked, ran_out_of_memory
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, option, out_of_memory, panicked, ran_out_of_memory
 from deepthink_cli.io.hub import is_unreachable, unreachable
 
 
-def check_installed(named: str, extra: str, *packages: str) -> None:
+def check_installed(named: Problem, extra: str, *packages: str) -> None:
     """Raise InputError, which begins with `named`, for the first package that is not installed; `extra` installs it."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"{named}: {package} is not installed; pip install 'deepthink-cli[{extra}]'")
+            raise InputError(named.because(f"{package} is not installed; pip install 'deepthink-cli[{extra}]'"))
 
 
 @contextmanager
-def library_errors(failure: str, way_out: str) -> Iterator[None]:
+def library_errors(failure: Problem, way_out: str) -> Iterator[None]:
     """Raise every error of the block as an InputError: `failure`, the library's reason, `way_out`."""
     try:
         yield
@@ -29,12 +29,12 @@ def library_errors(failure: str, way_out: str) -> Iterator[None]:
         if not isinstance(error, Exception) and not panicked(error):
             raise
         if "trust_remote_code" in str(error):
-            way_out = "read that code, and allow it with --trust-remote-code"
-        raise InputError(f"{failure}: {_reason(error)}; {way_out}") from error
+            way_out = f"read that code, and allow it with {option('trust_remote_code')}"
+        raise InputError(failure.because(f"{_reason(error)}; {way_out}")) from error
 
 
 @contextmanager
-def hub_errors(what: str, offline: bool, way_out: str) -> Iterator[None]:
+def hub_errors(what: Problem, offline: bool, way_out: str) -> Iterator[None]:
     """Raise an error of the block as a DeepThinkError if a file is not in the cache and the hub does not give it."""
     try:
         yield
@@ -43,7 +43,7 @@ def hub_errors(what: str, offline: bool, way_out: str) -> Iterator[None]:
     except Exception as error:  # the hub's library, transformers and the HTTP library raise many types
         if not is_unreachable(error):
             raise
-        raise DeepThinkError(unreachable(what, offline, way_out)) from error
+        raise unreachable(what, offline, way_out) from error
 
 
 def _reason(error: BaseException) -> str:
@@ -55,13 +55,15 @@ def _reason(error: BaseException) -> str:
 def load_failure(name: str, error: Exception) -> DeepThinkError:
     """The error for weights that cannot be loaded."""
     if ran_out_of_memory(error):
-        return DeepThinkError(f"-m {name}: {out_of_memory(error)}")
+        return DeepThinkError.of("model", name, f"{out_of_memory(error)}")
     if isinstance(error, UnpicklingError):
-        return DeepThinkError(
-            f"-m {name}: its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; "
-            "get them as safetensors"
+        return DeepThinkError.of(
+            "model",
+            name,
+            "its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; get "
+            "them as safetensors",
         )
     if isinstance(error, ImportError):
         reason = _reason(error).partition(". ")[0]
-        return InputError(f"-m {name}: a package is missing ({reason}); install it, or choose another model")
-    return DeepThinkError(f"-m {name}: its weights cannot be loaded: {_reason(error)}")
+        return InputError.of("model", name, f"a package is missing ({reason}); install it, or choose another model")
+    return DeepThinkError.of("model", name, f"its weights cannot be loaded: {_reason(error)}")

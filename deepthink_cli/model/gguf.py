@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.model.loading import read_once
 
 
@@ -32,7 +32,7 @@ class GgufHeader:
         return self.metadata.get(f"{self.architecture}.{key}")
 
 
-def read_header(file: Path, named: str) -> GgufHeader:
+def read_header(file: Path, named: Problem) -> GgufHeader:
     """Read the header of a GGUF file; raises InputError, which begins with `named`, if it is not one or is damaged.
 
     Every tensor is known to lie within the file.
@@ -42,14 +42,14 @@ def read_header(file: Path, named: str) -> GgufHeader:
     try:
         with open(file, "rb") as stream:
             if stream.read(4) != b"GGUF":
-                raise InputError(f"{named}: not a GGUF file; download it again, or name another file")
+                raise InputError(named.because("not a GGUF file; download it again, or name another file"))
         with read_once():
             reader = gguf.GGUFReader(str(file))
         metadata = {key: _value(field) for key, field in reader.fields.items()}
     except OSError as error:
-        raise InputError(f"{named}: cannot be read: {error.strerror or error}; give a readable file") from error
+        raise InputError(named.because(f"cannot be read: {error.strerror or error}; give a readable file")) from error
     except (ValueError, LookupError, ArithmeticError, TypeError) as error:
-        raise InputError(f"{named}: truncated or damaged; download it again") from error
+        raise InputError(named.because("truncated or damaged; download it again")) from error
     return GgufHeader(metadata, {tensor.name: tensor.tensor_type for tensor in reader.tensors})
 
 
@@ -61,7 +61,7 @@ def _value(field: Any) -> Any:
     return len(field.data) if texts else field.contents()
 
 
-def check_types(header: GgufHeader, named: str) -> None:
+def check_types(header: GgufHeader, named: Problem) -> None:
     """Raise InputError unless the `gguf` package can dequantize every tensor's type."""
     import numpy
     from gguf import GGML_QUANT_SIZES, dequantize
@@ -72,8 +72,10 @@ def check_types(header: GgufHeader, named: str) -> None:
             dequantize(block, kind)
         except NotImplementedError as error:
             raise InputError(
-                f"{named}: has tensors of type {kind.name}, which the gguf package cannot dequantize; upgrade gguf, or "
-                "use a file of another type"
+                named.because(
+                    f"has tensors of type {kind.name}, which the gguf package cannot dequantize; upgrade gguf, or "
+                    "use a file of another type"
+                )
             ) from error
 
 
@@ -83,23 +85,25 @@ _EPSILONS = ("rms_norm_eps", "norm_eps", "layer_norm_eps", "layer_norm_epsilon",
 _SHOWN = 3  # tensors that a message names
 
 
-def refuse_other_kinds(header: GgufHeader, named: str) -> None:
+def refuse_other_kinds(header: GgufHeader, named: Problem) -> None:
     """Raise InputError for a file that is no whole causal language model with its tokenizer."""
     metadata, kind = header.metadata, header.metadata.get("general.type", "model")
     if kind != "model":
-        raise InputError(f"{named}: a GGUF file of type {kind}, not a model; name the model's file")
+        raise InputError(named.because(f"a GGUF file of type {kind}, not a model; name the model's file"))
     if (parts := metadata.get("split.count") or 1) > 1:
         raise InputError(
-            f"{named}: a part of a GGUF file that is split into {parts}; join them with llama-gguf-split --merge"
+            named.because(f"a part of a GGUF file that is split into {parts}; join them with llama-gguf-split --merge")
         )
     if not header.architecture:
-        raise InputError(f"{named}: names no architecture; use a file that a converter wrote")
+        raise InputError(named.because("names no architecture; use a file that a converter wrote"))
     if header.value("pooling_type") or header.value("attention.causal") is False:
         raise InputError(
-            f"{named}: an embedding model ({header.architecture}), not a causal language model; choose one that is"
+            named.because(
+                f"an embedding model ({header.architecture}), not a causal language model; choose one that is"
+            )
         )
     if not metadata.get("tokenizer.ggml.tokens"):
-        raise InputError(f"{named}: no tokenizer in this GGUF file; use a file that contains its tokenizer")
+        raise InputError(named.because("no tokenizer in this GGUF file; use a file that contains its tokenizer"))
 
 
 def ignored_parts(header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> list[str]:

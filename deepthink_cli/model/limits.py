@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.families import (
     has_alibi,
     most_keys,
@@ -98,9 +98,11 @@ def check_demonstrations(
     """
     total = lengths[-1]
     if positions == "restarted" and limits.relative:
-        raise InputError(
-            f"--positions restarted: {model} has no positions to restart: they follow from the number of earlier "
-            "tokens (as with ALiBi); use continued"
+        raise InputError.of(
+            "positions",
+            "restarted",
+            f"{model} has no positions to restart: they follow from the number of earlier tokens (as with "
+            "ALiBi); use continued",
         )
     largest = limits.largest(positions, iterations, total)
     if largest is None or total <= largest:
@@ -110,10 +112,10 @@ def check_demonstrations(
     more = (
         positions == "continued" and not limits.relative and limits.largest("restarted", iterations, total) != largest
     )
+    hint = f", more with {option('positions')} restarted" if more else ""
     raise InputError(
         f"demonstrations too long: L = {bound}{total} tokens, {model} holds {largest} ({readings}, "
-        f"{limits.reason(total)}); the first {fit} of {len(lengths)} demonstrations would fit"
-        f"{', more with --positions restarted' if more else ''}"
+        f"{limits.reason(total)}); the first {fit} of {len(lengths)} demonstrations would fit{hint}"
     )
 
 
@@ -145,7 +147,7 @@ def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[in
         raise InputError(f"{where}: has no tokens; give a text to continue")
     room = room_for(limits, length, len(ids))
     if room is not None and room < new:
-        way_out = f"use --max-new-tokens {room} or less" if room > 0 else "shorten it, or think about less"
+        way_out = f"use {option('max_new_tokens')} {room} or less" if room > 0 else "shorten it, or think about less"
         raise InputError(
             f"{where}: too long: {len(ids)} tokens after {length} of memory and {new} new ones, {model} holds "
             f"{limits.most_tokens(length)} ({limits.reason(length)}); {way_out}"

@@ -11,7 +11,7 @@ from warnings import catch_warnings, simplefilter
 
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, PreTrainedModel
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.failures import library_errors, load_failure
@@ -71,7 +71,7 @@ def merge_adapter(network: PreTrainedModel, adapter: Adapter) -> PreTrainedModel
     """
     from peft import LoraConfig, PeftModelForCausalLM
 
-    named = f"--adapter {adapter.identity.id}"
+    named = Problem.of("adapter", adapter.identity.id)
     embeddings = (network.get_input_embeddings(), network.get_output_embeddings())  # type: ignore[no-untyped-call]
     tied = {name for name, module in network.named_modules() if module in embeddings}
     with library_errors(named, "use an adapter that was trained on this model"):
@@ -79,20 +79,26 @@ def merge_adapter(network: PreTrainedModel, adapter: Adapter) -> PreTrainedModel
         wrapped: Any = PeftModelForCausalLM(network, config)
         if _tied_embeddings(network) and tied & set(wrapped.base_model.targeted_module_names):
             raise InputError(
-                f"{named}: changes one of two embeddings that share their weights, and merging would change both; use "
-                "an adapter of attention and feed-forward layers"
+                named.because(
+                    "changes one of two embeddings that share their weights, and merging would change both; use "
+                    "an adapter of attention and feed-forward layers"
+                )
             )
         report = wrapped.load_adapter(str(adapter.folder), "default", is_trainable=False)
         strays = sorted((*report.missing_keys, *report.unexpected_keys))
         if strays:
             raise InputError(
-                f"{named}: made for a model with other layers: {len(strays)} weights do not fit, such as {strays[0]}; "
-                "use an adapter that was trained on this model"
+                named.because(
+                    f"made for a model with other layers: {len(strays)} weights do not fit, such as {strays[0]}; "
+                    "use an adapter that was trained on this model"
+                )
             )
         merged: PreTrainedModel = wrapped.merge_and_unload()
     broken = [name for name, weight in merged.named_parameters() if not bool(weight.isfinite().all())]
     if broken:
-        raise DeepThinkError(f"{named}: {broken[0]} holds NaN or infinite values after merging; use --dtype float32")
+        raise DeepThinkError(
+            named.because(f"{broken[0]} holds NaN or infinite values after merging; use {option('dtype')} float32")
+        )
     return merged
 
 
@@ -146,13 +152,17 @@ def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
     way_out = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
     if report["mismatched_keys"]:
         name, stored, needed = min(report["mismatched_keys"])
-        raise DeepThinkError(
-            f"-m {spec.id}: its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
-            f"{list(needed)}; {way_out}"
+        raise DeepThinkError.of(
+            "model",
+            spec.id,
+            f"its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
+            f"{list(needed)}; {way_out}",
         )
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
-        raise DeepThinkError(f"-m {spec.id}: {len(missing)} weights are missing, such as {missing[0]}; {way_out}")
+        raise DeepThinkError.of(
+            "model", spec.id, f"{len(missing)} weights are missing, such as {missing[0]}; {way_out}"
+        )
 
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:

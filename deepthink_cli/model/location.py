@@ -11,7 +11,7 @@ from pathlib import Path
 from huggingface_hub import list_repo_files, snapshot_download
 from transformers.utils.hub import cached_file
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.model.failures import check_installed
 from deepthink_cli.model.options import POCKET, ModelOptions
 
@@ -39,14 +39,14 @@ class Location:
         return Path(self.source).is_dir()
 
 
-def local_path(text: str, named: str) -> Path:
+def local_path(text: str, named: Problem) -> Path:
     """The path that a text may be; raises InputError, beginning with `named`, for one that the system refuses."""
     try:
         path = Path(text).expanduser()
         path.exists()
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else "the home directory of this user is not known"
-        raise InputError(f"{named}: cannot be read: {why}; give a model's directory, or a hub id") from error
+        raise InputError(named.because(f"cannot be read: {why}; give a model's directory, or a hub id")) from error
     return path
 
 
@@ -54,26 +54,32 @@ def locate(options: ModelOptions) -> Location:
     """The location of a model; raises InputError for a path that is neither a model's directory nor a GGUF file."""
     found = _located(options)
     if found.gguf is not None and options.quantize is not None:
-        raise InputError(f"--quantize {options.quantize}: the weights of a GGUF file are dequantized; omit --quantize")
+        raise InputError.of(
+            "quantize", options.quantize, f"the weights of a GGUF file are dequantized; omit {option('quantize')}"
+        )
     if found.gguf is not None and found.is_local and options.revision is not None:
-        raise InputError(f"--revision {options.revision}: -m {options.model} is on this machine; omit --revision")
+        raise InputError.of(
+            "revision",
+            options.revision,
+            f"{option('model')} {options.model} is on this machine; omit {option('revision')}",
+        )
     return found
 
 
 def _located(options: ModelOptions) -> Location:
-    model, path = options.model, local_path(options.model, f"-m {options.model}")
+    model, path = options.model, local_path(options.model, Problem.of("model", options.model))
     if model == POCKET:
         if options.gguf is not None:
-            raise InputError(f"--gguf {options.gguf}: {POCKET} has no GGUF file; name a model with -m")
+            raise InputError.of("gguf", options.gguf, f"{POCKET} has no GGUF file; name a model with {option('model')}")
         return Location(POCKET, str(importlib.resources.files("deepthink_cli") / POCKET))
     if path.is_dir():
         return _directory(path, options)
     if path.suffix == SUFFIX and (path.is_file() or path.is_absolute() or options.gguf is None):
         return _file(path, options)
     if path.is_file():
-        raise InputError(f"-m {model}: a file that does not end with {SUFFIX}; name the model's directory")
+        raise InputError.of("model", model, f"a file that does not end with {SUFFIX}; name the model's directory")
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or path.exists():
-        raise InputError(f"-m {model}: no such model directory; check the path, or give a hub id such as gpt2")
+        raise InputError.of("model", model, "no such model directory; check the path, or give a hub id such as gpt2")
     return Location(model, model, options.gguf and _checked(options.gguf))
 
 
@@ -92,7 +98,7 @@ def downloaded(found: Location, options: ModelOptions) -> Location:
         if not names:
             raise
         place = f"in the cached {found.id}" if options.offline else f"in {found.id}"
-        raise InputError(f"--gguf {found.gguf}: no such file {place}; its GGUF files: {', '.join(names)}") from error
+        raise InputError.of("gguf", found.gguf, f"no such file {place}; its GGUF files: {', '.join(names)}") from error
     assert path is not None
     return Location(found.id, path.removesuffix(found.gguf), found.gguf)
 
@@ -114,11 +120,15 @@ def _listed(source: str, revision: str) -> list[str]:
 
 def _file(path: Path, options: ModelOptions) -> Location:
     if not path.is_file():
-        raise InputError(f"-m {options.model}: no such file; check the path, or give --gguf FILE for a hub repository")
+        raise InputError.of(
+            "model", options.model, f"no such file; check the path, or give {option('gguf')} FILE for a hub repository"
+        )
     if options.gguf not in (None, path.name):
-        raise InputError(f"--gguf {options.gguf}: -m {options.model} is a GGUF file already; omit --gguf")
-    _refuse_part(path.name, f"-m {options.model}")
-    return _gguf(path, f"-m {options.model}")
+        raise InputError.of(
+            "gguf", options.gguf, f"{option('model')} {options.model} is a GGUF file already; omit {option('gguf')}"
+        )
+    _refuse_part(path.name, Problem.of("model", options.model))
+    return _gguf(path, Problem.of("model", options.model))
 
 
 def _directory(path: Path, options: ModelOptions) -> Location:
@@ -126,17 +136,21 @@ def _directory(path: Path, options: ModelOptions) -> Location:
         file = path / _checked(options.gguf)
         if not file.is_file():
             names = ", ".join(sorted(each.name for each in path.glob(f"*{SUFFIX}"))) or "none"
-            raise InputError(f"--gguf {options.gguf}: no such file in {options.model}; its GGUF files: {names}")
-        return _gguf(file, f"--gguf {options.gguf}")
+            raise InputError.of("gguf", options.gguf, f"no such file in {options.model}; its GGUF files: {names}")
+        return _gguf(file, Problem.of("gguf", options.gguf))
     if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         one_of = "one of " if len(files) > 1 else ""
-        way_out = f"add --gguf {one_of}{', '.join(files)}" if files else "name a directory written by save_pretrained"
-        raise InputError(f"-m {options.model}: no config.json in this directory; {way_out}")
+        way_out = (
+            f"add {option('gguf')} {one_of}{', '.join(files)}"
+            if files
+            else "name a directory written by save_pretrained"
+        )
+        raise InputError.of("model", options.model, f"no config.json in this directory; {way_out}")
     return Location(str(path.resolve()), str(path.resolve()))
 
 
-def _gguf(file: Path, named: str, folder: Path | None = None) -> Location:
+def _gguf(file: Path, named: Problem, folder: Path | None = None) -> Location:
     """The location of a GGUF file, whose name is relative to `folder`, by default the one that it is in."""
     check_installed(named, *_EXTRA)
     # Not resolved: the hub's cache consists of links whose targets have no suffix.
@@ -149,17 +163,21 @@ def _checked(name: str) -> str:
     """The name of a GGUF file within a model; raises InputError for one that leads out of it or has another suffix."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
-        raise InputError(f"--gguf {name}: leads out of the model; name a file inside it, or give its path with -m")
+        raise InputError.of(
+            "gguf", name, f"leads out of the model; name a file inside it, or give its path with {option('model')}"
+        )
     if path.suffix != SUFFIX:
-        raise InputError(f"--gguf {name}: not the name of a GGUF file; it must end with {SUFFIX}")
-    _refuse_part(name, f"--gguf {name}")
-    check_installed(f"--gguf {name}", *_EXTRA)
+        raise InputError.of("gguf", name, f"not the name of a GGUF file; it must end with {SUFFIX}")
+    _refuse_part(name, Problem.of("gguf", name))
+    check_installed(Problem.of("gguf", name), *_EXTRA)
     return name
 
 
-def _refuse_part(name: str, named: str) -> None:
+def _refuse_part(name: str, named: Problem) -> None:
     if part := _PART.search(name):
         raise InputError(
-            f"{named}: part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with "
-            "llama-gguf-split --merge, and name the result"
+            named.because(
+                f"part {int(part[1])} of {int(part[2])} of a split GGUF file; join the parts with "
+                "llama-gguf-split --merge, and name the result"
+            )
         )

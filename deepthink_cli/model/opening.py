@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import forbidden_by
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
@@ -35,7 +35,7 @@ def open_model(options: ModelOptions) -> ModelSpec:
     found = locate(options)
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
-        with library_errors(f"-m {name}", _way_out(options, found)), _hub(options, found):
+        with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
             adapter, found = find_adapter(options), downloaded(found, options)
             refuse_adapter_as_model(found, options)
             source, header = found.source, _header(found)
@@ -64,7 +64,7 @@ def _header(found: Location) -> GgufHeader | None:
     """The checked header of a location's GGUF file, if it has one."""
     if found.gguf is None:
         return None
-    header = read_header(found.file, named := f"-m {found.id}")
+    header = read_header(found.file, named := Problem.of("model", found.id))
     refuse_other_kinds(header, named)
     check_types(header, named)
     return header
@@ -72,11 +72,14 @@ def _header(found: Location) -> GgufHeader | None:
 
 def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str | None:
     """A warning of what the file states and transformers ignores; None if it applies everything."""
-    with library_errors(f"-m {name}", "use another GGUF file, or the model in the format of transformers"):
+    with library_errors(Problem.of("model", name), "use another GGUF file, or the model in the format of transformers"):
         ignored = ignored_parts(header, config, tokenizer)
     if not ignored:
         return None
-    return f"-m {name}: transformers ignores {'; '.join(ignored)}: scores may differ from the published model's"
+    return (
+        f"{option('model')} {name}: transformers ignores {'; '.join(ignored)}: scores may differ from the "
+        "published model's"
+    )
 
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
@@ -84,23 +87,26 @@ def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptio
     if options.trust_remote_code:
         return
     if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise InputError(f"-m {name}: {config.model_type} is not a causal language model; choose one that is")
+        raise InputError.of("model", name, f"{config.model_type} is not a causal language model; choose one that is")
     parts = (config, config.get_text_config(decoder=True))
     for kernel in {str(part._attn_implementation) for part in parts}:
         if "/" in kernel:
-            raise InputError(
-                f"-m {name}: its config.json asks for {kernel}, attention code from the hub; remove attn_implementation"
+            raise InputError.of(
+                "model",
+                name,
+                f"its config.json asks for {kernel}, attention code from the hub; remove attn_implementation",
             )
 
 
 def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: bool) -> PreTrainedTokenizerBase:
-    failure, way_out = f"-m {found.id}: its tokenizer cannot be loaded", "save the tokenizer beside the model"
+    named = Problem.of("model", found.id)
+    failure, way_out = named.because("its tokenizer cannot be loaded"), "save the tokenizer beside the model"
     local = Path(found.source)
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
     if found.gguf is not None:
-        failure, way_out = f"-m {found.id}: its tokenizer cannot be built", "use another GGUF file"
+        failure, way_out = named.because("its tokenizer cannot be built"), "use another GGUF file"
     elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
-        raise InputError(f"{failure}: none of {', '.join(files)} is in the directory; {way_out}")
+        raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {way_out}"))
     with library_errors(failure, way_out), TemporaryDirectory() as empty:
         # Files of a tokenizer beside a GGUF file would replace the one that it contains.
         folder = found.source if found.gguf is None else empty
@@ -108,7 +114,7 @@ def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: boo
         size = len(tokenizer)
         tokenizer.decode(tokenizer("a b").input_ids)  # some faults of its file show only when it is used
     if not size:
-        raise InputError(f"{failure}: it has no vocabulary; {way_out}")
+        raise InputError(failure.because(f"it has no vocabulary; {way_out}"))
     return tokenizer
 
 
@@ -124,21 +130,21 @@ def _hub_options(options: ModelOptions) -> dict[str, Any]:
 def _check_extras(options: ModelOptions) -> None:
     """Raise InputError for options whose packages are not installed."""
     if options.quantize:
-        check_installed(f"--quantize {options.quantize}", "quantize", "bitsandbytes", "accelerate")
+        check_installed(Problem.of("quantize", options.quantize), "quantize", "bitsandbytes", "accelerate")
     if options.device_map:
-        check_installed("--device-map auto", "multi-gpu", "accelerate")
+        check_installed(Problem.of("device_map", "auto"), "multi-gpu", "accelerate")
 
 
 def _way_out(options: ModelOptions, found: Location) -> str:
     if found.gguf is not None and found.is_local:
         return "use another GGUF file, or the model in the format of transformers"
     if found.gguf is None and (names := cached_gguf_files(found, options)):
-        return f"add --gguf {names[0]}"
-    return "check the name and --revision, or give a local directory"
+        return f"add {option('gguf')} {names[0]}"
+    return f"check the name and {option('revision')}, or give a local directory"
 
 
 def _hub(options: ModelOptions, found: Location) -> AbstractContextManager[None]:
     """Converts the errors of a hub that gives nothing, unless the cache has the model in another form."""
     if found.is_local or (found.gguf is None and cached_gguf_files(found, options)):
         return nullcontext()
-    return hub_errors(f"-m {found.id}", options.offline, "give a local directory")
+    return hub_errors(Problem.of("model", found.id), options.offline, "give a local directory")

@@ -2,33 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from deepthink_cli.options import Options
+from deepthink_cli.options import MODEL, Flag, Options
 
 POCKET = "pocket"
-
-
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-
 Quantize = Literal["8bit", "4bit"]
+Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]
 
 
 class ModelOptions(Options):
     """Which model, in which dtype, on which device, by which engine."""
 
-    model: str = Field(POCKET, min_length=1)
-    revision: str | None = None
-    gguf: str | None = Field(None, min_length=1)
-    adapter: str | None = Field(None, min_length=1)
-    dtype: Dtype = "auto"
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
-    device_map: Literal["auto"] | None = None
-    quantize: Quantize | None = None
-    offline: bool = False
-    trust_remote_code: bool = False
-    batch_tokens: int | None = Field(None, ge=1)
-    engine: str = "auto"
+    model: Annotated[
+        str,
+        Field(min_length=1),
+        Flag(
+            MODEL,
+            "Hub id, local directory, GGUF file, or pocket, the built-in toy model. Default: the memory's model; for a "
+            "new memory pocket.",
+            "MODEL",
+            short="-m",
+            default=False,
+        ),
+    ] = POCKET
+    revision: Annotated[str | None, Flag(MODEL, "Branch, tag or commit of a hub model.", "REV")] = None
+    gguf: Annotated[
+        str | None,
+        Field(min_length=1),
+        Flag(
+            MODEL,
+            "GGUF file in the model's directory or hub repository (needs gguf).",
+            "FILE",
+            hint="name a GGUF file in the model's directory or hub repository",
+        ),
+    ] = None
+    adapter: Annotated[
+        str | None,
+        Field(min_length=1),
+        Flag(
+            MODEL,
+            "LoRA adapter, merged into the weights: local directory or hub id, also ID@REVISION (needs peft).",
+            "ADAPTER",
+            hint="name a directory or hub repository with a LoRA adapter",
+        ),
+    ] = None
+    dtype: Annotated[
+        Dtype,
+        Flag(
+            MODEL,
+            "Compute dtype; auto is the memory's dtype; for a new memory float32 on a CPU, the checkpoint's dtype on a "
+            "GPU.",
+            hint="use auto, float32, bfloat16 or float16",
+        ),
+    ] = "auto"
+    device: Annotated[
+        str,
+        Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$"),
+        Flag(MODEL, "auto, cpu, cuda, cuda:N or mps.", "DEVICE", hint="use auto, cpu, cuda, cuda:N or mps"),
+    ] = "auto"
+    device_map: Annotated[
+        Literal["auto"] | None,
+        Flag(
+            MODEL,
+            "Spread the model over all GPUs; each layer's memory stays on its layer's device.",
+            hint="use auto",
+        ),
+    ] = None
+    quantize: Annotated[
+        Quantize | None,
+        Flag(MODEL, "Load the weights in 8 or 4 bits (needs bitsandbytes).", hint="use 8bit or 4bit"),
+    ] = None
+    engine: Annotated[
+        str,
+        Flag(
+            MODEL,
+            "Score batches packed (without padding) or padded; auto is packed if a probe gives the same scores.",
+            complete="engines",
+            closed=True,
+        ),
+    ] = "auto"
+    offline: Offline = False
+    trust_remote_code: Annotated[bool, Flag(MODEL, "Run Python code that comes with the model.", variable=False)] = (
+        False
+    )
+    batch_tokens: Annotated[
+        int | None,
+        Field(ge=1),
+        Flag(
+            MODEL,
+            "Tokens per scoring pass. Default: chosen for the device. A longer input runs in a pass of its own.",
+            "TOKENS",
+            hint="a number of tokens, 1 or more; omit it to have it chosen",
+        ),
+    ] = None

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from deepthink_cli.errors import Problem
 from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.contents import state_sha256
 from deepthink_cli.model.devices import choose_device
@@ -105,5 +106,5 @@ class ModelSpec:
 
     def memory_bytes(self, length: int) -> int:
         """Size of one iteration's float32 memory of `length` tokens, from the configuration."""
-        with library_errors(f"-m {self.id}", "correct its config.json"):
+        with library_errors(Problem.of("model", self.id), "correct its config.json"):
             return 4 * length * memory_width(self.config)

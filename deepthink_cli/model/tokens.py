@@ -12,13 +12,15 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 
-def own_tokens(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: str) -> Tensor:
+def own_tokens(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
+) -> Tensor:
     """Which tokens (R, L) hold a character of demonstration r or of the separator after it.
 
     A token that the tokenizer joins across the end of a demonstration belongs to both. `needed_by` is the option that
@@ -28,12 +30,16 @@ def own_tokens(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemo
     """
     if demonstrations.chat is not None:
         raise InputError(
-            f"{needed_by}: a chat template does not say which tokens are whose; omit --chat, or use another method"
+            needed_by.because(
+                f"a chat template does not say which tokens are whose; omit {option('chat')}, or use another method"
+            )
         )
     if not tokenizer.is_fast:
         raise InputError(
-            f"{needed_by}: {type(tokenizer).__name__} does not say which characters a token stands for; use a model "
-            "with a fast tokenizer (tokenizer.json)"
+            needed_by.because(
+                f"{type(tokenizer).__name__} does not say which characters a token stands for; use a model "
+                "with a fast tokenizer (tokenizer.json)"
+            )
         )
     template = demonstrations.template
     texts = [
@@ -44,13 +50,13 @@ def own_tokens(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemo
     )
     length = len(demonstrations.token_ids)
     if tuple(encoded["input_ids"][:length]) != demonstrations.token_ids:
-        raise InputError(f"{needed_by}: the tokenizer writes the demonstrations in another way now; think again")
+        raise InputError(needed_by.because("the tokenizer writes the demonstrations in another way now; think again"))
     first_L, stop_L = torch.tensor(encoded["offset_mapping"][:length]).T
     ends_R1 = torch.tensor(list(accumulate(map(len, texts))))[:, None]
     starts_R1 = ends_R1 - torch.tensor(list(map(len, texts)))[:, None]
     own_RL: Tensor = (first_L < ends_R1) & (stop_L > starts_R1)
     if not own_RL.any(1).all():
-        raise InputError(f"{needed_by}: the tokenizer gives no tokens for a demonstration; use another model")
+        raise InputError(needed_by.because("the tokenizer gives no tokens for a demonstration; use another model"))
     # Some tokenizers give whitespace no characters, as in the separator: it belongs to the demonstration before it.
     begins_R, places_L = own_RL.int().argmax(1), torch.arange(length)
     next_R = torch.cat([begins_R[1:], torch.tensor([length])])
@@ -256,7 +262,7 @@ def _spaced(start: str, whole: Sequence[str]) -> list[str]:
 
 def _written(end: str, problem: str) -> str:
     if not end:
-        raise InputError(f"--score end: {problem}; use --score sum or mean")
+        raise InputError.of("score", "end", f"{problem}; use {option('score')} sum or mean")
     return end
 
 
@@ -268,8 +274,10 @@ def _with_end(plain: list[int], followed: list[int], of_end: list[int]) -> list[
     same = common_length(plain, followed)
     if same == len(plain):
         if same == len(followed):
-            raise InputError(
-                "--score end: the tokenizer writes no token for what follows a label; use --score sum or mean"
+            raise InputError.of(
+                "score",
+                "end",
+                f"the tokenizer writes no token for what follows a label; use {option('score')} sum or mean",
             )
         return followed[: same + 1]
     rest = min(common_length(followed[::-1], of_end[::-1]), len(of_end) - 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, opened
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Tell
 from deepthink_cli.memory import Memory
 
@@ -22,7 +22,7 @@ def open_ensemble(
             other = opened(each, iteration)
             _check_together(memory, other)
             if other.sha256 is not None and other.sha256 in {named.sha256 for named in (memory, *others)}:
-                raise InputError(f"--ensemble {other.name}: the same memory as another one; name each once")
+                raise InputError.of("ensemble", other.name, "the same memory as another one; name each once")
             others.append(other)
     problems.raise_any()
     return tuple(others)
@@ -49,14 +49,18 @@ def _check_together(memory: OpenedMemory, other: OpenedMemory) -> None:
         *(["chat"] if ours.chat != theirs.chat else []),
     ]
     if different:
-        raise InputError(
-            f"--ensemble {other.name}: differs from {memory.name} in its {' and '.join(different)}; use memories of "
-            "one model with the same template and labels"
+        raise InputError.of(
+            "ensemble",
+            other.name,
+            f"differs from {memory.name} in its {' and '.join(different)}; use memories of one model with the "
+            "same template and labels",
         )
     if other.iterations != memory.iterations:
-        raise InputError(
-            f"--ensemble {other.name}: its iterations are {_listed(other)}, those of {memory.name} {_listed(memory)}; "
-            "choose one that all have with --iteration"
+        raise InputError.of(
+            "ensemble",
+            other.name,
+            f"its iterations are {_listed(other)}, those of {memory.name} {_listed(memory)}; choose one that "
+            f"all have with {option('iteration')}",
         )
 
 

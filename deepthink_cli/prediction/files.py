@@ -11,7 +11,7 @@ from deepthink_cli.artifact.opening import OpenedMemory, model_options
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell
 from deepthink_cli.io.prefetch import behind
 from deepthink_cli.io.tables import writing_rows
@@ -80,20 +80,22 @@ def identity_of(
     options: ModelOptions | None,
     form: OutputRows,
 ) -> dict[str, Any]:
-    """What the bytes of the labels depend on, by the name that users know."""
+    """What the bytes of the labels depend on, by the name that users know; the options by their fields."""
     model = model_options(memory, options).model_dump(mode="json", exclude={"offline", "trust_remote_code"})
     return {
         "memory": memory.sha256,
-        "--ensemble": [other.sha256 for other in ensemble],
-        "--iteration": list(form.iterations),
         "name of the inputs": inputs.path,
-        "--format": inputs.row_format,
         "content of the inputs": checked.digest.sha256,
-        **{f"--{name.replace('_', '-')}": value for name, value in model.items()},
-        "--calibrate": list(form.calibrate),
-        "--score": form.score,
-        **{f"--{name}": value for name, value in form.options.model_dump(mode="json").items()},
-        "--on-error": "skip" if form.skip else "stop",
+        "options": {
+            "ensemble": [other.sha256 for other in ensemble],
+            "iteration": list(form.iterations),
+            "format": inputs.row_format,
+            **model,
+            "calibrate": list(form.calibrate),
+            "score": form.score,
+            **form.options.model_dump(mode="json"),
+            "on_error": "skip" if form.skip else "stop",
+        },
         **{f"version of {name}": number for name, number in versions().items()},
     }
 
@@ -101,9 +103,9 @@ def identity_of(
 def check_resume(output: Path | None, inputs: str) -> None:
     """Raise InputError unless a labelling can be continued: from a file of inputs, into a file."""
     if output is None:
-        raise InputError("--resume: only with -o FILE; name the output")
+        raise InputError.of("resume", None, f"only with {option('output')} FILE; name the output")
     source = RowSource(inputs)
     if source.read_once:
-        raise InputError(f"--resume: {source.name} cannot be read again; give a file of inputs")
+        raise InputError.of("resume", None, f"{source.name} cannot be read again; give a file of inputs")
     if partial_of(output).is_dir():
         raise InputError(f"{partial_of(output)}: is a directory; move it, or name another output")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator
 
-from deepthink_cli.errors import InputError
-from deepthink_cli.options import Options
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.options import DATA, OUTPUT, Flag, Options
 
 OnError = Literal["stop", "skip"]
 ALL, NONE = "all", "none"
@@ -21,9 +21,37 @@ class LabelOptions(Options):
     the fields of the input that are kept; None means all.
     """
 
-    top: int | None = Field(None, ge=1)
-    threshold: float | None = Field(None, ge=0, le=1)
-    columns: tuple[str, ...] | None = None
+    top: Annotated[
+        int | None,
+        Field(ge=1),
+        Flag(
+            OUTPUT,
+            "List the K best labels, each with its probability (not calibrated).",
+            "K",
+            hint="a number of labels, 1 or more",
+            variable=False,
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Field(ge=0, le=1),
+        Flag(
+            OUTPUT,
+            "Leave the label out (null) where its probability (not calibrated) is below P.",
+            "P",
+            hint="a probability between 0 and 1, as in 0.8",
+            variable=False,
+        ),
+    ] = None
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Flag(
+            OUTPUT,
+            "Fields of the input to keep: all, none, or names. Columns of a table, under input in JSON.",
+            "A,B,...",
+            variable=False,
+        ),
+    ] = Field(ALL, validate_default=True)
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -42,15 +70,29 @@ class LabelOptions(Options):
 class ErrorOptions(Options):
     """What becomes of rows that cannot be labelled, and how many of them may be skipped."""
 
-    on_error: OnError = "stop"
-    allow_errors: int | None = Field(None, ge=0)
+    on_error: Annotated[
+        OnError,
+        Flag(DATA, "For a row that cannot be read or scored: stop, or skip it and write its error in its place."),
+    ] = "stop"
+    allow_errors: Annotated[
+        int | None,
+        Field(ge=0),
+        Flag(
+            DATA,
+            "Exit with 0 if at most N rows were skipped. Default: 0.",
+            "N",
+            hint="a number of rows, 0 or more",
+        ),
+    ] = None
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
         """As for all options; also raises InputError for a number of errors where rows are not skipped."""
         options = super().checked(**values)
         if options.allow_errors is not None and not options.skip:
-            raise InputError(f"--allow-errors {options.allow_errors}: only with --on-error skip; add it, or omit both")
+            raise InputError.of(
+                "allow_errors", options.allow_errors, f"only with {option('on_error')} skip; add it, or omit both"
+            )
         return options
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.appended import append, cut, refusals
 from deepthink_cli.io.text import json_line
 from deepthink_cli.scoring.pipeline import CHUNK
@@ -106,12 +106,20 @@ def _check(path: Path, identity: Mapping[str, Any]) -> None:
         begun = None
     if not isinstance(begun, dict) or begun.get("made by") != _MARK:
         raise InputError(f"{path}: not the rows of a labelling; move it, or name another output")
-    different = [name for name in {**begun, **identity} if begun.get(name) != identity.get(name)]
+    different = _different(begun, identity)
     if different:
         raise InputError(
             f"{path}: was begun with another {', another '.join(different)}; give the same to continue it, or remove "
             "it to start again"
         )
+
+
+def _different(begun: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
+    """The names of what two labellings depend on and differ in."""
+    before, now = begun.get("options") or {}, identity["options"]
+    options = [option(name) for name in {**before, **now} if before.get(name) != now.get(name)]
+    others = [name for name in {**begun, **identity} if begun.get(name) != identity.get(name)]
+    return [name for each in others for name in (options if each == "options" else [each])]
 
 
 def _cut(path: Path, start: int, total: int, iterations: int) -> int:
@@ -152,7 +160,9 @@ def _locked(output: Path, path: Path) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout as error:
-            raise InputError(f"-o {output}: another deepthink predict --resume writes there; wait for it") from error
+            raise InputError.of(
+                "output", output, "another deepthink predict --resume writes there; wait for it"
+            ) from error
     try:
         yield
     finally:
@@ -162,4 +172,4 @@ def _locked(output: Path, path: Path) -> Iterator[None]:
 
 
 def _refusals(output: Path) -> AbstractContextManager[None]:
-    return refusals(f"-o {output}", "the same command continues it")
+    return refusals(Problem.of("output", output), "the same command continues it")

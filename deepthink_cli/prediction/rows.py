@@ -11,7 +11,7 @@ from typing import Any
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.io.text import jsonable
@@ -207,9 +207,11 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
     for name in options.columns or ():
         if name not in checked.fields:
             known = ", ".join(list(checked.fields)[:20])
-            raise InputError(f"--columns {name}: no row has this field; the rows have {known}")
+            raise InputError.of("columns", name, f"no row has this field; the rows have {known}")
     if table and options.columns is None and len(checked.fields) >= MOST_FIELDS:
-        raise InputError(f"--columns all: the rows have {MOST_FIELDS:,} different fields or more; name some of them")
+        raise InputError.of(
+            "columns", "all", f"the rows have {MOST_FIELDS:,} different fields or more; name some of them"
+        )
 
 
 class Numbered:
@@ -269,5 +271,9 @@ class RowCounts:
     def check(self, allowed: int | None) -> None:
         """Raise DeepThinkError if more rows were skipped than are allowed."""
         if self.errors > (allowed or 0):
-            limit = f"more than --allow-errors {allowed}" if allowed else "see above; --allow-errors N accepts N"
+            limit = (
+                f"more than {option('allow_errors')} {allowed}"
+                if allowed
+                else f"see above; {option('allow_errors')} N accepts N"
+            )
             raise DeepThinkError(f"{self.errors:,} of {self.rows:,} rows were skipped, {limit}")

@@ -136,7 +136,7 @@ def write_records(jobs: Sequence[JobResults], folder: Path, created: int, iterat
         if (results := [row for t, row in sorted(job.test.items()) if iteration in (None, t)])
     ]
     if not records:
-        raise InputError(f"--iteration {iteration}: no row has it; name one that the run scored, or omit it")
+        raise InputError.of("iteration", iteration, "no row has it; name one that the run scored, or omit it")
     return [_write(record, folder) for record in records]
 
 
@@ -145,7 +145,7 @@ def _write(record: Record, folder: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DeepThinkError(f"-o {path.parent}: cannot be made: {error.strerror}") from error
+        raise DeepThinkError.of("output", path.parent, f"cannot be made: {error.strerror}") from error
     rows, content = 0, hashlib.sha256()
     lines = instances(record.results, record.id, record.model_id, VERSION)
     if (first := next(lines, None)) is not None:

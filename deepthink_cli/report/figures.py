@@ -92,10 +92,10 @@ ACCURACY = View("accuracy (%)", "± 1 standard deviation", _accuracies)
 DIFFERENCE = View("accuracy less T = 1 (points)", "95 % interval", _differences)
 
 
-def check_suffix(path: Path, option: str = "-o") -> None:
+def check_suffix(path: Path, field: str = "output") -> None:
     """Raise InputError for a file name without a figure's suffix."""
     if path.suffix.lower() not in METADATA:
-        raise InputError(f"{option} {path}: unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
+        raise InputError.of(field, path, f"unknown kind of figure {path.suffix!r}; end the name in .png, .svg or .pdf")
 
 
 def draw(panels: Sequence[Panel], files: Mapping[Path, str], view: View = ACCURACY) -> None:

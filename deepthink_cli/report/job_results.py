@@ -9,7 +9,7 @@ from functools import total_ordering
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
 from deepthink_cli.experiments.same_data import check_agree
 from deepthink_cli.experiments.shards import with_shards
@@ -82,7 +82,8 @@ def read_jobs(runs: Sequence[Path], where: Sequence[str] = ()) -> list[JobResult
     `jobs_of` do.
     """
     problems = Problems()
-    chosen = problems.result(lambda: conditions(where))
+    with problems.collected():
+        chosen = conditions(where)
     results: list[Result] = []
     for run in runs:
         with problems.collected():
@@ -226,8 +227,8 @@ def _refuse_to_average(first: Result, second: Result) -> None:
     values = "; ".join(f"{name} {getattr(first.setting, name)} and {getattr(second.setting, name)}" for name in names)
     part = "dev" if first.setting.part == "dev" else "test"
     raise InputError(
-        f"{first.setting.task}: its {part} rows differ ({values}) and cannot be averaged; choose some of them with "
-        "--where, or run them into folders of their own"
+        f"{first.setting.task}: its {part} rows differ ({values}) and cannot be averaged; choose some of "
+        f"them with {option('where')}, or run them into folders of their own"
     )
 
 
@@ -241,5 +242,5 @@ def _check_constant(jobs: Collection[JobResults]) -> None:
                 if expected != value:
                     raise InputError(
                         f"{job.task}: rows of {job.arm.model} differ in {name} ({expected}, {value}) and cannot be "
-                        "averaged; choose some of them with --where, or report their runs one at a time"
+                        f"averaged; choose some of them with {option('where')}, or report their runs one at a time"
                     )

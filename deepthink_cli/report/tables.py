@@ -143,7 +143,7 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     """
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
-        raise InputError(f"--iteration {iteration}: the run has iterations 1 to {last}; name one of them")
+        raise InputError.of("iteration", iteration, f"the run has iterations 1 to {last}; name one of them")
     scores_by_arm = dict(list(scores_of(jobs, iteration).groupby("arm", sort=False)))
     groups, names = groups_of(jobs), names_of(jobs)
     rows = []

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import Result, Setting
 from deepthink_cli.report.arms import Arm
 
@@ -55,12 +55,12 @@ def conditions(texts: Sequence[str]) -> dict[str, list[str]]:
         with problems.collected():
             name, equals, value = text.partition("=")
             if not equals:
-                raise InputError(f"--where {text}: write FIELD=VALUE, as in eta=0.1")
+                raise InputError.of("where", text, "write FIELD=VALUE, as in eta=0.1")
             field = name.strip().replace("-", "_")
             if field not in FIELDS:
                 close = difflib.get_close_matches(field, FIELDS, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(FIELDS)}"
-                raise InputError(f"--where {text}: a setting has no field {field!r}; {hint}")
+                raise InputError.of("where", text, f"a setting has no field {field!r}; {hint}")
             values.setdefault(field, []).append(value.strip())
     problems.raise_any()
     return values
@@ -85,7 +85,7 @@ def select(rows: Sequence[Result], wanted: Mapping[str, Sequence[str]]) -> list[
         selected = [row for row in selected if id(row) in having]
     problems.raise_any()
     if not selected:
-        named = " ".join(f"--where {field}={value}" for field, values in wanted.items() for value in values)
+        named = " ".join(f"{option('where')} {field}={value}" for field, values in wanted.items() for value in values)
         raise InputError(f"{named}: there are rows with each of these values, but none with all; omit one")
     return selected
 
@@ -94,7 +94,7 @@ def _check_present(field: str, value: str, known: Sequence[object]) -> None:
     if not any(_equal(each, value) for each in known):
         names = list(map(_text, known))
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        raise InputError(f"--where {field}={value}: no row has it; {field} is {', '.join(names[:SHOWN])}{more}")
+        raise InputError.of("where", f"{field}={value}", f"no row has it; {field} is {', '.join(names[:SHOWN])}{more}")
 
 
 def _equal(actual: object, value: str) -> bool:

@@ -133,8 +133,8 @@ def check_rows(
             if not skip or len(messages) < Problems.MOST:
                 messages.extend(row.messages)
     if not skip or checked.bad == checked.count:
-        problems.messages.extend(messages)
-    problems.messages.extend(at_end.messages)
+        problems.add(*messages)
+    problems.add(*at_end.found)
     return checked
 
 

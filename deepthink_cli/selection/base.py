@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.registry import loaded
 
 if TYPE_CHECKING:  # the names of the methods are shown in help pages, which are instant
@@ -80,15 +80,19 @@ class Pool:
         """
         each, rest = divmod(shots, len(self.by_label))
         if not each:
-            raise InputError(
-                f"--shots {shots}: the pool has {len(self.by_label)} labels; use at least as many, or omit --balance"
+            raise InputError.of(
+                "shots",
+                shots,
+                f"the pool has {len(self.by_label)} labels; use at least as many, or omit {option('balance')}",
             )
         shares = {label: each + (place < rest) for place, label in enumerate(self.by_label)}
         for label, share in shares.items():
             if share > len(self.by_label[label]):
-                raise InputError(
-                    f"--balance: label {label!r} has {len(self.by_label[label])} rows, its share of --shots {shots} is "
-                    f"{share}; add rows of it, use fewer --shots, or omit --balance"
+                raise InputError.of(
+                    "balance",
+                    None,
+                    f"label {label!r} has {len(self.by_label[label])} rows, its share of {option('shots')} "
+                    f"{shots} is {share}; add rows of it, use fewer {option('shots')}, or omit {option('balance')}",
                 )
         return shares
 

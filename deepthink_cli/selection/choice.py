@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.provenance import Selected
 from deepthink_cli.selection.base import Choice, Pool, SelectionMethod, Trials
@@ -43,7 +43,7 @@ class Request:
     @property
     def definition(self) -> SelectionMethod:
         """The method's entry in the registry; raises InputError for an unknown method."""
-        return selection_method(self.method, "--method")
+        return selection_method(self.method, "method")
 
 
 @dataclass(frozen=True)
@@ -94,24 +94,28 @@ def check_request(pool: PoolRows, request: Request) -> None:
     """Raise InputError unless the method can choose that many rows of the pool; needs no model."""
     method, rows = request.definition, Pool([pool.queries[place] for place in pool.free])
     if request.shots < 1:
-        raise InputError(f"--shots {request.shots}: a number of demonstrations, 1 or more")
+        raise InputError.of("shots", request.shots, "a number of demonstrations, 1 or more")
     if request.shots > len(rows):
         aside = "".join(f"; {count} {reason}" for reason, count in pool.reasons.items())
-        raise InputError(f"--shots {request.shots}: {pool.name} has {len(rows)} rows to choose from{aside}")
+        raise InputError.of("shots", request.shots, f"{pool.name} has {len(rows)} rows to choose from{aside}")
     if pool.labels and len(rows.by_label) < 2:
         raise InputError(f"{pool.name}: one label only, {next(iter(rows.by_label))!r}; add rows of another")
     if request.balanced and not pool.labels:
-        raise InputError(f"--balance: the rows of {pool.name} have candidates of their own; omit it")
+        raise InputError.of("balance", None, f"the rows of {pool.name} have candidates of their own; omit it")
     if request.balanced:
         if absent := [label for label in pool.labels if label not in rows.by_label]:
-            raise InputError(f"--balance: {pool.name} has no row with the label {absent[0]!r}; add some, or omit it")
+            raise InputError.of(
+                "balance", None, f"{pool.name} has no row with the label {absent[0]!r}; add some, or omit it"
+            )
         rows.shares(request.shots)
     if request.queries and "queries" not in method.reads:
-        raise InputError(f"--for: --method {request.method} does not read the queries; omit it")
+        raise InputError.of("for", None, f"{option('method')} {request.method} does not read the queries; omit it")
     if {"probabilities", "trials"} & set(method.reads) and len({query.candidates for query in rows.rows}) > 1:
-        raise InputError(
-            f"--method {request.method}: compares the labels' probabilities, and the rows of {pool.name} have "
-            "candidates of their own; use a method that reads hidden states alone"
+        raise InputError.of(
+            "method",
+            request.method,
+            f"compares the labels' probabilities, and the rows of {pool.name} have candidates of their own; "
+            "use a method that reads hidden states alone",
         )
 
 
@@ -130,7 +134,7 @@ def choose_demonstrations(
     check_request(pool, request)
     method, free = request.definition, pool.free
     if method.reads and engine is None:
-        raise InputError(f"--method {request.method}: reads the rows with a model; name one with -m")
+        raise InputError.of("method", request.method, f"reads the rows with a model; name one with {option('model')}")
     places = sorted(free) if method.in_file_order else free
     rows = Pool([pool.queries[place] for place in places], balanced=request.balanced)
     cost, trials = Cost(), None

@@ -2,37 +2,79 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, field_validator
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import Options
+from deepthink_cli.options import DATA, Flag, Options
 from deepthink_cli.selection.registry import Sampling, selection_method
+
+BALANCE = Flag(DATA, "Choose equal numbers of demonstrations of every label.")
+POOL_SIZE = Flag(DATA, "Choose from a seeded sample of N rows. Default: all.", "N", hint="a number of rows, 1 or more")
+SHOTS = Flag(
+    DATA,
+    "Number of demonstrations. Default: the task's own.",
+    "N",
+    hint="a number of demonstrations, 1 or more",
+    default=False,
+)
+SEED = Flag(DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a whole number, 0 or more", default=False)
 
 
 class SelectOptions(Options):
     """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them."""
 
-    method: str = "random"
-    shots: int = Field(ge=1)
-    seed: int = Field(0, ge=0)
-    balance: bool = False
-    pool_size: int | None = Field(None, ge=1)
+    method: Annotated[
+        str,
+        Flag(
+            DATA,
+            "How rows are chosen; --list shows the methods.",
+            "NAME",
+            complete="methods",
+            variable=False,
+            default=False,
+        ),
+    ] = "random"
+    shots: Annotated[int, Field(ge=1), SHOTS]
+    seed: Annotated[int, Field(ge=0), SEED] = 0
+    balance: Annotated[bool, BALANCE] = False
+    pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
 
     @field_validator("method")
     @classmethod
     def _registered(cls, method: str) -> str:
         try:
-            selection_method(method, "--method")
+            selection_method(method, "method")
         except InputError as error:
-            raise ValueError(error.messages[0].partition(": ")[2]) from error
+            raise ValueError(error.problems[0].reason) from error
         return method
+
+
+Limit = Annotated[
+    int | None,
+    Field(ge=1),
+    Flag(DATA, "Evaluate a fixed sample of N rows.", "N", hint="a number of rows, 1 or more"),
+]
 
 
 class TaskOptions(Options):
     """How a task's demonstrations are drawn and how many of its rows are evaluated; None means the task's default."""
 
-    shots: int | None = Field(None, ge=1)
-    seed: int = Field(0, ge=0)
-    order_seed: int | None = Field(None, ge=0)
-    sampling: Sampling | None = None
-    limit: int | None = Field(None, ge=1)
+    shots: Annotated[int | None, Field(ge=1), SHOTS] = None
+    seed: Annotated[int, Field(ge=0), SEED] = 0
+    order_seed: Annotated[
+        int | None,
+        Field(ge=0),
+        Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number, 0 or more"),
+    ] = None
+    sampling: Annotated[
+        Sampling | None,
+        Flag(
+            DATA,
+            "How a task's demonstrations are drawn. Default: the task's own, random.",
+            complete="sampling",
+            closed=True,
+        ),
+    ] = None
+    limit: Limit = None

@@ -15,6 +15,7 @@ from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool
 from deepthink_cli.data.rows import RowSource, name_of
 from deepthink_cli.data.same_input import row_digest, rows_digest
 from deepthink_cli.data.template import SEPARATOR, Template
+from deepthink_cli.errors import option
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
 
@@ -22,7 +23,6 @@ CheckQueries = Callable[[Iterable[tuple[str, Query | Example]]], None]  # rows, 
 
 IDENTICAL = "identical to an earlier row"
 TOO_LONG = "too long for the model"
-NOT_SAMPLED = "not in the sample of --pool-size"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,8 @@ class PoolRows:
             return self
         # A stream of its own: with that of the method, a sample and a choice from it would be correlated.
         kept = set(random.Random(f"pool {seed}").sample(self.free, size))
-        return self._without({place: NOT_SAMPLED for place in self.free if place not in kept})
+        reason = f"not in the sample of {option('pool_size')}"
+        return self._without({place: reason for place in self.free if place not in kept})
 
     def row(self, place: int) -> dict[str, Any]:
         """A row as it was read; for a task, the template's fields and, if it has its own, the candidates."""

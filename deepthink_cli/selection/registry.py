@@ -137,14 +137,14 @@ _BUILT_IN = {
     ),
     "k-means": SelectionMethod(
         f"{_HERE}.centroids:choose",
-        "the rows nearest to K centroids of the queries (--for), or of the pool",
+        "the rows nearest to K centroids of given queries, or of the pool",
         "arXiv 2507.16217",
         ("hidden", "queries"),
         "one zero-shot pass over the pool and the queries",
     ),
     "set-bsr": SelectionMethod(
         f"{_HERE}.coverage:choose",
-        "rows whose tokens are similar to every token of the queries (--for), or of other rows",
+        "rows whose tokens are similar to every token of given queries, or of other rows",
         "Set-BSR of Gupta et al. 2023, arXiv 2305.14907",
         ("tokens", "queries"),
         "one zero-shot pass over the pool and the queries",
@@ -153,11 +153,11 @@ _BUILT_IN = {
 METHODS: Registry[SelectionMethod] = Registry("selections", _BUILT_IN, instance_of(SelectionMethod))
 
 
-def selection_method(name: str, option: str = "--sampling") -> SelectionMethod:
-    """The method of this name; raises InputError for an unknown one, and for one that needs a model with --sampling."""
-    names = without_model() if option == "--sampling" else list(METHODS)
+def selection_method(name: str, field: str = "sampling") -> SelectionMethod:
+    """The method of this name; raises InputError for an unknown one, and for one that needs a model as `sampling`."""
+    names = without_model() if field == "sampling" else list(METHODS)
     if name not in names:
-        raise InputError(f"{option} {name}: use {_alternatives(names)}")
+        raise InputError.of(field, name, f"use {_alternatives(names)}")
     return METHODS[name]
 
 

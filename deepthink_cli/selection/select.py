@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_queries
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.opening import describe_engine, find_model, load
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
@@ -144,7 +144,11 @@ def select(
     """
     request = Request(options.method, options.shots, options.seed, options.balance, queries)
     if request.definition.reads and model is None:
-        raise InputError(f"--method {options.method}: reads the rows with a model; name one with -m, as in -m gpt2")
+        raise InputError.of(
+            "method",
+            options.method,
+            f"reads the rows with a model; name one with {option('model')}, as in {option('model')} gpt2",
+        )
     spec = None if model is None else find_model(model, tell)
     if spec is not None:
         pool = pool.fitting(spec.tokenizer, spec.limits)
@@ -169,7 +173,7 @@ def queries_of_file(source: str | RowSource, pool: PoolRows) -> list[Query]:
     """
     queries = list(read_queries(source, pool.template, pool.labels))
     if pool.check_queries is not None:
-        pool.check_queries((f"--for {query.where}", query) for query in queries)
+        pool.check_queries((f"{option('for')} {query.where}", query) for query in queries)
     return queries
 
 
@@ -183,7 +187,7 @@ def write_selection(result: SelectResult, output: str | Path) -> None:
 
 def write_scores(result: SelectResult, path: str | Path) -> None:
     """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix is the format."""
-    with writing_rows(path, _SCORES, "--scores") as write:
+    with writing_rows(path, _SCORES, "scores") as write:
         write(result.score_rows())
 
 
@@ -193,16 +197,16 @@ def check_output_holds(pool: PoolRows, output: str | Path) -> None:
     for place in range(len(pool.queries)) if is_table(output) else ():
         for name, value in pool.row(place).items():
             if isinstance(value, list | dict):
-                raise InputError(f"-o {output}: {name!r} holds a list, which no table does; write .jsonl")
+                raise InputError.of("output", output, f"{name!r} holds a list, which no table does; write .jsonl")
 
 
 def _fitting(spec: ModelSpec, pool: PoolRows, queries: Sequence[Query], tell: Tell) -> list[Query]:
     """The queries that fit the model; raises InputError if there are some, and none fits."""
     fit = fits(spec.tokenizer, spec.limits, pool.template)
     fitting = [query for query in queries if fit(query)]
-    _tell_of({TOO_LONG: len(queries) - len(fitting)}, "--for", tell)
+    _tell_of({TOO_LONG: len(queries) - len(fitting)}, option("for"), tell)
     if queries and not fitting:
-        raise InputError(f"--for: no query fits {spec.id}; give shorter ones")
+        raise InputError.of("for", None, f"no query fits {spec.id}; give shorter ones")
     return fitting
 
 
@@ -216,7 +220,10 @@ def _check_chosen(chosen: Chosen, spec: ModelSpec | None, tell: Tell) -> None:
     """Warn if the chosen rows do not fit the model together, or if a label is missing."""
     missing = [label for label, count in chosen.labels.items() if not count]
     if missing:
-        way = "give all labels to think with --labels (a --task has its own), or use --balance"
+        way = (
+            f"give all labels to think with {option('labels')} (a {option('task')} has its own), or use "
+            f"{option('balance')}"
+        )
         tell(Warn(f"no row with the label {' or '.join(missing)} was chosen: {way}"))
     if spec is not None:
         try:

@@ -61,10 +61,10 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
-            raise DeepThinkError(
-                f"--cache {self.folder}: cannot be written: {reason}; name another directory"
+            raise DeepThinkError.of(
+                "cache", self.folder, f"cannot be written: {reason}; name another directory"
             ) from error
-        with replacing(path, "--cache") as temporary:
+        with replacing(path, "cache") as temporary:
             save_file(dict(arrays), temporary)
 
     def _path(self, key: str) -> Path:

@@ -11,7 +11,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine, ScoringPlan, Sums
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
@@ -131,7 +131,7 @@ class EngineTrials:
         if most is not None and total > most:
             raise InputError(
                 f"a set of {shots} demonstrations and a query after it have {total} tokens, {model} holds {most} "
-                f"({limits.reason(length)}); use fewer --shots, or omit the longest rows from the pool"
+                f"({limits.reason(length)}); use fewer {option('shots')}, or omit the longest rows from the pool"
             )
         self._engine.check_ids(token_ids, f"a set of {shots} demonstrations")
 

@@ -70,8 +70,8 @@ def find_task(name: str) -> Task:
     """The one task of this name; raises InputError for a group of several."""
     tasks = find_tasks([name])
     if len(tasks) > 1:
-        raise InputError(
-            f"--task {name}: a group of {len(tasks)} tasks; name one, as in {tasks[0].name}, or use deepthink run"
+        raise InputError.of(
+            "task", name, f"a group of {len(tasks)} tasks; name one, as in {tasks[0].name}, or use deepthink run"
         )
     return tasks[0]
 
@@ -103,7 +103,7 @@ def _named(name: str) -> list[Task]:
     near = difflib.get_close_matches(name.lower(), [*tasks, *groups(), *by_member], n=3)
     names = " or ".join(dict.fromkeys(by_member.get(match, match) for match in near))
     hint = f"did you mean {names}?" if near else "deepthink tasks lists them"
-    raise InputError(f"--task {name}: no such task; {hint}")
+    raise InputError.of("task", name, f"no such task; {hint}")
 
 
 def _position(task: Task) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, read_demon
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.data.source import Row
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import DoesNotFit, has_columns, label_of, query_of
 
@@ -56,8 +56,8 @@ class TaskColumns:
         missing = [name for name in self.template.text_fields if name not in row.fields]
         if missing and self.made_for is not None:
             raise InputError(
-                f"{row.where}: field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; for the "
-                f"columns of task {self.made_for}, name its file with --task"
+                f"{row.where}: field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; "
+                f"for the columns of task {self.made_for}, name its file with {option('task')}"
             )
 
     def _is_coded(self, row: Row) -> bool:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from deepthink_cli.data.source import FormatName
 from deepthink_cli.data.template import SEPARATOR, Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, parameter
 from deepthink_cli.selection.registry import Sampling
 from deepthink_cli.tasks.patterns import checked_pattern
 
@@ -211,7 +211,7 @@ class Task(_Part):
         try:
             Template(template)
         except InputError as error:
-            raise ValueError(error.messages[0]) from error
+            raise ValueError(error.problems[0].written(parameter)) from error
         return template
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.sandbox import Program, check_confined
 from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.patterns import all_matches
@@ -65,8 +65,8 @@ def check_may_run(task: Task, run_code: bool, unsafe: bool) -> None:
         return
     if not run_code:
         raise InputError(
-            f"task {task.name}: its answers are programs, which are run to test them; --run-code runs them, "
-            "confined as docs/tasks.md says"
+            f"task {task.name}: its answers are programs, which are run to test them; {option('run_code')} "
+            "runs them, confined as docs/tasks.md says"
         )
     check_confined(unsafe)
 

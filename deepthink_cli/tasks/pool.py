@@ -8,7 +8,7 @@ from functools import partial
 
 from deepthink_cli.data.examples import Example, Query, read_queries
 from deepthink_cli.data.rows import RowSource, name_of
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
@@ -21,7 +21,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
     Raises InputError, naming file and line, for a file with rows of the evaluated split.
     """
     labels = tuple(task.labels or ())
-    check = partial(check_held_out, evaluated=evaluated, way="or choose without --task")
+    check = partial(check_held_out, evaluated=evaluated, way=f"or choose without {option('task')}")
     if source is None:
         rows, left_out = training_rows(task, task.demonstrations, evaluated)
         return PoolRows.of(task.name, rows, task.prompt, labels, left_out=left_out, check_queries=check)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.sandbox import way_to_confine, what_holds
 from deepthink_cli.selection.options import TaskOptions
@@ -84,7 +84,7 @@ def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
     """
     demonstrations, labels = memory.provenance.demonstrations, task.labels or []
     template, prompt = demonstrations.template, task.prompt
-    advice = f"think again with --task {task.name}"
+    advice = f"think again with {option('task')} {task.name}"
     if set(demonstrations.labels) != set(labels):
         of_memory = ", ".join(demonstrations.labels) or "candidates of every input"
         of_task = ", ".join(labels) or "every input's own candidates"

@@ -10,7 +10,7 @@ from typing import Any
 
 from deepthink_cli.data.formats.lines import refuse_texts
 from deepthink_cli.data.rows import Row, RowSource, read_rows
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 from deepthink_cli.io.libraries import quiet_libraries
 from deepthink_cli.tasks.format import Split, Task
@@ -30,7 +30,7 @@ class Source:
 def source_of(data_dir: Path | None, offline: bool) -> Source:
     """Where task rows come from; raises InputError if the data directory does not exist."""
     if data_dir is not None and not data_dir.is_dir():
-        raise InputError(f"--data-dir {data_dir}: no such directory")
+        raise InputError.of("data_dir", data_dir, "no such directory")
     return Source(data_dir, offline)
 
 
@@ -81,16 +81,18 @@ def _file(task: Task, split: str, data_dir: Path) -> Path:
     for suffix in SUFFIXES:
         if (path := folder / f"{split}{suffix}").is_file():
             return path
-    raise InputError(
-        f"--data-dir {data_dir}: task {task.name} needs {folder / split}.jsonl (rows in the hub's columns), "
-        f"which is missing; add it, or omit --data-dir to use {_origin(task, split)}"
+    raise InputError.of(
+        "data_dir",
+        data_dir,
+        f"task {task.name} needs {folder / split}.jsonl (rows in the hub's columns), which is missing; "
+        f"add it, or omit {option('data_dir')} to use {_origin(task, split)}",
     )
 
 
 def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     definition = task.splits.get(split, Split())
     if task.hub is None and definition.url is None:
-        raise InputError(f"task {task.name}: its file names no hub data set; give --data-dir")
+        raise InputError(f"task {task.name}: its file names no hub data set; give {option('data_dir')}")
     origin = _origin(task, split)
     try:
         import datasets  # imported before its settings are changed
@@ -98,9 +100,9 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         with quiet_libraries(source.offline):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
-        way_out = f"give --data-dir DIR with DIR/{task.folder}/{split}.jsonl"
+        way_out = f"give {option('data_dir')} DIR with DIR/{task.folder}/{split}.jsonl"
         if is_unreachable(error):
-            raise DeepThinkError(unreachable(f"task {task.name}: {origin}", source.offline, way_out)) from error
+            raise unreachable(Problem(f"task {task.name}: {origin}"), source.offline, way_out) from error
         reason = " ".join(str(error).split())[:200]
         raise DeepThinkError(
             f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way_out}"

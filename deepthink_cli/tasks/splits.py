@@ -105,8 +105,8 @@ def draw_demonstrations(
     pool, left_out = training_rows(task, task.demonstrations, evaluated)
     count = task.shots if shots is None else shots
     if count > len(pool):
-        raise InputError(
-            f"--shots {count}: task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
+        raise InputError.of(
+            "shots", count, f"task {task.name} has {len(pool)} rows for demonstrations; use at most {len(pool)}"
         )
     choice = selection_method(sampling or task.sampling)(Pool(pool), count, random.Random(seed))
     chosen = [pool[row] for row in choice.rows]
@@ -128,8 +128,8 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     unread = (query for query in order if read.isdisjoint(task_keys(task, [query])))
     rows = list(islice(unread, size or len(evaluated)))
     if not rows:
-        raise InputError(
-            f"--select dev: task {task.name} has no training rows beyond its demonstrations; omit it from this run"
+        raise InputError.of(
+            "select", "dev", f"task {task.name} has no training rows beyond its demonstrations; omit it from this run"
         )
     return rows
 
@@ -143,7 +143,7 @@ def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
     """The protocol and its name; a task that lacks the requested protocol uses its first one."""
     if protocol not in (*PROTOCOLS, *task.protocols):
-        raise InputError(f"--protocol {protocol}: use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
+        raise InputError.of("protocol", protocol, f"use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
     name = protocol_name(task, protocol)
     return name, task.protocols[name]
 

@@ -14,7 +14,7 @@ from deepthink_cli.data.formats.lines import refuse_texts
 from deepthink_cli.data.rows import RowSource, read_rows
 from deepthink_cli.data.source import FormatName, Row
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.atomic import check_output, writing
 from deepthink_cli.io.text import printable
 from deepthink_cli.tasks.catalogue import built_in, groups
@@ -103,12 +103,12 @@ def guessed(rows: Iterable[Row], name: str, label: str | None = None) -> Guess:
 def _label(columns: dict[str, Column], name: str, label: str | None, candidates: str | None) -> str:
     if label is not None:
         if label not in columns:
-            raise InputError(f"--label-field {label}: {name} has the columns {', '.join(columns)}")
+            raise InputError.of("label_field", label, f"{name} has the columns {', '.join(columns)}")
         if candidates is None and not 2 <= len(columns[label].values) <= MOST_LABELS:
             number = len(columns[label].values)
             amount = f"more than {MOST_LABELS}" if number > MOST_LABELS else str(number)
-            raise InputError(
-                f"--label-field {label}: {amount} different values in {name}; 2 to {MOST_LABELS} are labels"
+            raise InputError.of(
+                "label_field", label, f"{amount} different values in {name}; 2 to {MOST_LABELS} are labels"
             )
         return label
     by_name = {key.lower(): key for key in reversed(columns) if candidates or columns[key].may_be_label}
@@ -118,7 +118,7 @@ def _label(columns: dict[str, Column], name: str, label: str | None, candidates:
         return (named or likely[-1:])[0]
     reason = " or ".join(likely) or "none has few values that are repeated"
     raise InputError(
-        f"{name}: cannot tell which column is the label: {reason}; name it with --label-field "
+        f"{name}: cannot tell which column is the label: {reason}; name it with {option('label_field')} "
         f"(columns: {', '.join(columns)})"
     )
 
@@ -223,12 +223,14 @@ def new_task(
         raise InputError(f"{name!r}: is not a valid name of a task; use letters, digits, - _ and .")
     path = output or Path(f"{name}.yaml")
     if path.suffix not in SUFFIXES:
-        raise InputError(f"-o {path}: a task file ends with .yaml; use {path}.yaml")
+        raise InputError.of("output", path, f"a task file ends with .yaml; use {path}.yaml")
     check_output(path)
     if path.exists() and not replace:
-        raise InputError(f"-o {path}: exists; give --force to replace it, or another name with -o")
+        raise InputError.of(
+            "output", path, f"exists; give {option('force')} to replace it, or another name with {option('output')}"
+        )
     if source.read_once:
-        raise InputError(f"--from {source.path}: the task file names the file of its rows; give a file")
+        raise InputError.of("from", source.path, "the task file names the file of its rows; give a file")
     refuse_texts(source)
     guess = guessed(read_rows(source), source.name, label)
     text = starter(name, guess, os.path.relpath(source.path, path.parent), source.format)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.errors import Problem
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.provenance import RecordedTechnique, TokenizedDemonstrations
 
@@ -42,9 +43,9 @@ class Technique:
         return demonstrations
 
     @property
-    def option(self) -> str:
-        """How it is asked for, in messages."""
-        return f"--method {self.name}"
+    def option(self) -> Problem:
+        """The option that asks for it, for messages."""
+        return Problem.of("method", self.name)
 
     @property
     def family(self) -> str:

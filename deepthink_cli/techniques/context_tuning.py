@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.techniques.base import Trained, Training
@@ -42,9 +42,11 @@ class ContextTuning(Trained):
         from deepthink_cli.model.tokens import own_tokens
 
         if spec.options.quantize is not None:
-            raise InputError(
-                f"--quantize {spec.options.quantize}: {self.option} needs gradients, which quantized weights do not "
-                "give exactly; use --dtype bfloat16, or another method"
+            raise InputError.of(
+                "quantize",
+                spec.options.quantize,
+                f"{self.option} needs gradients, which quantized weights do not give exactly; use {option('dtype')} "
+                "bfloat16, or another method",
             )
         own_tokens(spec.tokenizer, demonstrations, self.option)
         if len(demonstrations.examples) < FEWEST:

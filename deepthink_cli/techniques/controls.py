@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.techniques.base import Technique
 
 
@@ -61,7 +61,9 @@ class Fresh(Technique):
         taken = {label.casefold() for label in labels}
         words = [word for word in FRESH if word not in taken]
         if len(labels) > len(words):
-            raise InputError(f"{self.option}: {len(labels)} labels, and there are {len(words)} words; use fewer labels")
+            raise InputError(
+                self.option.because(f"{len(labels)} labels, and there are {len(words)} words; use fewer labels")
+            )
         return replace(demonstrations, words=dict(zip(labels, words, strict=False)))
 
 
@@ -86,8 +88,8 @@ class Ensemble(Technique):
             yield replace(demonstrations, examples=tuple(random.Random(order).sample(examples, len(examples))))
 
 
-def _labels(demonstrations: DemonstrationSet, option: str) -> tuple[str, ...]:
+def _labels(demonstrations: DemonstrationSet, named: Problem) -> tuple[str, ...]:
     """The labels; raises InputError if every row has candidates of its own."""
     if not demonstrations.labels:
-        raise InputError(f"{option}: every demonstration has candidates of its own; use rows with common labels")
+        raise InputError(named.because("every demonstration has candidates of its own; use rows with common labels"))
     return demonstrations.labels

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
 
-from deepthink_cli.options import Options, named_by
-from deepthink_cli.techniques.base import Technique
-from deepthink_cli.techniques.registry import DEEP_THINKING, technique_of
+from deepthink_cli.options import METHOD, Flag, Options, named_by
+from deepthink_cli.registry import installed
+from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample, technique_of
+
+
+def _described(techniques: Iterable[Technique]) -> str:
+    """The techniques with their summaries, those that share one together."""
+    described = dict[str, list[str]]()
+    for each in techniques:
+        described.setdefault(each.summary, []).append(each.family)
+    return "; ".join(f"{', '.join(names)}: {summary}" for summary, names in described.items())
+
+
+_OTHERS = [each for each in map(sample, TECHNIQUES.own) if each.members == 1 and each.name != DEEP_THINKING]
+_TRAINED = [each for each in _OTHERS if isinstance(each, Trained)]
+_CONTROLS = [each for each in _OTHERS if each not in _TRAINED]
+_TRAINING = ", ".join(each.name for each in _TRAINED)
+STEPS = Flag(
+    METHOD,
+    f"Gradient steps of {_TRAINING}. Default: {Trained.steps}.",
+    "N",
+    hint="a number of steps, 1 or more",
+    default=False,
+)
+LEARNING_RATE = Flag(
+    METHOD,
+    f"Learning rate of {_TRAINING}. Default: {Trained.lr}.",
+    "X",
+    hint="a learning rate above 0, as in 0.001",
+    default=False,
+)
 
 
 class TechniqueOptions(Options):
@@ -17,9 +47,20 @@ class TechniqueOptions(Options):
     `steps` and `lr` are None for the technique's own.
     """
 
-    method: Annotated[str, named_by(technique_of)] = DEEP_THINKING
-    steps: int | None = Field(None, ge=1)
-    lr: float | None = Field(None, gt=0)
+    method: Annotated[
+        str,
+        named_by(technique_of),
+        Flag(
+            METHOD,
+            f"{DEEP_THINKING}; {_described(_TRAINED)}; or a control, also with -T: "
+            f"{_described(_CONTROLS)}{installed(TECHNIQUES)}.",
+            "NAME",
+            complete="techniques",
+            variable=False,
+        ),
+    ] = DEEP_THINKING
+    steps: Annotated[int | None, Field(ge=1), STEPS] = None
+    lr: Annotated[float | None, Field(gt=0), LEARNING_RATE] = None
 
     @property
     def technique(self) -> Technique:

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading, TrainingRow
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.events import Note, Progress, Tell
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
@@ -48,7 +48,9 @@ class Rows:
         return [TrainingRow(*row) for row in zip(self.ids, self.answers, hidden_RL, strict=True)]
 
 
-def training_rows(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: str) -> Rows:
+def training_rows(
+    tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedDemonstrations, needed_by: Problem
+) -> Rows:
     """The rows of these demonstrations; raises InputError as `own_tokens` does for what is `needed_by` an option."""
     ids, answers = [], []
     for number, example in enumerate(demonstrations.examples, start=1):

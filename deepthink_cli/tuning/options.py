@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
 from deepthink_cli.calibration.registry import NONE, calibrations
-from deepthink_cli.method import GateOptions, Method, Positions
+from deepthink_cli.method import ETAS, ITERATIONS, POSITIONS, Eta, GateOptions, Method, Positions
+from deepthink_cli.options import DATA, METHOD, Flag
+from deepthink_cli.selection.options import SEED, SHOTS
 
 
 class TuneOptions(GateOptions):
@@ -16,14 +19,55 @@ class TuneOptions(GateOptions):
     `shots` demonstrations are chosen by each method of `demos_by`; all rows are read if it is None.
     """
 
-    iterations: int = Field(15, ge=1)
-    etas: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01, 0.1)
-    positions: tuple[Positions, ...] = ("continued",)
-    calibrate: tuple[str, ...] = (NONE, "batch")
-    folds: str = Field("5", pattern=r"^(loo|[0-9]{1,6})$")
-    seed: int = Field(0, ge=0)
-    shots: int | None = Field(None, ge=1)
-    demos_by: tuple[str, ...] = ()
+    iterations: Annotated[int, Field(ge=1), replace(ITERATIONS, help="Readings; each number up to T is tried.")] = 15
+    etas: Annotated[tuple[Eta, ...], ETAS] = (0.01, 0.1)
+    positions: Annotated[
+        tuple[Positions, ...],
+        replace(
+            POSITIONS,
+            help="Positions of readings after the first: continued, restarted, or both separated by a comma.",
+            metavar="WHICH,...",
+        ),
+    ] = ("continued",)
+    calibrate: Annotated[
+        tuple[str, ...],
+        Flag(
+            METHOD,
+            "Corrections of the scores to try beside none. Default: batch.",
+            "NAME,...",
+            complete="calibrations",
+            default=False,
+        ),
+    ] = (NONE, "batch")
+    folds: Annotated[
+        str,
+        Field(pattern=r"^(loo|[0-9]{1,6})$"),
+        Flag(
+            DATA,
+            "Folds, 3 or more; loo for as many as rows.",
+            "K|loo",
+            hint="a number of folds, 3 or more, or loo for as many as rows",
+            variable=False,
+        ),
+    ] = "5"
+    seed: Annotated[
+        int, Field(ge=0), replace(SEED, help="Seed of the folds and of the order of the rows.", default=True)
+    ] = 0
+    shots: Annotated[
+        int | None,
+        Field(ge=1),
+        replace(SHOTS, help="Choose K of the rows as demonstrations. Default: read all.", metavar="K"),
+    ] = None
+    demos_by: Annotated[
+        tuple[str, ...],
+        Flag(
+            DATA,
+            "Methods that choose the K demonstrations (deepthink select --list), to try beside random.",
+            "NAME,...",
+            complete="several_methods",
+            default=False,
+        ),
+    ] = ()
 
     @field_validator("positions", "demos_by", mode="before")
     @classmethod

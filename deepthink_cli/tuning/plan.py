@@ -166,8 +166,8 @@ def _fold_count(rows: LabelledRows, options: TuneOptions) -> int:
     most = len(set(rows.texts))
     count = most if options.folds == "loo" else int(options.folds)
     if not FEWEST_FOLDS <= count <= most:
-        raise InputError(
-            f"--folds {options.folds}: {rows.name} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
+        raise InputError.of(
+            "folds", options.folds, f"{rows.name} has {most} different texts; use {FEWEST_FOLDS} to {most}, or loo"
         )
     return count
 
@@ -179,11 +179,13 @@ def _selections(rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequen
         return (None,)
     largest = sorted(map(len, folds))[-2:]
     if options.shots > len(rows) - sum(largest):
-        raise InputError(
-            f"--shots {options.shots}: with two of {len(folds)} folds held out, {len(rows) - sum(largest)} rows are "
-            "left to choose from; use fewer, or more folds"
+        raise InputError.of(
+            "shots",
+            options.shots,
+            f"with two of {len(folds)} folds held out, {len(rows) - sum(largest)} rows are left to choose "
+            "from; use fewer, or more folds",
         )
     for name in options.demos_by:
-        if "queries" in selection_method(name, "--demos-by").reads:
-            raise InputError(f"--demos-by {name}: chooses for given queries, and tune has none; omit it")
+        if "queries" in selection_method(name, "demos_by").reads:
+            raise InputError.of("demos_by", name, "chooses for given queries, and tune has none; omit it")
     return tuple(dict.fromkeys((PLAIN_SELECTION, *options.demos_by)))

@@ -152,7 +152,7 @@ def test_the_size_of_the_header_is_known_before_it_is_written(
 
 def test_an_iteration_that_was_not_kept_is_named(readings: list[Memory], tmp_path: Path) -> None:
     save_memory([readings[0], readings[2]], tmp_path / "mem.safetensors")
-    with pytest.raises(InputError, match=r"--iteration 2: .* keeps 1, 3"):
+    with pytest.raises(InputError, match=r"iteration 2: .* keeps 1, 3"):
         load_memory(tmp_path / "mem.safetensors", 2)
 
 

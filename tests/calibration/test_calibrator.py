@@ -199,7 +199,7 @@ def test_every_query_is_corrected_by_its_own_candidates(llama: Engine, memories:
 @pytest.mark.parametrize("name", ["batch", "prior"])
 def test_a_row_with_other_candidates_is_refused_by_name(name: str, llama: Engine, memories: list[Memory]) -> None:
     rows = [Query("loud", LABELS), Query("flat", ("stale", "bright"), where="rows.jsonl:2")]
-    with pytest.raises(InputError, match=f"rows.jsonl:2: has candidates of its own, and --calibrate {name}"):
+    with pytest.raises(InputError, match=f"rows.jsonl:2: has candidates of its own, and calibrate {name}"):
         calibrated(llama, memories[:1], [name], rows)
 
 
@@ -244,9 +244,9 @@ def test_every_text_field_is_filled() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("pmi", {"chat": Chat()}, "--calibrate pmi: mem is a chat"),
-        ("pmi", {"template": Template("{text} {label}")}, "--calibrate pmi: mem has a template without text before"),
-        ("batch", {"labels": ()}, "--calibrate batch: mem has no label words"),
+        ("pmi", {"chat": Chat()}, "calibrate pmi: mem is a chat"),
+        ("pmi", {"template": Template("{text} {label}")}, "calibrate pmi: mem has a template without text before"),
+        ("batch", {"labels": ()}, "calibrate batch: mem has no label words"),
         ("prior", {"labels": ()}, "use one of contextual, domain, pmi"),
     ],
 )
@@ -261,7 +261,7 @@ def test_what_a_memory_does_not_support_is_refused(
 def test_an_empty_text_that_leaves_no_prompt_is_refused(llama: Engine) -> None:
     solved = DemonstrationSet.of([Example("good", "yes"), Example("bad", "no")], "{text} {label}")
     demonstrations = tokenize_demonstrations(llama.tokenizer, solved)
-    with pytest.raises(InputError, match="--calibrate contextual: there is no text before the label"):
+    with pytest.raises(InputError, match="calibrate contextual: there is no text before the label"):
         BasisInputs("contextual", llama.tokenizer, demonstrations)([demonstrations.labels])
 
 
@@ -280,12 +280,12 @@ def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
 ) -> None:
     raw, told = list(predict(llama, memories[0], ROWS)), list[str]()
     calibrator = Calibrator(llama, [memories], [name, "contextual"], warn=told.append)
-    with pytest.raises(InputError, match=f"^--calibrate {name}: .* there is only 1; give 20 or more together"):
+    with pytest.raises(InputError, match=f"^calibrate {name}: .* there is only 1; give 20 or more together"):
         Calibrator(llama, [memories], [name])(raw[:1])
     assert calibrator(raw[:4])[0].calibrated[name].inputs == 4
     assert calibrator(raw[4:])[0].calibrated[name].inputs == 5  # the last chunk has a single row
     assert len(told) == 1
-    assert told[0].startswith(f"--calibrate {name}: ")
+    assert told[0].startswith(f"calibrate {name}: ")
     assert "there are only 4" in told[0]
 
 

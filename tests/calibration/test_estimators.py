@@ -111,9 +111,9 @@ def test_a_list_of_names_is_read_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bach", "--calibrate bach: use none, contextual, domain, batch, pmi, prior"),
-        ("batch,", "--calibrate : use none"),
-        ("batch,pmi,batch", "--calibrate batch,pmi,batch: batch is duplicated"),
+        ("bach", "calibrate bach: use none, contextual, domain, batch, pmi, prior"),
+        ("batch,", "calibrate : use none"),
+        ("batch,pmi,batch", "calibrate batch,pmi,batch: batch is duplicated"),
     ],
 )
 def test_wrong_names_are_refused(text: str, message: str) -> None:
@@ -129,7 +129,7 @@ def test_only_a_bias_of_rows_needs_two_of_them_and_is_doubted_below_twenty(name:
         assert method.doubt(1) is None
         return
     for rows in (0, 1):
-        with pytest.raises(InputError, match=f"^--calibrate {name}: .*give 20 or more together"):
+        with pytest.raises(InputError, match=f"^calibrate {name}: .*give 20 or more together"):
             method.doubt(rows)
     with pytest.raises(InputError, match="there is only 1"):
         method.bias(one)

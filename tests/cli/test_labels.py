@@ -65,11 +65,11 @@ def test_one_value_is_a_line_of_csv_and_several_are_one_label_each(
     ],
 )
 def test_wrong_label_words_are_refused(typed: list[str], reason: str) -> None:
-    assert refusal(*typed) == (f"--labels {', '.join(typed)}: {reason}",)
+    assert refusal(*typed) == (f"labels {', '.join(typed)}: {reason}",)
 
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:
-    assert refusal("a\udcff,b") == (r"--labels a\udcff,b: holds bytes that are not UTF-8; write it in UTF-8",)
+    assert refusal("a\udcff,b") == (r"labels a\udcff,b: holds bytes that are not UTF-8; write it in UTF-8",)
 
 
 def test_a_file_has_one_label_a_line(tmp_path: Path) -> None:
@@ -86,18 +86,18 @@ def test_mistakes_in_a_file_of_labels_are_named_by_their_lines(tmp_path: Path) -
         f"{file}:5: not UTF-8 (byte 0xff); save the file as UTF-8",
     )
     file.write_text("a\n\n")
-    assert refusal(f"@{file}") == (f"--labels @{file}: 1 labels; write at least two, one a line",)
+    assert refusal(f"@{file}") == (f"labels @{file}: 1 labels; write at least two, one a line",)
 
 
 def test_a_file_of_labels_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert refusal(f"@{tmp_path}/gone") == (
-        f"--labels @{tmp_path}/gone: no such file; give a file with one label a line",
+        f"labels @{tmp_path}/gone: no such file; give a file with one label a line",
     )
-    assert refusal(f"@{tmp_path}")[0].startswith(f"--labels @{tmp_path}: cannot be read: ")
+    assert refusal(f"@{tmp_path}")[0].startswith(f"labels @{tmp_path}: cannot be read: ")
 
 
 def test_a_file_beside_other_labels_is_refused() -> None:
-    assert refusal("a", "@b")[0].startswith("--labels @b: a file of labels cannot be combined with other labels")
+    assert refusal("a", "@b")[0].startswith("labels @b: a file of labels cannot be combined with other labels")
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], COMMA, HARD])

@@ -15,17 +15,18 @@ from conftest import write_rows
 from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
-from deepthink_cli.cli.crossing_options import CrossingArguments
-from deepthink_cli.cli.data_options import DrawingArguments
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import MethodArguments, SweepArguments
-from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, Without, default_text, grouped
+from deepthink_cli.cli.naming import flag
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.options import RunOptions
 from deepthink_cli.meaning import TABLE, sentence
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import Options
+from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.selection.options import TaskOptions
+from deepthink_cli.tuning.options import TuneOptions
 
 PROGRAM: Any = typer.main.get_command(main.app)
 LOADING = (
@@ -102,7 +103,7 @@ def declarations() -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """The command, the name and the declaration of every option of every command."""
     for command in COMMANDS:
         for parameter in dict.fromkeys(options_of(command).values()):
-            text = parameter.help.removesuffix(sentence(command, parameter.name))
+            text = parameter.help.removesuffix(sentence(command, parameter.name, flag))
             declaration = (parameter.opts, text, parameter.rich_help_panel, parameter.envvar)
             yield command, parameter.name, declaration
 
@@ -142,21 +143,21 @@ def test_the_help_says_when_an_option_has_no_meaning(command: str) -> None:
     ruled = {name for rule in TABLE if command in rule.commands for name in rule.options}
     helps = {parameter.name: parameter.help for parameter in COMMANDS[command].params}
     for name in ruled:
-        assert helps[name].endswith(sentence(command, name))
+        assert helps[name].endswith(sentence(command, name, flag))
     if command == "run":
         assert helps["order_seed"].endswith("not with --demos-by, which chooses the demonstrations and their order.")
 
 
-def test_the_options_default_to_what_the_python_classes_default_to() -> None:
-    assert ModelArguments().checked() == ModelOptions()
-    assert MethodArguments().checked() == MethodOptions()
-    assert DrawingArguments().checked() == TaskOptions()
-    assert SweepArguments().checked(DrawingArguments(), None, CrossingArguments().values()) == RunOptions()
+@pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, RunOptions, TuneOptions, LabelOptions])
+def test_the_default_of_an_option_is_text_that_gives_the_default_of_its_field(kind: type[Options]) -> None:
+    texts = {name: default_text(field) for name, field in kind.model_fields.items()}
+    given = {name: text for name, text in texts.items() if text is not None}
+    assert kind.checked(**given) == kind() == Given(kind, given).checked()
 
 
 @pytest.mark.parametrize("engine", ["auto", "packed", "padded"])
 def test_an_engine_can_be_named(engine: Any) -> None:
-    assert ModelArguments(engine=engine).checked().engine == engine
+    assert Given(ModelOptions, {"engine": engine}).checked().engine == engine
 
 
 @pytest.mark.parametrize(
@@ -188,18 +189,17 @@ def test_a_choice_comes_from_the_environment_and_from_a_file(
 
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
-    options = SweepArguments(eta="0.01,0.1", momentum="0,0.9", seeds="3,5").checked(
-        DrawingArguments(shots="4"), "7", {}
-    )
+    typed = {"etas": "0.01,0.1", "momentums": "0,0.9", "seeds": "3,5", "shots": "4", "limit": "7"}
+    options = Given(RunOptions, typed).checked()
     assert (options.etas, options.momentums, options.every_seed) == ((0.01, 0.1), (0, 0.9), (3, 5))
     assert (options.shots, options.limit) == (4, 7)
     with pytest.raises(InputError) as caught:
-        SweepArguments(eta="2", iterations="0").checked(DrawingArguments(shots="none"), "few", {})
+        Given(RunOptions, {"etas": "2", "iterations": "0", "shots": "none", "limit": "few"}).checked()
     assert [message.split(":")[0] for message in caught.value.messages] == [
-        "--shots none",
-        "--limit few",
-        "--eta 2",
-        "--iterations 0",
+        "shots none",
+        "limit few",
+        "eta 2",
+        "iterations 0",
     ]
 
 

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 from deepthink_cli.cli.console import bar, interval_bar, note, report, table, write_json
 from deepthink_cli.cli.data_options import PromptArguments
-from deepthink_cli.cli.grouped import Without, grouped
-from deepthink_cli.cli.method_options import MethodArguments
-from deepthink_cli.cli.options import CommonArguments, ModelArguments, Offline
+from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import pattern, unescaped
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions, Offline
 
 app = typer.Typer()
 
@@ -27,7 +28,7 @@ app = typer.Typer()
 @grouped
 def command(
     *,
-    method: MethodArguments,
+    method: Given[MethodOptions],
     prompt: PromptArguments,
     offline: Offline = False,
     common: Annotated[CommonArguments, Without("json")],
@@ -82,12 +83,12 @@ def test_a_template_that_is_no_file_and_has_no_field_is_refused(typed: str) -> N
     way_out = r"has no {field} and is not a file; write 'Review: {text}\nSentiment: {label}'"
     with pytest.raises(InputError) as caught:
         pattern(typed)
-    assert str(caught.value) == f"--template {typed}: {way_out}"
+    assert str(caught.value) == f"template {typed}: {way_out}"
 
 
 def test_an_empty_model_name_is_not_the_pocket_model() -> None:
-    with pytest.raises(InputError, match=r"^--model : "):
-        ModelArguments(model="").checked()
+    with pytest.raises(InputError, match=r"^model : "):
+        Given(ModelOptions, {"model": ""}).checked()
 
 
 def test_toml_and_yaml_give_the_same_options(toml: Path, yaml: Path) -> None:
@@ -139,13 +140,13 @@ def test_a_file_that_holds_no_options_is_refused(tmp_path: Path, name: str, text
 
 
 def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "gone.toml") == f"--config {tmp_path}/gone.toml: no such file"
-    assert refusal(tmp_path) == f"--config {tmp_path}: no such file"
+    assert refusal(tmp_path / "gone.toml") == f"config {tmp_path}/gone.toml: no such file"
+    assert refusal(tmp_path) == f"config {tmp_path}: no such file"
 
 
 def test_a_configuration_file_of_another_format_is_refused(tmp_path: Path) -> None:
     message = refusal(written(tmp_path / "a.ini", "[eta]"))
-    assert message == f"--config {tmp_path}/a.ini: unknown format '.ini'; use .toml, .yaml or .yml"
+    assert message == f"config {tmp_path}/a.ini: unknown format '.ini'; use .toml, .yaml or .yml"
 
 
 def test_notes_go_to_stderr_unless_quiet(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,5 +199,5 @@ def test_sizes_are_in_powers_of_1024(count: int, shown: str) -> None:
 
 
 def test_bytes_that_are_not_utf8_on_the_command_line_are_refused() -> None:
-    with pytest.raises(InputError, match=r"--template 'a\\udcff,b': holds bytes that are not UTF-8"):
+    with pytest.raises(InputError, match=r"template 'a\\udcff,b': holds bytes that are not UTF-8"):
         pattern("a\udcff,b")

@@ -106,7 +106,7 @@ def test_without_the_tokenizer_tokens_have_no_texts_and_a_note_says_why(
     notes: list[str] = []
     result = diff(moved, path, tell=lambda event: notes.append(event.text))  # type: ignore[union-attr]
     assert result.tokens is None
-    assert notes[0].startswith(f"tokens are shown by their ids: {'-m ' if is_local else ''}{model}")
+    assert notes[0].startswith(f"tokens are shown by their ids: {'model ' if is_local else ''}{model}")
     assert "--offline" not in notes[0]
     assert result.tensors is not None
 

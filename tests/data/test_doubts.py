@@ -31,7 +31,7 @@ def test_ordinary_demonstrations_are_not_doubted(tmp_path: Path) -> None:
 def test_a_label_that_never_repeats_may_be_the_wrong_field(tmp_path: Path) -> None:
     (message,) = doubted(tmp_path, label=LABELS, title=("a", "b", "c", "d"))
     assert "the field 'title' may not be the label: every label occurs once ('a', 'b', 'c', ...)" in message
-    assert "--label-field label" in message
+    assert "label_field label" in message
 
 
 def test_labels_that_were_listed_may_occur_once(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_one_demonstration_of_each_of_two_labels_is_not_doubted(tmp_path: Path) 
 def test_labels_that_are_longer_than_the_text_may_be_the_text(tmp_path: Path) -> None:
     (message,) = doubted(tmp_path, label=LABELS, text=(*TEXTS[:3], TEXTS[0]))
     assert "'text' may not be the label: labels are longer than texts (10 and 4 characters on average)" in message
-    assert "--label-field label" in message
+    assert "label_field label" in message
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ def test_labels_that_are_longer_than_the_text_may_be_the_text(tmp_path: Path) ->
 def test_an_id_is_doubted_as_text_and_as_label(ids: tuple[object, ...], tmp_path: Path) -> None:
     (as_text,) = doubted(tmp_path, id=ids, text=TEXTS, label=LABELS)
     assert as_text.startswith("the field 'id' looks like an id (")
-    assert as_text.endswith(r"--template 'Text: {text}\nLabel: {label}'")
+    assert as_text.endswith(r"template 'Text: {text}\nLabel: {label}'")
     as_label = doubted(tmp_path, text=TEXTS, label=LABELS, id=ids)
     assert any("'id' may not be the label: it looks like an id (" in message for message in as_label)
-    assert any("--label-field label" in message for message in as_label)
+    assert any("label_field label" in message for message in as_label)
 
 
 def test_an_id_alone_is_no_text(tmp_path: Path) -> None:
     messages = doubted(tmp_path, id=(1, 2, 3, 4), label=LABELS)
-    assert "'id' looks like an id (1, 2, 3, ...) and is read as text: name the text with --template" in messages[0]
+    assert "'id' looks like an id (1, 2, 3, ...) and is read as text: name the text with template" in messages[0]
 
 
 def test_the_template_that_is_proposed_omits_the_id_alone(tmp_path: Path) -> None:
     (message,) = doubted(tmp_path, id=(1, 2, 3, 4), text=TEXTS, label=LABELS)
-    template = message.split("--template '")[1].removesuffix("'").replace("\\n", "\n")
+    template = message.split("template '")[1].removesuffix("'").replace("\\n", "\n")
     demonstrations = read_demonstrations(str(tmp_path / "rows.jsonl"), template)
     assert demonstrations.template.fields == ("text", "label")
     assert doubts(demonstrations) == []

@@ -83,7 +83,7 @@ def test_a_set_made_in_python_takes_the_labels_it_sees() -> None:
 
 
 def test_one_label_only_is_refused(path: Path) -> None:
-    way_out = "give a demonstration of another, or name all with --labels"
+    way_out = "give a demonstration of another, or name all with labels"
     assert refusals(path, row("a", "yes"), row("b", "yes")) == (f"{path}: one label only, 'yes'; {way_out}",)
 
 
@@ -93,7 +93,7 @@ def test_a_label_that_is_not_in_labels_is_named_with_its_line(path: Path) -> Non
 
 
 def test_a_label_given_twice_is_refused(path: Path) -> None:
-    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("--labels: 'x' is duplicated; keep one",)
+    assert refusals(path, row("a", "x"), labels=["x", "y", "x"]) == ("labels: 'x' is duplicated; keep one",)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_every_mistake_of_every_row_is_told_at_once(path: Path) -> None:
 
 def test_a_label_field_that_no_row_has_is_refused(path: Path) -> None:
     assert refusals(path, row("a", "x"), label_field="gold") == (
-        f"--label-field gold: {path}:1 has the fields text, label",
+        f"label_field gold: {path}:1 has the fields text, label",
     )
 
 
 def test_a_label_field_must_be_the_templates_last(path: Path) -> None:
     messages = refusals(path, row("a", "x"), pattern="{label}: {text}", label_field="label")
-    assert messages == ("--label-field label: the template ends with {text}; end it with {label}",)
+    assert messages == ("label_field label: the template ends with {text}; end it with {label}",)
 
 
 def test_demonstrations_with_candidates_of_their_own_share_no_labels(path: Path) -> None:
@@ -223,7 +223,7 @@ def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None
     path.write_text('{"text": "a"}\n{"text": ""}\nwrong\n{"text": "b"}\n')
     problems = Problems()
     assert [query.text for query in read_queries(str(path), TEMPLATE, ["yes", "no"], problems=problems)] == ["a", "b"]
-    assert [message.split(": ")[0] for message in problems.messages] == [f"{path}:2", f"{path}:3"]
+    assert [message.split(": ")[0] for message in [str(each) for each in problems.found]] == [f"{path}:2", f"{path}:3"]
 
 
 def test_parquet_tells_null_from_not_a_number(tmp_path: Path) -> None:

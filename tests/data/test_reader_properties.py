@@ -21,14 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepthink_cli.cli.data_options import DataDir, PromptArguments, TaskNames
-from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.method_options import MethodArguments
-from deepthink_cli.cli.options import CommonArguments, ModelArguments
+from deepthink_cli.cli.grouped import Given, grouped
+from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.data.examples import read_demonstrations, read_queries
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.documents import read_document
+from deepthink_cli.method import MethodOptions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.tasks.files import validated
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -339,8 +340,8 @@ app = typer.Typer()
 @app.command()
 @grouped
 def command(
-    method: MethodArguments,
-    model: ModelArguments,
+    method: Given[MethodOptions],
+    model: Given[ModelOptions],
     prompt: PromptArguments,
     common: CommonArguments,
     task: TaskNames = None,

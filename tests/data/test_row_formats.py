@@ -109,7 +109,7 @@ def test_a_named_format_overrides_the_suffix(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="--format xml: unknown format; use csv, tsv, jsonl, json, parquet, txt"):
+    with pytest.raises(InputError, match="format xml: unknown format; use csv, tsv, jsonl, json, parquet, txt"):
         RowSource("-", "xml")  # type: ignore[arg-type]
 
 
@@ -127,8 +127,8 @@ def test_a_quoted_comma_in_a_header_does_not_separate_cells(tmp_path: Path) -> N
     ("name", "header", "reason"),
     [
         ("a.csv", "a;b,c", "commas and semicolons in the header 'a;b,c'; put the column names that hold one in "),
-        ("a.csv", "a\tb", "tabs in the header, and no comma; for TSV, use --format tsv"),
-        ("a.tsv", "a,b", "no tab in the header, but 'a,b'; for CSV, use --format csv"),
+        ("a.csv", "a\tb", "tabs in the header, and no comma; for TSV, use format tsv"),
+        ("a.tsv", "a,b", "no tab in the header, but 'a,b'; for CSV, use format csv"),
     ],
 )
 def test_a_header_whose_delimiter_cannot_be_told_is_refused(
@@ -158,7 +158,7 @@ def test_wrong_rows_of_an_array_are_collected_while_the_good_ones_go_on(tmp_path
     path, problems = tmp_path / "rows.json", Problems()
     path.write_text('[{"a": 1},\n12345, {"a": NaN}, {"b": 1, "b": 1},\n{"a": 2}]')
     assert [row.fields["a"] for row in read_rows(str(path), problems)] == [1, 2]
-    assert [message.removeprefix(str(path))[:24] for message in problems.messages] == [
+    assert [message.removeprefix(str(path))[:24] for message in [str(each) for each in problems.found]] == [
         ":2: not an object: 12345",
         ":2: NaN is not a finite ",
         ":2: field 'b' is duplica",
@@ -223,8 +223,8 @@ def test_a_row_has_a_limit_before_it_is_in_memory(
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.jsonl", CONTENT["json"], ":1: begins with [; for a JSON array, use the suffix .json or --format json"),
-        ("a.csv", CONTENT["parquet"], ": a Parquet file; use the suffix .parquet or --format parquet"),
+        ("a.jsonl", CONTENT["json"], ":1: begins with [; for a JSON array, use the suffix .json or format json"),
+        ("a.csv", CONTENT["parquet"], ": a Parquet file; use the suffix .parquet or format parquet"),
         ("a.csv", b"PK\x03\x04rest", ": a ZIP archive or a spreadsheet; save it as CSV"),
         ("a.csv.xz", b"\xfd7zXZ", ": .xz files are not read; decompress it, or use .gz or .zst"),
         ("a.csv.gz", CONTENT["csv"], ": damaged gzip data (Not a gzipped file (b'te')); copy or compress it again"),
@@ -250,7 +250,7 @@ def test_data_that_are_compressed_without_saying_so_are_read(tmp_path: Path) -> 
 
 def test_standard_input_of_another_format_names_the_option(typed: Callable[[bytes], object]) -> None:
     typed(CONTENT["csv"])
-    with pytest.raises(InputError, match=r"^standard input:1: not JSON .* or name the format with --format \(csv, tsv"):
+    with pytest.raises(InputError, match=r"^standard input:1: not JSON .* or name the format with format \(csv, tsv"):
         list(read_rows("-"))
 
 

@@ -139,7 +139,7 @@ def test_a_directory_is_not_a_table(tmp_path: Path) -> None:
 def test_an_unknown_suffix_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     message = refusal(tmp_path / "rows.xlsx", "PK")
     known = ".jsonl, .ndjson, .json, .csv, .tsv, .parquet, .txt"
-    reason = f"unknown format '.xlsx'; use {known}, or name the format with --format"
+    reason = f"unknown format '.xlsx'; use {known}, or name the format with format"
     assert message == f"{tmp_path}/rows.xlsx: {reason}"
 
 
@@ -186,7 +186,7 @@ def test_csv_rows_with_the_wrong_number_of_cells_are_reported_together(csv: Path
     csv.write_text("text,label\na,b,c\nd,e\nf\n")
     problems = Problems()
     assert [row.fields["text"] for row in read_rows(str(csv), problems)] == ["d"]
-    assert problems.messages == [
+    assert [str(each) for each in problems.found] == [
         f"{csv}:2: 3 cells under 2 columns; quote cells that hold ','",
         f"{csv}:4: 1 cells under 2 columns; quote cells that hold ','",
     ]

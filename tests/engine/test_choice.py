@@ -128,7 +128,7 @@ def test_layers_that_share_keys_and_values_are_a_reason_not_to_pack(
         engine = load_model(str(folder))
     assert isinstance(engine, PaddedEngine)
     assert "some of its layers attend to the keys and values of other layers" in engine.description
-    with pytest.raises(InputError, match="use --engine padded"):
+    with pytest.raises(InputError, match="use engine padded"):
         load_model(str(folder), engine="packed")
 
 
@@ -150,12 +150,10 @@ def test_an_error_is_an_error_where_packing_is_asked_for(
     error: Exception, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_kernel(monkeypatch, error)
-    with pytest.raises(
-        DeepThinkError, match=f"--engine packed: a packed pass failed .{type(error).__name__}"
-    ) as caught:
+    with pytest.raises(DeepThinkError, match=f"engine packed: a packed pass failed .{type(error).__name__}") as caught:
         load_model(str(models("llama")), engine="packed")
     assert not isinstance(caught.value, InputError)
-    assert caught.value.messages[0].endswith("; use --engine padded")
+    assert caught.value.messages[0].endswith("; use engine padded")
 
 
 @pytest.mark.parametrize("name", ["auto", "packed"])
@@ -192,12 +190,12 @@ def test_the_packed_engine_is_given_where_it_is_asked_for(models: Models) -> Non
 
 @pytest.mark.parametrize("family", ["bloom", "gpt_neo"])
 def test_a_network_that_cannot_be_packed_is_refused_where_packing_is_asked_for(family: str, models: Models) -> None:
-    with pytest.raises(InputError, match=r"^--engine packed: its attention is custom code .*; use --engine padded$"):
+    with pytest.raises(InputError, match=r"^engine packed: its attention is custom code .*; use engine padded$"):
         load_model(str(models(family)), engine="packed")
 
 
 def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: Models) -> None:
-    message = "--engine sliced: no such engine; use auto, packed, padded"
+    message = "engine sliced: no such engine; use auto, packed, padded"
     with pytest.raises(InputError, match=message):
         load_model(str(models("llama")), engine="sliced")
     with pytest.raises(InputError, match=message):

@@ -137,7 +137,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_any_pass(
     memory, (short, *_) = memory_of(llama, reviews, 1), prompts_of(llama)
     monkeypatch.setattr(LanguageModel, "inputs", pytest.fail)
     room = 512 - memory.length - len(short.ids) + 1
-    with pytest.raises(InputError, match=rf"a prompt: too long: .* holds 512 .*--max-new-tokens {room} or less"):
+    with pytest.raises(InputError, match=rf"a prompt: too long: .* holds 512 .*max_new_tokens {room} or less"):
         next(llama.generate(memory, [short], Decoding(max_new_tokens=room + 1)))
     with pytest.raises(InputError, match=r"row 7: too long: .*; shorten it"):
         next(llama.generate(memory, [short, Prompt((5,) * 513, where="row 7")], Decoding(max_new_tokens=1)))

@@ -72,5 +72,5 @@ def test_the_likeliest_token_is_found_in_every_slice_of_the_vocabulary(
 
 def test_an_engine_that_does_not_tell_the_likeliest_tokens_says_so(llama: Engine) -> None:
     engine = Similarity(llama.tokenizer, llama.identity, llama.limits)
-    with pytest.raises(InputError, match="use --engine packed or padded"):
+    with pytest.raises(InputError, match="use engine packed or padded"):
         engine.likelihoods(None, engine.plan(QUERIES))

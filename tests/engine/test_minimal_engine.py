@@ -112,4 +112,4 @@ def test_what_it_leaves_out_has_a_default(engine: Similarity, memories: list[Mem
     assert engine.place(memories[0]) is memories[0]
     engine.check_ids([10**9], "a query")
     engine.check_memory(memories[0])
-    assert "--dtype float32" in engine.advice()
+    assert "dtype float32" in engine.advice()

@@ -69,5 +69,5 @@ def test_a_model_whose_own_logits_are_used_is_observed_at_its_head(
 
 def test_an_engine_without_hidden_states_says_so(llama: Engine) -> None:
     engine = Similarity(llama.tokenizer, llama.identity, llama.limits)
-    with pytest.raises(InputError, match="gives no hidden states; use --engine packed or padded"):
+    with pytest.raises(InputError, match="gives no hidden states; use engine packed or padded"):
         engine.observe(None, engine.plan(QUERIES))

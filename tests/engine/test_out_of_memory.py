@@ -66,7 +66,7 @@ def test_weights_that_do_not_fit_are_told_with_the_way_out(
         raise error
 
     monkeypatch.setattr("deepthink_cli.model.loading.AutoModelForCausalLM.from_pretrained", full)
-    with pytest.raises(DeepThinkError, match=f"-m pocket: {told}"):
+    with pytest.raises(DeepThinkError, match=f"model pocket: {told}"):
         load_model()
 
 

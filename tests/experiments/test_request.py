@@ -43,5 +43,5 @@ def test_a_request_plans_the_run_of_its_options(request_of_tiny: RunRequest) -> 
 
 
 def test_a_request_without_tasks_is_refused() -> None:
-    with pytest.raises(InputError, match="--task: no task"):
+    with pytest.raises(InputError, match="task: no task"):
         RunRequest(()).plan()

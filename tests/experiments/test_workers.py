@@ -121,11 +121,11 @@ def test_a_worker_has_its_own_gpus_and_its_share_of_the_cores() -> None:
 def test_a_numbered_device_and_more_workers_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    with pytest.raises(InputError, match="--device cuda:1: with --workers each worker has GPUs of its own"):
+    with pytest.raises(InputError, match="device cuda:1: with workers each worker has GPUs of its own"):
         visible_gpus("cuda:1", 2)
     assert visible_gpus("cpu", 8) == ()
     monkeypatch.setattr("deepthink_cli.model.devices.choose_device", lambda device: torch.device("cuda"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert visible_gpus("auto", 2) == ("2", "3")
-    with pytest.raises(InputError, match="--workers 3: this machine has 2 GPUs"):
+    with pytest.raises(InputError, match="workers 3: this machine has 2 GPUs"):
         visible_gpus("auto", 3)

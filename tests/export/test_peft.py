@@ -172,7 +172,7 @@ def test_a_memory_of_merged_weights_is_refused(llama: Engine, tmp_path: Path) ->
     assert memory.provenance is not None
     model = replace(memory.provenance.model, adapter=AdapterIdentity("org/lora", None, "0" * 64))
     merged = replace(memory, provenance=replace(memory.provenance, model=model))
-    with pytest.raises(InputError, match="made with --adapter org/lora merged into the weights"):
+    with pytest.raises(InputError, match="made with adapter org/lora merged into the weights"):
         write_peft(merged, tmp_path / "adapter")
 
 

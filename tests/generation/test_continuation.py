@@ -80,12 +80,12 @@ def test_a_real_engine_gives_continuations_in_order(llama: Engine) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("temperature", -1, "--temperature -1: a number, 0 "),
-        ("top_p", 0, "--top-p 0: a probability above 0"),
-        ("max_new_tokens", 0, "--max-new-tokens 0: a number of tokens"),
-        ("seed", -1, "--seed -1: a whole number"),
+        ("temperature", -1, "temperature -1: a number, 0 "),
+        ("top_p", 0, "top_p 0: a probability above 0"),
+        ("max_new_tokens", 0, "max_new_tokens 0: a number of tokens"),
+        ("seed", -1, "seed -1: a whole number"),
         ("stop", ("",), "a stop string must not be empty"),
-        ("temperature", float("nan"), "--temperature nan: a number"),
+        ("temperature", float("nan"), "temperature nan: a number"),
     ],
 )
 def test_wrong_options_are_named(field: str, value: object, told: str) -> None:

@@ -281,7 +281,7 @@ def test_a_wrong_parameter_is_an_error_of_value_at_fit(changes: dict[str, Any], 
 
 
 def test_a_model_that_cannot_be_had_is_a_known_error() -> None:
-    with pytest.raises(DeepThinkError, match="no/such-model: not in the cache, and --offline forbids downloads"):
+    with pytest.raises(DeepThinkError, match="no/such-model: not in the cache, and offline forbids downloads"):
         classifier(model="no/such-model", model_options={"offline": True}).fit(TEXTS, LABELS)
 
 

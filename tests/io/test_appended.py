@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepthink_cli.errors import DeepThinkError
+from deepthink_cli.errors import DeepThinkError, Problem
 from deepthink_cli.io.appended import append, cut, refusals, whole_lines
 
 
@@ -27,6 +27,11 @@ def test_a_line_that_was_not_written_to_its_end_is_cut_off(whole: bytes, torn: b
 
 
 def test_an_error_says_how_the_work_continues(tmp_path: Path) -> None:
-    with pytest.raises(DeepThinkError) as raised, refusals("-o out", "the same command continues it"):
+    with (
+        pytest.raises(DeepThinkError) as raised,
+        refusals(Problem.of("output", "out"), "the same command continues it"),
+    ):
         append(tmp_path / "missing" / "rows.jsonl", ["one\n"])
-    assert str(raised.value) == "-o out: cannot be written: No such file or directory; the same command continues it"
+    assert (
+        str(raised.value) == "output out: cannot be written: No such file or directory; the same command continues it"
+    )

@@ -175,7 +175,7 @@ def test_another_hard_link_keeps_the_old_file(target: Path) -> None:
 
 
 def test_a_device_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^-o /dev/null: not a regular file; name a new file or an existing one$"):
+    with pytest.raises(InputError, match=r"^output /dev/null: not a regular file; name a new file or an existing one$"):
         check_output("/dev/null")
 
 
@@ -198,7 +198,7 @@ def test_a_missing_directory_is_named(target: Path, folder: str) -> None:
     wanted = target.parent / folder / "memory"
     with pytest.raises(InputError) as caught:
         check_output(wanted)
-    assert str(caught.value) == f"-o {wanted}: there is no directory {wanted.parent}; create it first"
+    assert str(caught.value) == f"output {wanted}: there is no directory {wanted.parent}; create it first"
 
 
 def test_a_name_that_leaves_no_room_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.cli.main import run
+from deepthink_cli.errors import Problem
 from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
 
 
@@ -32,13 +33,19 @@ def test_the_reason_is_found_behind_the_errors_of_other_libraries() -> None:
 
 
 def test_the_way_out_depends_on_what_forbids_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert unreachable("x", True, "y") == "x: not in the cache, and --offline forbids downloads; omit --offline, or y"
     assert (
-        unreachable("x", False, "y") == "x: not in the cache, and the hub cannot be reached; check the connection, or y"
+        str(unreachable(Problem("x"), True, "y"))
+        == "x: not in the cache, and offline forbids downloads; omit offline, or y"
+    )
+    assert (
+        str(unreachable(Problem("x"), False, "y"))
+        == "x: not in the cache, and the hub cannot be reached; check the connection, or y"
     )
     monkeypatch.setenv("HF_HUB_OFFLINE", "yes")
     assert forbidden_by(False) == "HF_HUB_OFFLINE"
-    assert unreachable("x", False, "y").endswith("HF_HUB_OFFLINE forbids downloads; unset HF_HUB_OFFLINE, or y")
+    assert str(unreachable(Problem("x"), False, "y")).endswith(
+        "HF_HUB_OFFLINE forbids downloads; unset HF_HUB_OFFLINE, or y"
+    )
 
 
 def test_a_model_and_a_data_set_end_with_the_same_code_and_words(

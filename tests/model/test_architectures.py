@@ -95,7 +95,7 @@ def test_restarted_is_refused_where_a_model_takes_no_positions(
 ) -> None:
     limits = open_model(ModelOptions(model=str(roformer))).limits
     assert limits.largest("continued", 2) == 1536 // 2
-    with pytest.raises(InputError, match=r"--positions restarted: .* has no positions to restart"):
+    with pytest.raises(InputError, match=r"positions restarted: .* has no positions to restart"):
         check_demonstrations(limits, [10], 2, "restarted", "roformer")
     words = ["think", str(demos), "-m", str(roformer), "-T", "2", "-o", str(demos.parent / "mem.safetensors"), "-q"]
     assert run(words) == 0

@@ -142,8 +142,8 @@ def test_a_candidate_that_the_template_changes_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "system", "reason"),
     [
-        ("gemma", SYSTEM, "System role not supported; omit --system$"),
-        ("mistral", SYSTEM, "its prompt for a reply is not what it writes before one; omit --system$"),
+        ("gemma", SYSTEM, "System role not supported; omit system$"),
+        ("mistral", SYSTEM, "its prompt for a reply is not what it writes before one; omit system$"),
     ],
 )
 def test_a_system_message_that_the_template_does_not_take_is_refused(name: str, system: str, reason: str) -> None:
@@ -155,7 +155,7 @@ def test_a_system_message_that_the_template_does_not_take_is_refused(name: str, 
     ("template", "reason"),
     [
         (None, "the tokenizer has no chat template"),
-        ("{{ raise_exception('Not for you') }}", "cannot write this conversation: Not for you; omit --chat"),
+        ("{{ raise_exception('Not for you') }}", "cannot write this conversation: Not for you; omit chat"),
         ("{% if %}", "cannot write this conversation: "),
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: ", "writes no special token"),
         ("<|im_start|>{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "writes no special token"),

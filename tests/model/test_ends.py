@@ -95,9 +95,9 @@ def test_the_end_in_a_chat_is_the_token_after_the_reply(name: str) -> None:
 def test_without_an_end_the_score_is_refused_with_the_way_out() -> None:
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"?": 0, "bug": 1}, unk_token="?")))
     words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(InputError, match=r"^--score end: the tokenizer writes no token .*; use --score sum or mean$"):
+    with pytest.raises(InputError, match=r"^score end: the tokenizer writes no token .*; use score sum or mean$"):
         tokenize_queries(words, KIND, [Query("it fails", ("bug", "feature"))], "end")
-    with pytest.raises(InputError, match=r"^--score end: the separator after the demonstrations is empty"):
+    with pytest.raises(InputError, match=r"^score end: the separator after the demonstrations is empty"):
         tokenize_queries(build_tokenizer(), Template(KIND.pattern, ""), [Query("it fails", WORDS)], "end")
     chat = chat_tokenizer("smollm2")
     chat.chat_template = (
@@ -106,5 +106,5 @@ def test_without_an_end_the_score_is_refused_with_the_way_out() -> None:
     )
     examples = [Example(text, label) for text, label in REVIEWS]
     read = tokenize_demonstrations(chat, DemonstrationSet.of(examples, TEMPLATE, chat=Chat()))
-    with pytest.raises(InputError, match=r"^--score end: the chat template writes nothing after a reply"):
+    with pytest.raises(InputError, match=r"^score end: the chat template writes nothing after a reply"):
         tokenize_queries(chat, read, [Query("a joy", ("positive", "negative"))], "end")

@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM
 
 from deepthink_cli import load_memory, load_model
 from deepthink_cli.cli.main import run
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model.gguf import read_header
 from deepthink_cli.model.opening import open_model
@@ -223,7 +223,7 @@ def test_what_transformers_ignores_of_a_file_is_named(models: Models, tmp_path: 
     ones = {name: numpy.ones(shape, dtype=numpy.float32) for name, shape in tensors.items()}
     spec = opened(model=str(write_gguf(models(family), tmp_path / "x.gguf", fields=fields, tensors=ones)))
     assert spec.warning == (
-        f"-m {tmp_path}/x.gguf: transformers ignores {message}: scores may differ from the published model's"
+        f"model {tmp_path}/x.gguf: transformers ignores {message}: scores may differ from the published model's"
     )
 
 
@@ -278,7 +278,7 @@ def test_a_header_of_more_values_than_its_file_can_have_is_not_read(
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match="truncated or damaged"):
-            read_header(path, "-m x.gguf")
+            read_header(path, Problem.of("model", "x.gguf"))
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
@@ -347,31 +347,31 @@ def test_names_that_do_not_fit_are_refused_with_the_way_out(
     refusals: list[tuple[dict[str, Any], str]] = [
         (
             {"model": str(folder), "gguf": "other.gguf"},
-            r"--gguf other.gguf: no such file in .*; its GGUF files: tiny.gguf",
+            r"gguf other.gguf: no such file in .*; its GGUF files: tiny.gguf",
         ),
-        ({"model": str(folder)}, r"no config.json in this directory; add --gguf tiny.gguf"),
+        ({"model": str(folder)}, r"no config.json in this directory; add gguf tiny.gguf"),
         ({"model": cached, "gguf": "other.gguf", "offline": True}, r"GGUF files: small/tiny.gguf, tiny.gguf"),
         (
             {"model": "team/absent", "gguf": "other.gguf", "offline": True},
-            "-m team/absent: not in the cache.*; omit --offline",
+            "model team/absent: not in the cache.*; omit offline",
         ),
-        ({"model": "team/absent", "offline": True}, "-m team/absent: not in the cache.*; omit --offline"),
-        ({"model": cached, "offline": True}, f"-m {cached}: .*; add --gguf small/tiny.gguf"),
+        ({"model": "team/absent", "offline": True}, "model team/absent: not in the cache.*; omit offline"),
+        ({"model": cached, "offline": True}, f"model {cached}: .*; add gguf small/tiny.gguf"),
         ({"model": str(part)}, "part 1 of 3 of a split GGUF file; join the parts"),
-        ({"model": str(tmp_path), "gguf": part.name}, "--gguf big-00001-of-00003.gguf: part 1 of 3"),
+        ({"model": str(tmp_path), "gguf": part.name}, "gguf big-00001-of-00003.gguf: part 1 of 3"),
         ({"model": str(tmp_path / "folder.gguf")}, "no config.json in this directory"),
         ({"model": str(tmp_path / "x.gguf")}, "not a GGUF file; download it again"),
         ({"model": str(tmp_path / "model.bin")}, "a file that does not end with .gguf; name the model's directory"),
-        ({"model": str(tmp_path / "absent.gguf")}, "no such file; check the path, or give --gguf FILE"),
+        ({"model": str(tmp_path / "absent.gguf")}, "no such file; check the path, or give gguf FILE"),
         ({"model": str(tmp_path / "absent.gguf"), "gguf": "absent.gguf"}, "no such file; check the path"),
-        ({"model": str(tmp_path)}, "add --gguf one of big-00001-of-00003.gguf, folder.gguf, x.gguf"),
-        ({"gguf": ""}, "--gguf : name a GGUF file in the model's directory or hub repository"),
-        ({"model": str(tiny), "gguf": "other.gguf"}, "is a GGUF file already; omit --gguf"),
+        ({"model": str(tmp_path)}, "add gguf one of big-00001-of-00003.gguf, folder.gguf, x.gguf"),
+        ({"gguf": ""}, "gguf : name a GGUF file in the model's directory or hub repository"),
+        ({"model": str(tiny), "gguf": "other.gguf"}, "is a GGUF file already; omit gguf"),
         ({"model": str(folder), "gguf": "../tiny.gguf"}, "leads out of the model"),
         ({"model": str(folder), "gguf": "model.safetensors"}, "not the name of a GGUF file; it must end with .gguf"),
-        ({"model": str(tiny), "quantize": "8bit"}, "--quantize 8bit: the weights of a GGUF file are dequantized"),
-        ({"model": str(tiny), "revision": "main"}, "--revision main: .* is on this machine; omit --revision"),
-        ({"gguf": "tiny.gguf"}, "--gguf tiny.gguf: pocket has no GGUF file"),
+        ({"model": str(tiny), "quantize": "8bit"}, "quantize 8bit: the weights of a GGUF file are dequantized"),
+        ({"model": str(tiny), "revision": "main"}, "revision main: .* is on this machine; omit revision"),
+        ({"gguf": "tiny.gguf"}, "gguf tiny.gguf: pocket has no GGUF file"),
     ]
     monkeypatch.setattr("deepthink_cli.model.opening._check_extras", lambda options: None)  # bitsandbytes is not here
     for options, message in refusals:

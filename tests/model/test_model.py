@@ -71,7 +71,7 @@ def test_the_largest_demonstrations_follow_from_positions_and_keys_and_not_from_
 
 def test_too_long_demonstrations_say_how_many_would_fit() -> None:
     limits = limits_of(config("gpt2", n_positions=100))
-    with pytest.raises(InputError, match=r"L = 90 tokens, gpt2 holds 50 .*the first 2 of 4 .*--positions restarted"):
+    with pytest.raises(InputError, match=r"L = 90 tokens, gpt2 holds 50 .*the first 2 of 4 .*positions restarted"):
         check_demonstrations(limits, [20, 45, 70, 90], 2, "continued", "gpt2")
 
 
@@ -84,7 +84,7 @@ def test_demonstrations_and_queries_may_go_beyond_a_window() -> None:
 
 
 def test_alibi_has_no_positions_to_restart() -> None:
-    with pytest.raises(InputError, match=r"--positions restarted: .* \(as with ALiBi"):
+    with pytest.raises(InputError, match=r"positions restarted: .* \(as with ALiBi"):
         check_demonstrations(limits_of(config("bloom")), [10], 2, "restarted", "bloom")
 
 
@@ -100,7 +100,7 @@ def test_a_hub_model_that_is_not_here_says_so_when_offline(monkeypatch: pytest.M
     options = ModelOptions(model="no-such-owner/no-such-model", offline=True)
     allowed = options.model_copy(update={"offline": False})
     assert (needs_download(allowed), needs_download(options)) == (True, False)
-    with pytest.raises(DeepThinkError, match=r"-m no-such-owner/no-such-model: not in the cache.*omit --offline"):
+    with pytest.raises(DeepThinkError, match=r"model no-such-owner/no-such-model: not in the cache.*omit offline"):
         open_model(options)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert not needs_download(allowed)
@@ -165,8 +165,8 @@ def test_every_layers_device_is_known(llama: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quantize": "8bit"}, r"--quantize 8bit: bitsandbytes is not installed; pip install"),
-        ({"device": "cuda:99"}, r"--device cuda:99: torch sees \d+ CUDA devices"),
+        ({"quantize": "8bit"}, r"quantize 8bit: bitsandbytes is not installed; pip install"),
+        ({"device": "cuda:99"}, r"device cuda:99: torch sees \d+ CUDA devices"),
         ({"device_map": "auto"}, r"accelerate is not installed"),
     ],
 )

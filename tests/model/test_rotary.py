@@ -117,7 +117,7 @@ def test_readings_stay_on_one_side_of_the_boundary(
         history = read(engine, tokens(length))
         read(engine, tokens(length), history, length if positions == "continued" and iterations > 1 else 0)
         return
-    with pytest.raises(InputError, match=r"demonstrations too long: L = .*--positions restarted"):
+    with pytest.raises(InputError, match=r"demonstrations too long: L = .*positions restarted"):
         check_demonstrations(engine.limits, [20, length], iterations, positions, "phi")
     with pytest.raises(InputError, match="too long"):
         read(engine, tokens(length), read(engine, tokens(length)), length)

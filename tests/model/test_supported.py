@@ -113,7 +113,7 @@ def test_a_missing_package_is_named() -> None:
         "\nTower requires the timm library but it was not found. You can install it with pip:\n`pip`.\n"
     )
     assert str(load_failure("m", error)) == (
-        "-m m: a package is missing (Tower requires the timm library but it was not found); install it, "
+        "model m: a package is missing (Tower requires the timm library but it was not found); install it, "
         "or choose another model"
     )
     assert isinstance(load_failure("m", error), InputError)

@@ -37,7 +37,7 @@ def test_the_last_iteration_is_reported_against_the_first() -> None:
 def test_another_iteration_can_be_named_within_the_run() -> None:
     assert only(seeds(THREE), 2).thinking.mean == pytest.approx((55 + 62 + 80) / 300)
     for beyond in (0, 4):
-        with pytest.raises(InputError, match=f"--iteration {beyond}: the run has iterations 1 to 3"):
+        with pytest.raises(InputError, match=f"iteration {beyond}: the run has iterations 1 to 3"):
             rows_of(seeds(THREE), beyond)
 
 

@@ -46,12 +46,12 @@ def test_values_that_are_not_text_are_written_as_words(value: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        (["etta=0.1"], "--where etta=0.1: a setting has no field 'etta'; did you mean eta?"),
+        (["etta=0.1"], "where etta=0.1: a setting has no field 'etta'; did you mean eta?"),
         (["colour=red"], "a setting has no field 'colour'; the fields are model, model_sha256, dtype"),
-        (["eta"], "--where eta: write FIELD=VALUE, as in eta=0.1"),
-        (["eta=0.5"], "--where eta=0.5: no row has it; eta is 0.01, 0.1"),
-        (["eta=much"], "--where eta=much: no row has it; eta is 0.01, 0.1"),
-        (["task=sst3"], "--where task=sst3: no row has it; task is sst2, mr"),
+        (["eta"], "where eta: write FIELD=VALUE, as in eta=0.1"),
+        (["eta=0.5"], "where eta=0.5: no row has it; eta is 0.01, 0.1"),
+        (["eta=much"], "where eta=much: no row has it; eta is 0.01, 0.1"),
+        (["task=sst3"], "where task=sst3: no row has it; task is sst2, mr"),
     ],
 )
 def test_what_no_row_has_is_named_with_what_there_is(where: list[str], message: str, folder: Path) -> None:
@@ -62,9 +62,7 @@ def test_what_no_row_has_is_named_with_what_there_is(where: list[str], message: 
 
 def test_values_that_no_row_has_together_are_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", [*curve([50, 60]), *curve([50, 60], task="mr", eta=0.1)])
-    with pytest.raises(
-        InputError, match=r"--where task=sst2 --where eta=0\.1: there are rows with each of these values"
-    ):
+    with pytest.raises(InputError, match=r"where task=sst2 where eta=0\.1: there are rows with each of these values"):
         read_jobs([folder], ["task=sst2", "eta=0.1"])
 
 

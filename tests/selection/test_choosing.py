@@ -123,39 +123,39 @@ def test_the_record_names_pool_method_and_model(loaded: Loaded) -> None:
 
 REFUSED = {
     "more shots than rows": (pool_of([*ROWS, ROWS[0]]), Request("random", 25), r"rows.jsonl has 24 rows .*; 1 ident"),
-    "no shots": (pool_of(ROWS), Request("random", 0), "--shots 0: a number of demonstrations, 1 or more"),
+    "no shots": (pool_of(ROWS), Request("random", 0), "shots 0: a number of demonstrations, 1 or more"),
     "a class smaller than its share": (
         pool_of(ROWS),
         Request("random", 18, balanced=True),
-        "--balance: label 'negative' has 8 rows, its share of --shots 18 is 9",
+        "balance: label 'negative' has 8 rows, its share of shots 18 is 9",
     ),
     "a class without a row": (
         pool_of(ROWS, ("negative", "neutral", "positive")),
         Request("random", 6, balanced=True),
-        "--balance: rows.jsonl has no row with the label 'neutral'; add some, or omit it",
+        "balance: rows.jsonl has no row with the label 'neutral'; add some, or omit it",
     ),
     "fewer shots than classes": (
         pool_of(ROWS),
         Request("random", 1, balanced=True),
-        "--shots 1: the pool has 2 labels",
+        "shots 1: the pool has 2 labels",
     ),
     "one class": (pool_of(ROWS[1:3]), Request("random", 1), "rows.jsonl: one label only, 'positive'"),
-    "an unknown method": (pool_of(ROWS), Request("herd", 1), "--method herd: use random, "),
-    "no model": (pool_of(ROWS), Request("longest", 1), "--method longest: reads the rows with a model"),
+    "an unknown method": (pool_of(ROWS), Request("herd", 1), "method herd: use random, "),
+    "no model": (pool_of(ROWS), Request("longest", 1), "method longest: reads the rows with a model"),
     "queries that are not read": (
         pool_of(ROWS),
         Request("longest", 1, queries=ROWS[:1]),
-        "--for: --method longest does not read the queries",
+        "for: method longest does not read the queries",
     ),
     "balance without label words": (
         pool_of([Query("a", ("x", "y"), "x"), Query("b", ("z", "y"), "z")], ()),
         Request("random", 1, balanced=True),
-        "--balance: the rows of rows.jsonl have candidates of their own",
+        "balance: the rows of rows.jsonl have candidates of their own",
     ),
     "probabilities of different candidates": (
         pool_of([Query("a", ("x", "y"), "x"), Query("b", ("z", "y"), "z")], ()),
         Request("sure", 1),
-        "--method sure: compares the labels' probabilities",
+        "method sure: compares the labels' probabilities",
     ),
 }
 

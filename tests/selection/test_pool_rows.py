@@ -15,7 +15,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, special_ids
-from deepthink_cli.selection.pool import IDENTICAL, NOT_SAMPLED, TOO_LONG, PoolRows, pool_of_file
+from deepthink_cli.selection.pool import IDENTICAL, TOO_LONG, PoolRows, pool_of_file
 from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.pool import pool_of_task
 from deepthink_cli.tasks.sources import Source
@@ -57,7 +57,7 @@ def test_a_sample_does_not_depend_on_the_order_of_the_file_and_is_drawn_with_the
     reverse = PoolRows.of("rows", reversed(pool().queries), TEMPLATE, LABELS)
     assert texts(pool().sampled(5, seed=1)) == texts(reverse.sampled(5, seed=1))
     assert texts(pool().sampled(5, seed=1)) != texts(pool().sampled(5, seed=2))
-    assert pool().sampled(5, seed=1).reasons == {NOT_SAMPLED: 15}
+    assert pool().sampled(5, seed=1).reasons == {"not in the sample of pool_size": 15}
     assert pool().sampled(99, seed=1).reasons == {}
 
 

@@ -86,7 +86,7 @@ def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None
     assert result.chosen.selected.pool_rows == 10
     assert result.as_json()["set_aside"] == {
         "identical to an earlier row": 2,
-        "not in the sample of --pool-size": 10,
+        "not in the sample of pool_size": 10,
     }
 
 
@@ -106,8 +106,8 @@ def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
     select(pool, SelectOptions(method="first", shots=1), tell=events.append)
     assert events == [
         Warn(
-            "no row with the label negative was chosen: give all labels to think with --labels (a --task has its own), "
-            "or use --balance"
+            "no row with the label negative was chosen: give all labels to think with labels (a task has its own), "
+            "or use balance"
         ),
     ]
 
@@ -178,7 +178,7 @@ def test_queries_that_the_task_evaluates_are_refused(tmp_path: Path) -> None:
     evaluated = evaluation_set(find_task(str(path)), "paper", Source(data))
     pool = pool_of_task(evaluated.task, evaluated)
     rows = write_rows(tmp_path / "queries.jsonl", [{"text": "a new film"}, {"text": next(iter(evaluated)).text}])
-    with pytest.raises(InputError, match=r"--for .*queries.jsonl:2: in split test, which task tiny evaluates"):
+    with pytest.raises(InputError, match=r"for .*queries.jsonl:2: in split test, which task tiny evaluates"):
         queries_of_file(str(rows), pool)
 
 
@@ -187,5 +187,5 @@ def test_a_method_that_reads_the_model_says_so_without_one(pool: PoolRows, monke
     from deepthink_cli.selection.registry import METHODS
 
     monkeypatch.setitem(METHODS, "reader", SelectionMethod("nowhere:choose", "reads", "this test", ("hidden",)))
-    with pytest.raises(InputError, match="--method reader: reads the rows with a model; name one with -m"):
+    with pytest.raises(InputError, match="method reader: reads the rows with a model; name one with model"):
         select(pool, SelectOptions(method="reader", shots=2), store=Store(Path("nowhere")))

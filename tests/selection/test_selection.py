@@ -52,7 +52,7 @@ def test_stratified_takes_equal_numbers_of_each_label_and_the_remainder_from_all
 
 
 def test_stratified_refuses_fewer_shots_than_labels() -> None:
-    with pytest.raises(InputError, match=r"--shots 2: stratified .* use at least 3, or --sampling random"):
+    with pytest.raises(InputError, match=r"shots 2: stratified .* use at least 3, or sampling random"):
         chosen("stratified", 2)
 
 
@@ -65,9 +65,9 @@ def test_a_registered_method_works_in_options_and_task_files(tmp_path: Path, mon
     path, data = tiny_task(tmp_path, sampling="last")
     with pytest.raises(InputError, match=r"sampling: 'last' is not 'random', 'stratified'"):
         find_task(str(path))
-    with pytest.raises(InputError, match=r"--sampling last: .*'random', 'stratified'"):
+    with pytest.raises(InputError, match=r"sampling last: .*'random', 'stratified'"):
         TaskOptions.checked(sampling="last")
-    with pytest.raises(InputError, match=r"--sampling last: use random, stratified or first"):
+    with pytest.raises(InputError, match=r"sampling last: use random, stratified or first"):
         selection_method("last")
     monkeypatch.setitem(METHODS, "last", SelectionMethod(last, "the last rows", "this test"))
     assert TaskOptions.checked(sampling="last").sampling == "last"

@@ -208,7 +208,7 @@ def test_an_interrupted_trial_continues(llama: Engine, tmp_path: Path) -> None:
 def test_a_set_that_is_too_long_is_refused_before_anything_is_read(llama: Engine) -> None:
     rows = [*(Query(" ".join([word] * 50), LABELS, "positive") for word in ("long", "same")), *ROWS]
     trials = EngineTrials(llama, rows, Template(TEMPLATE), LABELS)
-    with pytest.raises(InputError, match=r"a set of 3 demonstrations and a query .* holds 512 .* use fewer --shots"):
+    with pytest.raises(InputError, match=r"a set of 3 demonstrations and a query .* holds 512 .* use fewer shots"):
         trials.probabilities([(2, 3), (0, 1, 2)], [0])
     assert trials.sets_read == 0
 

@@ -51,7 +51,7 @@ def test_a_balanced_pool_gives_every_label_its_share(method: str, shots: int) ->
 @pytest.mark.parametrize("method", [name for name in TRYING if "entropy" not in name])
 def test_a_pool_without_other_rows_cannot_be_tried(method: str) -> None:
     pool, _ = fake_pool(4)
-    with pytest.raises(InputError, match=r"--shots 4: the pool has 4 rows, and none is left to try sets on"):
+    with pytest.raises(InputError, match=r"shots 4: the pool has 4 rows, and none is left to try sets on"):
         chosen(method, pool, 4)
 
 

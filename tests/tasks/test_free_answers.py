@@ -85,7 +85,7 @@ def test_a_program_is_the_answer_with_columns_of_its_row() -> None:
 
 def test_programs_run_only_if_they_may(tmp_path: Path, capsys: Captured) -> None:
     check_may_run(built_in()["gsm8k"], False, False)
-    with pytest.raises(InputError, match="--run-code"):
+    with pytest.raises(InputError, match="run_code"):
         check_may_run(built_in()["mbpp"], False, False)
     write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
     write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])

@@ -88,8 +88,8 @@ def test_any_name_of_a_column_and_any_label_can_be_written(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("rows", "label", "reason"),
     [
-        (tickets(), "none", "--label-field none: data.jsonl has the columns id, text, topic"),
-        (tickets(200), "text", "--label-field text: more than 100 different values in data.jsonl; 2 to 100 are labels"),
+        (tickets(), "none", "label_field none: data.jsonl has the columns id, text, topic"),
+        (tickets(200), "text", "label_field text: more than 100 different values in data.jsonl; 2 to 100 are labels"),
         ([{"a": f"some text {n}", "b": f"text {n}"} for n in range(9)], None, "data.jsonl: cannot tell which column"),
         ([{"a": "xy"[n % 2], "b": "vw"[n % 2], "c": f"a b {n}"} for n in range(9)], None, "data.jsonl: cannot tell"),
         ([{"n": n, "label": "ab"[n % 2]} for n in range(9)], None, "data.jsonl: no column of texts beside 'label'"),

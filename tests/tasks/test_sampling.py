@@ -69,7 +69,7 @@ def test_first_takes_the_first_rows(tiny: tuple[Task, EvaluationSet]) -> None:
 
 
 def test_too_many_shots_are_refused(tiny: tuple[Task, EvaluationSet]) -> None:
-    with pytest.raises(InputError, match="--shots 21: task tiny has 20 rows"):
+    with pytest.raises(InputError, match="shots 21: task tiny has 20 rows"):
         texts(*tiny, shots=21)
 
 
@@ -110,7 +110,7 @@ def test_a_task_without_training_rows_has_no_dev_set(tmp_path: Path) -> None:
     path, data = tiny_task(tmp_path, train=4)
     task = find_task(str(path))
     evaluated = evaluation_set(task, "paper", Source(data))
-    with pytest.raises(InputError, match="--select dev: task tiny has no training rows"):
+    with pytest.raises(InputError, match="select dev: task tiny has no training rows"):
         dev_set(task, evaluated, draw_demonstrations(task, evaluated))
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_protocol_is_refused_and_an_only_one_is_taken(tmp_path: Path)
     path, data = tiny_task(tmp_path, protocols={"official": {"split": "test"}})
     task = find_task(str(path))
     assert evaluation_set(task, "paper", Source(data)).protocol == "official"
-    with pytest.raises(InputError, match="--protocol mine: use paper or official"):
+    with pytest.raises(InputError, match="protocol mine: use paper or official"):
         evaluation_set(task, "mine", Source(data))
 
 
@@ -156,7 +156,7 @@ def copy_rows(source: Path, target: Path) -> None:
 
 def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path) -> None:
     path, _ = tiny_task(tmp_path, hub={"path": str(tmp_path / "nowhere"), "revision": "main"})
-    with pytest.raises(DeepThinkError, match=r"; give --data-dir DIR with DIR/tiny/test\.jsonl"):
+    with pytest.raises(DeepThinkError, match=r"; give data_dir DIR with DIR/tiny/test\.jsonl"):
         evaluation_set(find_task(str(path)), "paper", Source())
 
 

@@ -263,7 +263,7 @@ def test_a_model_in_bfloat16_is_trained_in_float32(models: Callable[[str], Path]
 
 
 def test_a_conversation_is_refused(llama: Engine) -> None:
-    with pytest.raises(InputError, match="omit --chat"):
+    with pytest.raises(InputError, match="omit chat"):
         own_tokens(llama.tokenizer, replace(given(llama), chat=Chat()), FAST.option)
 
 

@@ -154,7 +154,7 @@ def test_rows_with_candidates_of_their_own_are_tuned_without_the_calibrations_th
     assert planned(llama, rows).grid.calibrations == ("none",)
     report = tune(planned(llama, rows, calibrate="contextual"), engine=llama)
     assert report.comparison.rows == len(WORDS)
-    with pytest.raises(InputError, match="--calibrate batch"):
+    with pytest.raises(InputError, match="calibrate batch"):
         planned(llama, rows, calibrate="batch")
 
 
@@ -185,11 +185,11 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
         (ROWS[:5], {}, "5 different rows; give 6 at least"),
         ([(text, "positive") for text, _ in ROWS], {}, "one label only, 'positive'"),
         ([*((text, "positive") for text, _ in ROWS[:8]), ("b", "negative")], {}, "'negative' has 1 rows"),
-        (ROWS, {"folds": "10"}, "--folds 10: rows has 9 different texts; use 3 to 9, or loo"),
+        (ROWS, {"folds": "10"}, "folds 10: rows has 9 different texts; use 3 to 9, or loo"),
         (ROWS, {"folds": "2"}, "use 3 to 9"),
-        (ROWS, {"shots": 4}, "--shots 4: with two of 3 folds held out, 3 rows are left"),
-        (ROWS, {"demos_by": "first"}, "--demos-by first: only with --shots"),
-        (ROWS, {"shots": 2, "demos_by": "best"}, "--demos-by best: use random"),
+        (ROWS, {"shots": 4}, "shots 4: with two of 3 folds held out, 3 rows are left"),
+        (ROWS, {"demos_by": "first"}, "demos_by first: only with shots"),
+        (ROWS, {"shots": 2, "demos_by": "best"}, "demos_by best: use random"),
         ([(f"{text} " + "long " * 60, label) for text, label in ROWS], {}, "demonstrations too long: L = "),
         ([(f"{text} " + "long " * 60, label) for text, label in ROWS], {"shots": 3}, "demonstrations too long: L = "),
     ],
@@ -213,5 +213,5 @@ def test_a_bias_of_few_rows_is_warned_of_in_the_plan(llama: Engine) -> None:
     options = TuneOptions.checked(iterations=2, folds="3", calibrate="none,prior,contextual")
     plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
     (warning,) = [event.text for event in told if isinstance(event, Warn)]
-    assert warning.startswith("--calibrate prior: ")
+    assert warning.startswith("calibrate prior: ")
     assert "there are only 6" in warning  # of 9, without one of three folds

@@ -189,7 +189,7 @@ def test_an_order_with_a_demonstration_twice_is_refused(
 
 
 def test_turns_of_a_conversation_keep_their_order(llama: BatchedEngine, tokenized: TokenizedDemonstrations) -> None:
-    with pytest.raises(InputError, match="omit --chat"):
+    with pytest.raises(InputError, match="omit chat"):
         list(think(llama, replace(tokenized, chat=Chat()), Method(2, parse_rule("rotated", Gate()))))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from deepthink_cli.data.formats.lines import BOM, check_decoded, check_length, decoded, numbered_lines, shortened
 from deepthink_cli.data.opening import opened
 from deepthink_cli.data.source import FORMATS, Row, RowSource
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 
 
 def parsed_object(text: str, where: str, advice: str) -> dict[str, Any]:
@@ -161,12 +161,14 @@ _ONE_A_LINE = "write one object a line"
 
 def json_lines(source: RowSource) -> Iterator[Row | InputError]:
     """One object a line. Raises InputError if the first line begins an array."""
-    name_it = f", or name the format with --format ({', '.join(FORMATS)})" if source.guessed else ""
+    name_it = f", or name the format with {option('format')} ({', '.join(FORMATS)})" if source.guessed else ""
     with opened(source) as stream:
         first = True
         for where, line in numbered_lines(stream, source.name):
             if first and line.lstrip().startswith(b"["):
-                raise InputError(f"{where}: begins with [; for a JSON array, use the suffix .json or --format json")
+                raise InputError(
+                    f"{where}: begins with [; for a JSON array, use the suffix .json or {option('format')} json"
+                )
             first = False
             yield _row(line, where, _ONE_A_LINE + name_it)
 

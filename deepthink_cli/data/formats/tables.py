@@ -13,7 +13,7 @@ from threading import Lock
 from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length
 from deepthink_cli.data.opening import opened
 from deepthink_cli.data.source import Row, RowSource
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
 _QUOTED = re.compile(r'"[^"]*("|$)')
@@ -99,14 +99,16 @@ def _delimiter(header: str, expected: str, where: str) -> str:
     unquoted = _QUOTED.sub("", header)
     commas, semicolons, tabs = COMMA in unquoted, SEMICOLON in unquoted, TAB in unquoted
     if expected == TAB and not tabs and (commas or semicolons):
-        raise InputError(f"{where}: no tab in the header, but {header.strip()!r:.60}; for CSV, use --format csv")
+        raise InputError(
+            f"{where}: no tab in the header, but {header.strip()!r:.60}; for CSV, use {option('format')} csv"
+        )
     if expected == COMMA and commas and semicolons:
         raise InputError(
             f"{where}: commas and semicolons in the header {header.strip()!r:.60}; put the column names that hold one "
             "in quotation marks"
         )
     if expected == COMMA and tabs and not commas and not semicolons:
-        raise InputError(f"{where}: tabs in the header, and no comma; for TSV, use --format tsv")
+        raise InputError(f"{where}: tabs in the header, and no comma; for TSV, use {option('format')} tsv")
     return SEMICOLON if expected == COMMA and semicolons else expected
 
 

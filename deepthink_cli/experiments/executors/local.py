@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
 from deepthink_cli.experiments.executors.messages import Died, Message
 from deepthink_cli.experiments.executors.process import LENGTH
@@ -137,7 +137,9 @@ def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
     from deepthink_cli.model.devices import choose_device
 
     if ":" in device:
-        raise InputError(f"--device {device}: with --workers each worker has GPUs of its own; use --device cuda")
+        raise InputError.of(
+            "device", device, f"with {option('workers')} each worker has GPUs of its own; use {option('device')} cuda"
+        )
     if choose_device(device).type != "cuda":
         return ()
     import torch
@@ -146,7 +148,9 @@ def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
     gpus = tuple(map(str, range(torch.cuda.device_count()))) if named is None else tuple(named.split(","))
     if workers > len(gpus):
         count = f"{len(gpus)} GPUs" if len(gpus) > 1 else "one GPU"
-        raise InputError(f"--workers {workers}: this machine has {count}; use at most that many, or --device cpu")
+        raise InputError.of(
+            "workers", workers, f"this machine has {count}; use at most that many, or {option('device')} cpu"
+        )
     return gpus
 
 

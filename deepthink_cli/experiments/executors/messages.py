@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deepthink_cli.errors import Naming, Problem, current_naming
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.units import Unit
 from deepthink_cli.model.options import ModelOptions
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Open:
-    """Load a model, in place of the one that is loaded."""
+    """Load a model, in place of the one that is loaded; `naming` is how messages write options."""
 
     model: ModelOptions
+    naming: Naming = field(default_factory=current_naming)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Finished:
 class Failed:
     """An error stopped what the worker was asked to do; `is_input` if it would stop it anywhere."""
 
-    messages: tuple[str, ...]
+    problems: tuple[Problem, ...]
     is_input: bool
 
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.experiments.executors.messages import Died, Event, Message
@@ -128,7 +128,7 @@ def connected(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise InputError("--ray: needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
+        raise InputError.of("ray", None, "needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
     if ray.is_initialized():
         return ray
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -148,9 +148,11 @@ def connected(address: str) -> Any:
             ray.init(address=address, **common)
     except Exception as error:  # Ray raises plain exceptions too, as where a node takes too long to start
         reason = " ".join(str(error).split())[:160]
-        raise DeepThinkError(
-            f"--ray {address}: no Ray cluster answers ({reason}); start one with `ray start --head`, or give --ray "
-            "without an address to start one on this machine"
+        raise DeepThinkError.of(
+            "ray",
+            address,
+            f"no Ray cluster answers ({reason}); start one with `ray start {option('head')}`, or give "
+            f"{option('ray')} without an address to start one on this machine",
         ) from error
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, at_end)  # Ray's own prints a trace, and aborts
@@ -166,8 +168,8 @@ def cluster_part(workers: int | None, device: str) -> ClusterPart:
     workers = workers or most
     if workers > most:
         ray.shutdown()
-        raise InputError(
-            f"--workers {workers}: the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many"
+        raise InputError.of(
+            "workers", workers, f"the Ray cluster has {most} {'GPUs' if gpus else 'cores'}; use at most that many"
         )
     return ClusterPart(workers, cpus // workers, gpus // workers)
 

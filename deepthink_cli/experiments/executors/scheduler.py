@@ -203,11 +203,11 @@ class Scheduler:
             case Finished():
                 slot.message, slot.failures = None, 0
                 self.counts.units += 1
-            case Failed(messages, is_input) if is_input:
+            case Failed(problems, is_input) if is_input:
                 slot.message = None
-                self._fail_for_good(message, "; ".join(messages))
-            case Failed(messages):
-                self._replace(slot, "failed: " + "; ".join(messages))
+                self._fail_for_good(message, "; ".join(map(str, problems)))
+            case Failed(problems):
+                self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
             case Began() | Scored() | Made() | Ended():

@@ -59,7 +59,7 @@ def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequ
         f"cd {shlex.quote(os.getcwd())}",
         f'exec {shlex.join(words)} --shard "${{SLURM_ARRAY_TASK_ID}}/{shards}"',
     ]
-    with writing(path, "--slurm") as file:
+    with writing(path, "slurm") as file:
         file.write("\n".join(lines) + "\n")
     return Script(path, words, shards, tuple(options))
 

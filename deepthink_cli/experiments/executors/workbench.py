@@ -12,7 +12,16 @@ import torch
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.choice import load_model
-from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.errors import (
+    DeepThinkError,
+    InputError,
+    Naming,
+    Problem,
+    naming_options,
+    out_of_memory,
+    parameter,
+    ran_out_of_memory,
+)
 from deepthink_cli.experiments.executors.base import package_sha256
 from deepthink_cli.experiments.executors.messages import (
     Began,
@@ -49,6 +58,7 @@ class Workbench:
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = store
+        self.naming: Naming = parameter
         self.engine: Engine | None = None
         self.spec: ModelSpec | None = None
         self.request: RunRequest | None = None
@@ -57,17 +67,20 @@ class Workbench:
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do what a message asks; every error becomes the event `Failed`."""
+        if isinstance(message, Open):
+            self.naming = message.naming
         try:
-            if isinstance(message, Open):
-                yield self._opened(message.model)
-            else:
-                yield from self._done(message)
-                yield Finished()
+            with naming_options(self.naming):
+                if isinstance(message, Open):
+                    yield self._opened(message.model)
+                else:
+                    yield from self._done(message)
+                    yield Finished()
         except DeepThinkError as error:
-            yield Failed(tuple(error.messages), isinstance(error, InputError))
+            yield Failed(error.problems, isinstance(error, InputError))
         except Exception as error:
             text = out_of_memory(error) if ran_out_of_memory(error) else f"{type(error).__name__}: {error}"
-            yield Failed((text,), False)
+            yield Failed((Problem(text),), False)
 
     def _opened(self, model: ModelOptions) -> Opened:
         if self.engine is not None:

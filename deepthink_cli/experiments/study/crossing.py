@@ -55,7 +55,8 @@ def cross(opened: OpenedStudy) -> Crossing:
     """
     problems = Problems()
     axes, tasks = resolved_axes(opened, problems)
-    boxes = problems.result(lambda: _without_excluded(opened, axes, tasks))
+    with problems.collected():
+        boxes = _without_excluded(opened, axes, tasks)
     problems.raise_any()
     if not boxes:
         raise InputError(f"{opened.where('exclude')}: exclude: leaves no combination of the axes; exclude fewer")
@@ -90,13 +91,13 @@ def _excluded(opened: OpenedStudy, number: int, axes: Box, tasks: Tasks) -> Box:
     for axis, written in excluded.items():
         where = f"{opened.where('exclude', number, axis)}: exclude.{axis}"
         if axis not in AXES:
-            problems.messages.append(f"{where}: not an axis; the axes are {', '.join(AXES)}")
+            problems.add(f"{where}: not an axis; the axes are {', '.join(AXES)}")
             continue
         known, values[axis] = axes[axis], ()
         for value in written if isinstance(written, list) else [written]:
             matched = matching(axis, value, known, tasks)
             if not matched and not opened.is_replaced(axis):
-                problems.messages.append(f"{where}: {shown(value)} matches nothing: {axis} is {listed(known)}")
+                problems.add(f"{where}: {shown(value)} matches nothing: {axis} is {listed(known)}")
             values[axis] += tuple(matched)
     problems.raise_any()
     return values
@@ -116,7 +117,7 @@ def _check_rows_differ(opened: OpenedStudy, runs: Sequence[Box], tasks: Tasks) -
             if axis is not None and meet(first, second, [each for each in IN_ONE_RUN if each != "tasks"]):
                 both = f"{shown(first[axis][0])} and {shown(second[axis][0])}"
                 text = f"{both} are the same for task {name}, so that two sets of rows would have one key; omit one"
-                problems.messages.append(f"{opened.where(axis)}: {axis}: {text}")
+                problems.add(f"{opened.where(axis)}: {axis}: {text}")
     problems.raise_any()
 
 

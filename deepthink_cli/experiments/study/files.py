@@ -94,13 +94,15 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     base = Layer({"name": path.stem, **_located(document.values, path.parent)}, document.where)
     scales = _scales(document, path.parent)
     problems = Problems()
-    written = problems.result(lambda: _opened(path, [base]))
+    with problems.collected():
+        written = _opened(path, [base])
     for layer in scales.values():
-        problems.result(lambda layer=layer: _opened(path, [base, layer]))  # type: ignore[misc]
+        with problems.collected():
+            _opened(path, [base, layer])
     problems.raise_any()
     if scale is not None and scale not in scales:
         known = f"the study has {', '.join(scales)}" if scales else "the study has no scales"
-        raise InputError(f"--scale {scale}: {document.where(SCALES)} does not name it; {known}")
+        raise InputError.of("scale", scale, f"{document.where(SCALES)} does not name it; {known}")
     chosen = [] if scale is None else [scales[scale]]
     typed = [Layer({field: value}, _typed(option)) for field, (option, value) in (options or {}).items()]
     return _opened(path, [base, *chosen, *typed]) if chosen or typed else written

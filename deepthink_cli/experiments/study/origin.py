@@ -35,7 +35,7 @@ class Origin:
         """Write `study.json` into a folder unless it says so already; raises as `open_run_folder` does."""
         if _read(folder) == self:
             return
-        with open_run_folder(folder), writing(folder / FILE, "--out") as file:
+        with open_run_folder(folder), writing(folder / FILE, "out") as file:
             file.write(json.dumps(asdict(self)) + "\n")
 
 

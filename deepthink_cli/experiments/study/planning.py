@@ -21,6 +21,7 @@ from deepthink_cli.experiments.study.crossing import Crossing, requests_of
 from deepthink_cli.experiments.study.preparing import once, prepared_with
 from deepthink_cli.experiments.study.work import Amount, amount_of
 from deepthink_cli.io.documents import read_document
+from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.footprint import parameter_count
 from deepthink_cli.model.options import ModelOptions
@@ -150,9 +151,10 @@ def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: floa
         shared = SharedRows()
         runs = [prepared_with(request, spec, out, tell, shared) for request in requests]
         shared.clear()
+    except NotInCache:
+        runs, reason = [], f"its {what} is not on this machine, and a plan downloads nothing"
     except DeepThinkError as error:
-        absent = f"its {what} is not on this machine, and a plan downloads nothing"
-        runs, reason = [], absent if "--offline" in error.messages[0] else error.messages[0]
+        runs, reason = [], error.messages[0]
     name = shown(options.model_copy(update={"offline": False}))
     amount = sum(map(amount_of, requests), Amount())
     if not runs:

@@ -29,7 +29,9 @@ def prepare_study(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Pr
     specs: dict[ModelOptions, ModelSpec | None] = {}
     for request in requests_of(crossing):
         if request.model not in specs:
-            specs[request.model] = problems.result(lambda model=request.model: _find(crossing, model, tell))  # type: ignore[misc]
+            specs[request.model] = None
+            with problems.collected():
+                specs[request.model] = _find(crossing, request.model, tell)
         spec = specs[request.model]
         if spec is not None:
             with problems.collected():

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problem, Problems, naming_options, parameter
 from deepthink_cli.experiments.study.axes import Box, Tasks, shown
 from deepthink_cli.experiments.study.files import OpenedStudy, is_path
-from deepthink_cli.experiments.study.format import AXES
+from deepthink_cli.experiments.study.format import AXES, Study
 from deepthink_cli.meaning import meaningless
-from deepthink_cli.options import SINGULAR
 from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.format import Task
 
-_OPTIONS = {**SINGULAR, "orders": "order_seed"}  # options of a run by the fields of a study
+_OPTIONS = {**Study.option_names(), "orders": "order_seed"}  # options of a run by the fields of a study
 _FIELDS = {option: field for field, option in _OPTIONS.items()}
 
 
@@ -29,10 +28,10 @@ def resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
     with problems.collected():
         tasks = _tasks(opened)
     for check in (_duplicates, _paths, _scored, _conditions):
-        problems.messages += list(check(opened))
+        problems.add(*check(opened))
     if not tasks:
         problems.raise_any()
-    problems.messages += list(_protocols(opened, tasks))
+    problems.add(*_protocols(opened, tasks))
     return {**opened.study.axes(), "tasks": tuple(tasks)}, tasks
 
 
@@ -62,7 +61,7 @@ def _named(written: str, where: str) -> list[Task]:
     try:
         return find_tasks([written])
     except InputError as error:
-        raise InputError(*(f"{where}: {text.removeprefix('--task ')}" for text in error.messages)) from error
+        raise InputError(*(Problem(each.reason, place=f"{where}: {each.value}") for each in error.problems)) from error
 
 
 def _duplicates(opened: OpenedStudy) -> Iterator[str]:
@@ -86,11 +85,12 @@ def _paths(opened: OpenedStudy) -> Iterator[str]:
 
 
 def _scored(opened: OpenedStudy) -> Iterator[str]:
-    try:
-        _ = opened.study.scored
-    except InputError as error:
-        for message in error.messages:
-            yield f"{opened.where('at')}: at: {message.removeprefix('--at ').replace('raise -T', 'raise iterations')}"
+    with naming_options(parameter):
+        try:
+            _ = opened.study.scored
+        except InputError as error:
+            for problem in error.problems:
+                yield f"{opened.where('at')}: at: {problem.value}: {problem.reason}"
 
 
 def _conditions(opened: OpenedStudy) -> Iterator[str]:

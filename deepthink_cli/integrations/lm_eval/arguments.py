@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator
 
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.integrations.lm_eval.contexts import DELIMITER, SplitWay
 from deepthink_cli.meaning import refusals
 from deepthink_cli.method import Method, MethodOptions
@@ -77,10 +76,13 @@ class Arguments:
             if name not in known:
                 with problems.collected():
                     raise InputError(f"--model_args {name}: no such argument; {_advice(name)}")
-        model = problems.result(lambda: _named(ModelOptions, sections["model"]))
-        method = problems.result(lambda: _named(MethodOptions, sections["method"]))
-        harness = problems.result(lambda: _named(HarnessOptions, sections["harness"]))
-        problems.messages += map(_as_argument, refusals("harness", sections["method"], sections["method"]))
+        with problems.collected():
+            model = _named(ModelOptions, sections["model"])
+        with problems.collected():
+            method = _named(MethodOptions, sections["method"])
+        with problems.collected():
+            harness = _named(HarnessOptions, sections["harness"])
+        problems.add(*map(_as_argument, refusals("harness", sections["method"], sections["method"])))
         problems.raise_any()
         return cls(model, method.method, harness)
 
@@ -107,7 +109,7 @@ def _named(kind: type[Any], values: Mapping[str, Any]) -> Any:
     try:
         return kind.checked(**texts)
     except InputError as error:
-        raise InputError(*map(_as_argument, error.messages)) from error
+        raise InputError(*map(_as_argument, error.problems)) from error
 
 
 def _is_text(kind: type[Any], name: str) -> bool:
@@ -115,14 +117,10 @@ def _is_text(kind: type[Any], name: str) -> bool:
     return kind.model_fields[name].annotation in (str, str | None, Path | None)
 
 
-def _as_argument(message: str) -> str:
-    """`--eta 7: ...` as `--model_args eta=7: ...`."""
-    match = re.match(r"--([a-z-]+) (.*)", message, re.DOTALL)
-    if match is None:
-        return message
-    name = match[1].replace("-", "_")
-    shown = {value: key for key, value in _ALIASES.items()}.get(name, name)
-    return f"--model_args {shown}={match[2]}"
+def _as_argument(problem: Problem) -> Problem:
+    """A problem of an option as that of an argument: `--model_args eta=7: ...`."""
+    shown = {value: key for key, value in _ALIASES.items()}.get(problem.field or "", problem.field)
+    return Problem(problem.reason, place=f"--model_args {shown}={problem.value}")
 
 
 def _advice(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
-from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
 from deepthink_cli.io.permissions import RUN_CODE, check_allows_no_code
 from deepthink_cli.model.failures import check_installed
@@ -25,7 +25,7 @@ def run_harness(arguments: Sequence[str]) -> int:
     Raises InputError if it is not installed and for its cache of responses, and DeepThinkError, on one line, for its
     own errors.
     """
-    check_installed("harness", "lm-eval", "lm_eval", "accelerate")
+    check_installed(Problem("harness"), "lm-eval", "lm_eval", "accelerate")
     _refuse_cache(arguments)
     command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else ("run", arguments)
     words = [command, *rest]

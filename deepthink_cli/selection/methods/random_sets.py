@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.base import Choice, Pool, Trials
 
 if TYPE_CHECKING:
@@ -60,9 +60,11 @@ def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> li
     Any set lacks at least one of them. Raises InputError for a pool that has no more than `shots` rows.
     """
     if len(pool) <= shots:
-        raise InputError(
-            f"--shots {shots}: the pool has {len(pool)} rows, and none is left to try sets on; add rows to it, use "
-            "fewer --shots, or --method random"
+        raise InputError.of(
+            "shots",
+            shots,
+            f"the pool has {len(pool)} rows, and none is left to try sets on; add rows to it, use fewer "
+            f"{option('shots')}, or {option('method')} random",
         )
     return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.base import Choice, Pool
 
 
@@ -15,9 +15,11 @@ def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """
     by_label, chosen = pool.by_label, list[int]()
     if len(by_label) > shots:
-        raise InputError(
-            f"--shots {shots}: stratified sampling needs a row of each of the {len(by_label)} labels; "
-            f"use at least {len(by_label)}, or --sampling random"
+        raise InputError.of(
+            "shots",
+            shots,
+            f"stratified sampling needs a row of each of the {len(by_label)} labels; use at least "
+            f"{len(by_label)}, or {option('sampling')} random",
         )
     for rows in by_label.values():
         chosen += draw.sample(rows, min(shots // len(by_label), len(rows)))
