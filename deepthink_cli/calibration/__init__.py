@@ -1,1 +1,1 @@
-"""How scores are corrected for a bias toward some labels: one file a method, one registry."""
+"""How scores are corrected for a bias toward some labels: the methods, their texts, and applying them."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.registry import loaded
 from deepthink_cli.scoring.softmax import log_softmax
@@ -76,9 +74,3 @@ class Calibration:
     def from_rows(self) -> bool:
         """Whether the bias is estimated from the inputs themselves, which must have the same labels."""
         return self.basis == "batch"
-
-
-def log_premise(logs: Floats) -> Floats:
-    """log b(y) = log p(y | domain premise), the only row of `logs` (Holtzman et al. 2021, section 3)."""
-    (premise,) = logs
-    return np.asarray(premise, dtype=np.float64)

@@ -14,7 +14,7 @@ NONE = "none"
 _ALL = (
     Calibration(
         "contextual",
-        f"{_HERE}.mean:log_mean",
+        f"{_HERE}.estimates:log_mean",
         "content-free",
         "labels after the inputs 'N/A', '[MASK]' and an empty one",
         "Zhao et al. 2021, arXiv 2102.09690",
@@ -23,7 +23,7 @@ _ALL = (
     ),
     Calibration(
         "domain",
-        f"{_HERE}.mean:log_mean",
+        f"{_HERE}.estimates:log_mean",
         "domain",
         "labels after 20 texts of random words from the demonstrations",
         "Fei et al. 2023, arXiv 2305.19148",
@@ -32,7 +32,7 @@ _ALL = (
     ),
     Calibration(
         "batch",
-        f"{_HERE}.mean:log_mean",
+        f"{_HERE}.estimates:log_mean",
         "batch",
         "the mean probability of each label over the inputs",
         "Zhou et al. 2023, arXiv 2309.17249",
@@ -40,7 +40,7 @@ _ALL = (
     ),
     Calibration(
         "pmi",
-        f"{_HERE}.base:log_premise",
+        f"{_HERE}.estimates:log_premise",
         "premise",
         "labels after the end of the template alone",
         "Holtzman et al. 2021, arXiv 2104.08315",
@@ -48,7 +48,7 @@ _ALL = (
     ),
     Calibration(
         "prior",
-        f"{_HERE}.prior:log_matched",
+        f"{_HERE}.estimates:log_matched",
         "batch",
         "the bias without which all labels are equally likely over the inputs",
         "Saerens et al. 2002, Neural Computation 14(1)",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepthink_cli.calibration.mean import log_mean
+from deepthink_cli.calibration.estimates import log_mean
 from deepthink_cli.method import Method
 from deepthink_cli.tuning.grid import Grid, best_of_families
 from deepthink_cli.tuning.nested import best, choose_nested, correctness

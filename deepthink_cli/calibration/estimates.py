@@ -1,4 +1,4 @@
-"""The bias without which the labels are predicted equally often: label prior matching."""
+"""Estimates of log b from normalised log-probabilities: a mean, that of a premise alone, label prior matching."""
 
 from __future__ import annotations
 
@@ -11,7 +11,23 @@ from deepthink_cli.scoring.softmax import log_softmax
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
 
-STEPS, TOLERANCE = 10_000, 1e-12  # at most; nats between the last two steps
+STEPS, TOLERANCE = 10_000, 1e-12  # of log_matched: at most so many; nats between the last two
+
+
+def log_mean(logs: Floats) -> Floats:
+    """log b(y), b(y) = 1/m sum_i p(y | x_i), for log-probabilities (m, C).
+
+    Contextual calibration (Zhao et al. 2021, section 5: W = diag(p_cf)^-1, b = 0) with content-free inputs x_i,
+    domain-context calibration (Fei et al. 2023, equation 4) with random words of the domain, and batch calibration
+    (Zhou et al. 2023, equations 3 and 4) with the inputs themselves.
+    """
+    return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
+
+
+def log_premise(logs: Floats) -> Floats:
+    """log b(y) = log p(y | domain premise), the only row of `logs` (Holtzman et al. 2021, section 3)."""
+    (premise,) = logs
+    return np.asarray(premise, dtype=np.float64)
 
 
 def log_matched(logs: Floats) -> Floats:
