@@ -104,10 +104,10 @@ def next_word(folder: Path, prompt: str) -> str:
 
     from deepthink_cli import load_model
 
-    model = load_model(str(folder), device="cpu")
-    ids = model.tokenizer(prompt, return_tensors="pt")["input_ids"]  # (1, L)
+    engine = load_model(str(folder), device="cpu")
+    ids = engine.tokenizer(prompt, return_tensors="pt")["input_ids"]  # (1, L)
     with torch.inference_mode():
-        return str(model.tokenizer.decode(model.network(input_ids=ids).logits[0, -1].argmax()))
+        return str(engine.tokenizer.decode(engine.model.network(input_ids=ids).logits[0, -1].argmax()))
 
 
 def main() -> None:

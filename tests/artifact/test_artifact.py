@@ -183,7 +183,7 @@ def test_changed_metadata_are_found(path: Path, place: tuple[str | int, ...], va
 
 
 def test_a_missing_file_says_how_to_make_one(path: Path) -> None:
-    assert refusal(path) == f"{path}: no such file; make a memory with: deepthink think DEMOS output {path}"
+    assert refusal(path) == f"{path}: no such file; make a memory with: deepthink think DEMOS -o {path}"
 
 
 def test_a_directory_is_not_a_memory(tmp_path: Path) -> None:
