@@ -18,7 +18,7 @@ from deepthink_cli.tasks.catalogue import find_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import draw_demonstrations, evaluation_set
 
-MOST_TOKENS = 480  # leaves the longest test input room in a context of 1,024
+MAX_TOKENS = 480  # with it the longest test input fits a context of 1,024
 SEED = 0
 
 
@@ -45,6 +45,6 @@ def read_agnews(data_dir: str, tokenizer: PreTrainedTokenizerBase, inputs: int) 
 def _fitting(tokenizer: PreTrainedTokenizerBase, given: DemonstrationSet) -> tuple[int, ...]:
     for first in range(len(given.examples)):
         ids = tokenize_demonstrations(tokenizer, replace(given, examples=given.examples[first:])).token_ids
-        if len(ids) <= MOST_TOKENS:
+        if len(ids) <= MAX_TOKENS:
             return ids
-    raise SystemExit(f"not one demonstration of AG News has at most {MOST_TOKENS} tokens")
+    raise SystemExit(f"not one demonstration of AG News has at most {MAX_TOKENS} tokens")

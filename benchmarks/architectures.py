@@ -139,7 +139,7 @@ def _table_row(row: Row) -> str:
 
 
 def _remarks(row: Row) -> str:
-    """The reason of a row in short: without the subject of a refusal and without its way out."""
+    """The reason of a row in short: without the subject of a refusal and without its hint."""
     subject = rf"^(-m MODEL: |({row.model_type} is not a causal language model: )?{row.architecture}( \(.*?\))? )"
     reason = re.sub(subject, "", row.reason)
     if row.verdict == "refused":

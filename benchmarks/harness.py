@@ -35,7 +35,7 @@ class Harness:
         logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it warns about being given a network
         from lm_eval.models.huggingface import HFLM
 
-        most = model.limits.most_tokens() or 2**20
+        most = model.limits.max_tokens() or 2**20
         self.inner: Any = HFLM(
             pretrained=model.network, tokenizer=stand_in_tokenizer(), batch_size=batch_size, max_length=most
         )

@@ -103,7 +103,7 @@ def small_engine(folder: Path, model_type: str, form: str = "") -> Engine:
 
 def _counts(engine: Engine) -> list[int]:
     """Numbers of demonstrations that fit the model together with a query: few, and more than a window holds."""
-    most = engine.limits.most_tokens() or sys.maxsize
+    most = engine.limits.max_tokens() or sys.maxsize
     return [count for count in _COUNTS if 30 * count < most]
 
 

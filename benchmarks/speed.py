@@ -185,7 +185,7 @@ def _peak(args: argparse.Namespace, record: Record) -> None:
 
 def _lengths(args: argparse.Namespace, shape: str) -> list[int]:
     """The lengths that fit the shape's context with an input behind them."""
-    most = limits_of(config_of(shape)).most_tokens() or sys.maxsize
+    most = limits_of(config_of(shape)).max_tokens() or sys.maxsize
     return [length for length in args.lengths if length + LONGEST_INPUT <= most]
 
 

@@ -56,7 +56,7 @@ def option(field: str) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an input is refused, and the way out: the option and its value, or the place, if it has any."""
+    """Why an input is refused, and what to do: the option and its value, or the place, if it has any."""
 
     reason: str = ""
     field: str | None = None
@@ -152,7 +152,7 @@ class Problems:
     ['eta 2: too large']
     """
 
-    MOST = 20
+    MAX_SHOWN = 20
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -177,6 +177,6 @@ class Problems:
         if not self.found:
             return
         unique = list(dict.fromkeys(self.found))
-        rest = len(unique) - self.MOST
+        rest = len(unique) - self.MAX_SHOWN
         more = [Problem(f"... and {rest} more mistakes like these")] if rest > 0 else []
-        raise InputError(*unique[: self.MOST], *more)
+        raise InputError(*unique[: self.MAX_SHOWN], *more)

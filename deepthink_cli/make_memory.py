@@ -22,7 +22,7 @@ from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.families import windowed_layers
-from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, most_held
+from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
@@ -67,7 +67,7 @@ class ThinkPlan:
             "tokens": length,
             "tokens_attended": length if method.iterations == 1 else 2 * length,
             "largest": spec.limits.largest(method.positions, method.iterations, length),
-            "context": spec.limits.most_tokens(length),
+            "context": spec.limits.max_tokens(length),
             "window": _window(spec),
             "passes": method.iterations,
             **rule_as_json(method.update),
@@ -149,9 +149,9 @@ def _fitting(
         return count_tokens(spec.tokenizer, reading, reading.examples)
 
     name, count, limits = technique.name, len(given.examples), (spec.limits, method.positions, method.iterations)
-    if most_held(*limits, tokens, count) == count:
+    if max_demonstrations(*limits, tokens, count) == count:
         return changed
-    fit = most_held(*limits, tokens, count, SHARE)
+    fit = max_demonstrations(*limits, tokens, count, SHARE)
     if not fit:
         raise InputError.of(
             "method",

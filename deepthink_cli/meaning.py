@@ -32,18 +32,18 @@ _GATE = tuple(each.name for each in fields(Gate))
 class Rule:
     """Options that have no meaning in the named commands while a condition holds.
 
-    `text` says when that is, in help and in messages, and `way_out` what to do; other options stand in braces.
+    `text` says when that is, in help and in messages, and `hint` what to do; other options stand in braces.
     """
 
     commands: tuple[str, ...]
     options: tuple[str, ...]
     holds: Condition
     text: str
-    way_out: str
+    hint: str
 
     def refusal(self, shown: Shown) -> str:
-        """The reason and the way out, with other options as `shown` writes them."""
-        return _written(f"{self.text}; {self.way_out}", shown)
+        """The reason and the hint, with other options as `shown` writes them."""
+        return _written(f"{self.text}; {self.hint}", shown)
 
 
 def _has(name: str) -> Condition:

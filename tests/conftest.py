@@ -24,7 +24,7 @@ from deepthink_cli.engine import choice, opening
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.probe import Verdict, try_packed
-from deepthink_cli.experiments.executors import workbench
+from deepthink_cli.experiments.executors import handler
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
@@ -105,7 +105,7 @@ def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pyt
     """Commands use a model that an earlier one has opened, if its options and files are the same."""
     if request.path.parent.name not in LOADING:
         monkeypatch.setattr(choice, "try_packed", _probed)
-        for module in (opening, workbench):
+        for module in (opening, handler):
             monkeypatch.setattr(module, "open_model", _opened)
             monkeypatch.setattr(module, "load_model", _loaded)
 

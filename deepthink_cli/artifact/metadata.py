@@ -31,7 +31,7 @@ from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
-MOST_ITERATIONS = 999_999  # that the names of tensors have
+MAX_ITERATIONS = 999_999  # that the names of tensors have
 ADDED = (
     "selected",
     "technique",
@@ -77,7 +77,7 @@ class Metadata:
     demonstrations: StoredDemonstrations
     template: Template
     labels: list[str]
-    iterations: Annotated[int, Field(le=MOST_ITERATIONS)]
+    iterations: Annotated[int, Field(le=MAX_ITERATIONS)]
     eta: float
     momentum: float
     positions: Positions

@@ -44,20 +44,20 @@ class Calibration:
     def bias(self, logs: Floats, others: int = 0) -> Floats:
         """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
 
-        The result will be averaged with the bias of so many `others`. Raises InputError as `doubt` does.
+        The result will be averaged with the bias of so many `others`. Raises InputError as `warning` does.
         """
-        self.doubt(len(logs) + others)
+        self.warning(len(logs) + others)
         return loaded(self.estimate)(logs)
 
     def corrected(self, scores: Any, basis: Any = None) -> Floats:
         """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
 
-        The second are the rows' own if none are given. Raises InputError as `doubt` does.
+        The second are the rows' own if none are given. Raises InputError as `warning` does.
         """
         logs = log_softmax(scores)
         return logs - self.bias(logs if basis is None else log_softmax(basis))
 
-    def doubt(self, rows: int) -> str | None:
+    def warning(self, rows: int) -> str | None:
         """A warning of a bias that is estimated from few rows; None if they suffice, or it needs none.
 
         Raises InputError for fewer rows than say anything of a bias: a single one always has the labels equally likely.

@@ -98,9 +98,9 @@ class Calibrator:
             return list(predictions)
         corrections = {name: self._correct[name](predictions) for name in names}
         for name, of in corrections.items():
-            if of and name not in self.warned and (doubt := calibration(name).doubt(of[-1].inputs)):
+            if of and name not in self.warned and (warning := calibration(name).warning(of[-1].inputs)):
                 self.warned.add(name)
-                self.warn(doubt)
+                self.warn(warning)
         return [
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)

@@ -41,7 +41,7 @@ class ExtendedLabels:
         options: str | None = None,
     ) -> None:
         self._tokenize, self._tell, self._where = query_tokenizer(tokenizer, prompt, score), tell, where
-        self._way_out = "" if score == "end" else f", or use {options or option('score') + ' end'}"
+        self._hint = "" if score == "end" else f", or use {options or option('score') + ' end'}"
 
     def check_labels(self, text: Text, labels: Sequence[str]) -> TokenizedQuery:
         """Warn of the labels of a query with this text; returns it tokenised, or raises as `tokenize_queries`."""
@@ -89,7 +89,7 @@ class ExtendedLabels:
         return ""
 
     def _warn(self, text: str, renamed: str) -> None:
-        self._tell(Warn(f"{self._where}{text}; rename {renamed}{self._way_out}"))
+        self._tell(Warn(f"{self._where}{text}; rename {renamed}{self._hint}"))
 
 
 def check_labels(

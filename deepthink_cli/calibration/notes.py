@@ -40,7 +40,7 @@ def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: Che
 def check_count(calibrate: Sequence[str], rows: int) -> None:
     """Raise InputError for a calibration that cannot be estimated from so few rows."""
     for name in from_rows(calibrate):
-        calibration(name).doubt(rows)
+        calibration(name).warning(rows)
 
 
 def row_check(

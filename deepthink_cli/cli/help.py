@@ -16,8 +16,8 @@ GROUPS = {
     "This machine": ("doctor",),
 }
 OTHERS = "From other packages"
-# Of every command with more than MOST options, those that its --help shows: what most calls need.
-MOST = 12
+# Of every command with more than MAX_OPTIONS options, those that its --help shows: what most calls need.
+MAX_OPTIONS = 12
 FIRST = {
     "demo": "model device offline data_dir quiet",
     "think": "output model iterations eta template label_field labels task shots seed",
@@ -87,8 +87,8 @@ class ProgramGroup(HelpGroup):
         for group in groups:
             shown = [each for each in self.commands.items() if each[1].rich_help_panel == group]  # type: ignore[attr-defined]
             with formatter.section(group):
-                room = formatter.width - 6 - width
-                formatter.write_dl([(f"{name:{width}}", each.get_short_help_str(room)) for name, each in shown])
+                limit = formatter.width - 6 - width
+                formatter.write_dl([(f"{name:{width}}", each.get_short_help_str(limit)) for name, each in shown])
 
 
 def _first(ctx: Any) -> list[str] | None:

@@ -147,7 +147,7 @@ def write_report(
 
 def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, common: CommonArguments) -> None:
     """Write the report of runs, which `source` names; raises InputError for all wrong options."""
-    from deepthink_cli.experiments.shards import doubts
+    from deepthink_cli.experiments.shards import shard_warnings
     from deepthink_cli.io.atomic import writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.job_results import read_jobs
@@ -167,7 +167,7 @@ def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, c
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
     problems.raise_any()
-    for line in doubts(runs):
+    for line in shard_warnings(runs):
         note(f"warning: {line}")
     if chosen == "eee" and output is not None:
         write_evaluations(jobs, output, number, common.quiet)

@@ -268,10 +268,10 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
 
 def _warnings(demonstrations: DemonstrationSet, prompt: PromptArguments, tell: Tell) -> list[str]:
     """Warn of demonstrations that may not be what was meant; returns the warnings."""
-    from deepthink_cli.data.doubts import doubts
+    from deepthink_cli.data.field_warnings import field_warnings
     from deepthink_cli.events import Warn
 
-    messages = doubts(demonstrations, prompt.labels is not None)
+    messages = field_warnings(demonstrations, prompt.labels is not None)
     for message in messages:
         tell(Warn(message))
     return messages

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tuning.tune import TuneReport
     from deepthink_cli.tuning.verdict import Comparison
 
-MOST_ROWS = 30  # of the table
+MAX_ROWS = 30  # of the table
 
 Rows = Annotated[
     str,
@@ -138,11 +138,11 @@ def _table(result: TuneReport) -> Any:
 
     rows, count = [], len(result.plan.rows)
     best = best_of_families(result.settings, result.right)
-    for number in best[:MOST_ROWS]:
+    for number in best[:MAX_ROWS]:
         accuracy = result.right[number] / count
         rows.append([str(result.settings[number]), f"{accuracy:.1%}", _interval(wilson(accuracy, count))])
-    if len(best) > MOST_ROWS:
-        rows.append([f"... and {len(best) - MOST_ROWS} more; --json has all", "", ""])
+    if len(best) > MAX_ROWS:
+        rows.append([f"... and {len(best) - MAX_ROWS} more; --json has all", "", ""])
     return table("best of each family, by cross-validation", "accuracy", "95 % interval", rows=rows)
 
 

@@ -28,7 +28,7 @@ _OTHERS = {
 }
 _IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory
 # A compressed file may hold this many bytes, and this many times its size besides; gzip never compresses by more.
-_MOST_BYTES, _MOST_RATIO = 2**26, 2_000
+_MAX_BYTES, _MAX_RATIO = 2**26, 2_000
 
 
 @contextmanager
@@ -94,7 +94,7 @@ class _Decompressed(io.RawIOBase):
     def __init__(self, stream: io.BufferedReader, kind: Compression, name: str) -> None:
         self.kind, self.name, self.count = kind, name, 0
         status = os.fstat(stream.fileno())
-        self.most = _MOST_BYTES + _MOST_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
+        self.most = _MAX_BYTES + _MAX_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
         self.content: Any = gzip.GzipFile(fileobj=stream) if kind == "gzip" else _zstd(stream)
 
     def readable(self) -> bool:

@@ -9,14 +9,14 @@ from typing import Any
 
 from deepthink_cli.errors import InputError, Problem
 
-MOST_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
+MAX_TEXT = 2**20  # bytes of a text; no model reads so much, and a tokenizer needs a second for it
 
 
 def text_value(value: Any, where: str, field: str) -> str:
     """A field's value as text: strings stripped, numbers and true/false written as in JSON.
 
     Raises InputError if it is missing, empty, not finite, a list or object, holds a lone surrogate, or has more
-    than `MOST_TEXT` bytes.
+    than `MAX_TEXT` bytes.
     """
     if isinstance(value, bool):
         return json.dumps(value)
@@ -36,9 +36,9 @@ def text_value(value: Any, where: str, field: str) -> str:
     except UnicodeEncodeError as error:
         surrogate = ascii(text[error.start])
         raise InputError(f"{where}: {field!r} holds the lone surrogate {surrogate}; remove it") from error
-    if size > MOST_TEXT:
+    if size > MAX_TEXT:
         raise InputError(
-            f"{where}: {field!r} has {size:,} bytes, at most {MOST_TEXT:,} are read; shorten it or split the row"
+            f"{where}: {field!r} has {size:,} bytes, at most {MAX_TEXT:,} are read; shorten it or split the row"
         )
     return text
 

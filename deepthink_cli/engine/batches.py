@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
-from deepthink_cli.engine.budget import best_tokens, room
+from deepthink_cli.engine.budget import best_tokens, byte_budget
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
 from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
@@ -52,7 +52,7 @@ class BatchedEngine(Engine):
     def __init__(self, model: LanguageModel, reason: str = "", warning: str | None = None) -> None:
         self.model = model
         self.batch_tokens = model.batch_tokens or best_tokens(model)
-        self.free = room(model.device)
+        self.free = byte_budget(model.device)
         self.reason, self._warning = reason, warning
 
     @property

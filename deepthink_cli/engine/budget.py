@@ -20,7 +20,7 @@ KEPT = 32 * 2**20 - 2**16  # bytes of the largest tensor that glibc's allocator 
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def room(device: torch.device) -> int:
+def byte_budget(device: torch.device) -> int:
     """Bytes that passes and memories may take: half of the device's free memory, rounded down to a power of two.
 
     Rounding makes the same job on the same machine split into the same passes, with the same results.
@@ -33,7 +33,7 @@ def keep_float32_head(model: LanguageModel) -> None:
 
     Otherwise, it is converted in slices in every pass, with the same results.
     """
-    model.keep_float32_head(room(model.device) // 4)
+    model.keep_float32_head(byte_budget(model.device) // 4)
 
 
 def use_fast_products(model: LanguageModel) -> bool:
@@ -44,7 +44,7 @@ def use_fast_products(model: LanguageModel) -> bool:
     if not usual_products_are_slow():
         return False
     with model.lock:
-        return bool(reorder_weights(model.network.base_model, room(model.device) // 2))
+        return bool(reorder_weights(model.network.base_model, byte_budget(model.device) // 2))
 
 
 def best_tokens(model: LanguageModel) -> int:
@@ -53,7 +53,9 @@ def best_tokens(model: LanguageModel) -> int:
         best = min(_CPU_TOKENS, KEPT // (_widest(model) * model.dtype.itemsize))
     else:
         # Several tensors as large as the widest activation of a layer.
-        best = min(_CUDA_TOKENS, room(model.device) // (8 * _widest(model) * model.dtype.itemsize + _head_bytes(model)))
+        best = min(
+            _CUDA_TOKENS, byte_budget(model.device) // (8 * _widest(model) * model.dtype.itemsize + _head_bytes(model))
+        )
     return max(FEWEST_TOKENS, best)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.budget import room
+from deepthink_cli.engine.budget import byte_budget
 
 TOKENS, SECONDS, ROUNDS = 256, 0.8, 3  # of the timed forward; rounds end after so many seconds, but not before three
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -29,7 +29,7 @@ def bfloat16_gain(engine: Engine, clock: Callable[[], float] = time.perf_counter
     if not isinstance(engine, BatchedEngine) or engine.model.device.type != "cpu" or engine.identity.quantize:
         return None
     body: Any = engine.model.network.base_model
-    limit = engine.limits.most_tokens()
+    limit = engine.limits.max_tokens()
     tokens = TOKENS if limit is None else min(TOKENS, limit)
     with engine.model.lock:
         try:
@@ -63,7 +63,7 @@ def _first_layer(body: Any, dtype: torch.dtype) -> nn.Module:
     """A copy of a network without vocabulary that has only the first of its layers, in `dtype`."""
     stacks = [module for module in body.modules() if isinstance(module, nn.ModuleList)]
     layers = max(stacks, key=lambda stack: sum(parameter.numel() for parameter in stack.parameters()))
-    if 4 * sum(parameter.numel() for parameter in layers[0].parameters()) > room(torch.device("cpu")):
+    if 4 * sum(parameter.numel() for parameter in layers[0].parameters()) > byte_budget(torch.device("cpu")):
         raise MemoryError("a copy of one layer does not fit")
     embedding = body.get_input_embeddings()
     # Objects in the memo stand for their originals in the copy.

@@ -32,7 +32,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
     token of the query are compared with those of a pass without cache and without explicit positions. They may differ
     by twice as much as when the results of every layer are disturbed by one rounding.
     """
-    name, way_out = model.identity.architecture, "choose a model of another architecture"
+    name, hint = model.identity.architecture, "choose a model of another architecture"
     asked = _Asked(model, len(query_ids))
     expected_SN, rounded_SN = _plain(model, asked, [*text_ids, *query_ids])
     try:
@@ -41,7 +41,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
         if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise InputError(f"{name} cannot continue from a memory ({reason}); {way_out}") from error
+        raise InputError(f"{name} cannot continue from a memory ({reason}); {hint}") from error
     # In 8 bits, a token's rounding depends on the other tokens of the pass.
     least = 0.1 if model.identity.quantize else 1e-3
     if _relative_difference(actual_SN, expected_SN) > max(
@@ -50,7 +50,7 @@ def check_plain_pass(model: LanguageModel, text_ids: Sequence[int], query_ids: S
         raise InputError(
             f"{name} scores a query after a memory differently than after the same text, by up to "
             f"{float((actual_SN - expected_SN).abs().max()):.2g} nats: T = 1 would not be in-context learning; "
-            f"{way_out}"
+            f"{hint}"
         )
 
 
@@ -217,7 +217,7 @@ def _rms(values: Tensor) -> float:
 def _texts(model: LanguageModel) -> tuple[tuple[int, ...], tuple[TokenizedQuery, ...]]:
     """The tokens of the probe's memory, and queries with shared, nested and unequal candidates, of ordinary text."""
     ids = ordinary_ids(model.tokenizer, model.known_tokens, 37)
-    most = model.limits.most_tokens()
+    most = model.limits.max_tokens()
     length = _LENGTH if most is None else max(1, min(_LENGTH, (most - 8) // 2))
     a, b, c, d, e = ids[32:37]
     return tuple(ids[:length]), (

@@ -81,8 +81,8 @@ class Collector:
     def _warn(self, row: Result) -> None:
         """Warn once for each task of a correction that is estimated from few rows."""
         name, setting = row.setting.calibration, row.setting
-        doubt = None if name is None or row.corrected is None else calibration(name).doubt(row.corrected.inputs)
-        if doubt and (text := f"task {setting.task}, {setting.part}: {doubt}") not in self.told:
+        warning = None if name is None or row.corrected is None else calibration(name).warning(row.corrected.inputs)
+        if warning and (text := f"task {setting.task}, {setting.part}: {warning}") not in self.told:
             self.told.add(text)
             self.tell(Warn(text))
 

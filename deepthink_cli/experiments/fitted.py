@@ -10,7 +10,7 @@ from itertools import cycle
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, most_held
+from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -37,14 +37,14 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
     Raises InputError if the last one does not fit with a technique, and for tokens that the model does not know.
     """
     drawn = replace(drawn, chat=plan.chat)
-    fit, bound_by = _most(plan, spec, job, drawn)
+    fit, bound_by = _fitting(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
     (plain,) = _tokenized(spec, job, technique_of(DEEP_THINKING), demonstrations)
     members = {each.name: tuple(_tokenized(spec, job, each, demonstrations)) for each in plan.options.techniques}
     return Fitted(plain, members, bound_by)
 
 
-def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> tuple[int, str | None]:
+def _fitting(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> tuple[int, str | None]:
     """How many of the last demonstrations fit with every technique, and the technique that allows no more."""
 
     @cache
@@ -54,7 +54,7 @@ def _most(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) -> 
 
     fit, agreed, bound_by = len(drawn.examples), 0, None
     for technique in cycle(plan.options.techniques):  # until all agree: fewer demonstrations can be more tokens
-        held = most_held(
+        held = max_demonstrations(
             spec.limits, plan.options.positions, plan.options.iterations, partial(tokens, technique), fit, SHARE
         )
         if not held:

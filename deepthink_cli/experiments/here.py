@@ -10,7 +10,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.events import Note, Progress, Tell
 from deepthink_cli.experiments.collect import Collector
-from deepthink_cli.experiments.executors.workbench import job_events
+from deepthink_cli.experiments.executors.handler import job_events
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob
 from deepthink_cli.experiments.plan import settings

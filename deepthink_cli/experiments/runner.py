@@ -51,10 +51,10 @@ class _Thinking:
 
 def together(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Work]:
     """Yield neighbouring jobs of one task whose readings, with every gate, fit one pass, which is faster."""
-    return groups_of(plan, most_together(engine), work)
+    return groups_of(plan, max_tokens_together(engine), work)
 
 
-def most_together(engine: Engine) -> int:
+def max_tokens_together(engine: Engine) -> int:
     """The most tokens of demonstrations that the engine reads in one pass."""
     return min(engine.tokens_together, engine.tokens_held(COPIES))
 

@@ -113,12 +113,12 @@ def with_shards(runs: Iterable[Path]) -> list[Path]:
     return folders
 
 
-def doubts(runs: Iterable[Path]) -> list[str]:
+def shard_warnings(runs: Iterable[Path]) -> list[str]:
     """A line for each of the runs whose shards are incomplete or were planned differently."""
-    return [line for run in runs if not (run / FILE).exists() for line in _doubts(run)]
+    return [line for run in runs if not (run / FILE).exists() for line in _warnings(run)]
 
 
-def _doubts(run: Path) -> list[str]:
+def _warnings(run: Path) -> list[str]:
     folders = _shard_folders(run)
     if not folders:
         return []

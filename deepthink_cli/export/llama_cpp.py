@@ -203,7 +203,7 @@ def _encoded(state: SavedState, block: Block, tensor: Tensor) -> bytes:
 
 
 def _cause(compared: Agreement) -> str:
-    """What the difference may come from, and the way out."""
+    """What the difference may come from, and what to do."""
     largest = max(compared.keys, compared.values)
     enough = [name for name, tolerance in TOLERANCES.items() if largest <= tolerance]
     if enough:

@@ -15,7 +15,7 @@ from deepthink_cli.generation.continuation import pieces
 from deepthink_cli.generation.generation import ended
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import Conversation
-from deepthink_cli.model.limits import room_for
+from deepthink_cli.model.limits import remaining_tokens
 from deepthink_cli.model.tokens import common_length, encode
 
 
@@ -78,7 +78,7 @@ class Dialogue:
         ids = self._ids(self.exchanges)
         start = self._keep(ids)
         rest, length = ids[start:], self.length + start
-        most = self.engine.limits.most_tokens(self.length)
+        most = self.engine.limits.max_tokens(self.length)
         if rest and (most is None or length + len(rest) <= most):  # otherwise the next question reads what fits
             (present,) = self.engine.read([Reading(rest, self._past, length)])
             self._past, self._read = self._past.followed_by(present), ids
@@ -94,11 +94,11 @@ class Dialogue:
         wanted = self.decoding.max_new_tokens
         while True:
             ids = self._ids(self.exchanges, question)
-            room = room_for(self.engine.limits, self.length, len(ids))
-            if room is None or room >= wanted:
+            remaining = remaining_tokens(self.engine.limits, self.length, len(ids))
+            if remaining is None or remaining >= wanted:
                 return ids, wanted
             if not self.exchanges:
-                return ids, max(1, room)  # the engine refuses a question that leaves no room
+                return ids, max(1, remaining)  # the engine refuses a question that leaves none
             del self.exchanges[0]
             self.forgotten += 1
 

@@ -158,7 +158,7 @@ def _limited(file: RemoteFile, damaged: Callable[[str], DeepThinkError]) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, and the way out."""
+    """What went wrong, and what to do."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(getattr(error, "response", None), "status_code", None)
     if is_unreachable(error):

@@ -51,7 +51,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         spec = open_model(arguments.model)
         engine = load_model(spec)
         options = arguments.harness
-        self._tokenizer, self._most = spec.tokenizer, options.max_length or spec.limits.most_tokens() or 2048
+        self._tokenizer, self._most = spec.tokenizer, options.max_length or spec.limits.max_tokens() or 2048
         self.memories = Memories(engine, arguments.method, options.memories, options.keep)
         self.prompts = PromptManager(tokenizer=self._tokenizer)
         self._cache = _NoStore()
@@ -102,8 +102,8 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
         for number, doc in enumerate(docs):
             context = self._context(doc, number)
             alone = self.tok_encode(context.context) if context.start else []
-            room = self._most - (doc.generation_size or NEW)
-            requests.append(request_of(context, alone, self.tok_encode(str(context)), (), room))
+            remaining = self._most - (doc.generation_size or NEW)
+            requests.append(request_of(context, alone, self.tok_encode(str(context)), (), remaining))
         responses: list[Any] = [None] * len(docs)
         for group in checked_groups(self.memories, requests):
             memory = memory_of(self.memories, requests, group)

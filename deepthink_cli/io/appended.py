@@ -49,9 +49,9 @@ def whole_lines(path: Path) -> int:
 
 
 @contextmanager
-def refusals(where: Problem, way_out: str) -> Iterator[None]:
+def refusals(where: Problem, hint: str) -> Iterator[None]:
     """Raise errors of the file system as a DeepThinkError, which says how the work continues."""
     try:
         yield
     except OSError as error:
-        raise DeepThinkError(where.because(f"cannot be written: {error.strerror or error}; {way_out}")) from error
+        raise DeepThinkError(where.because(f"cannot be written: {error.strerror or error}; {hint}")) from error

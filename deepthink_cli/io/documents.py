@@ -16,10 +16,10 @@ from typing import Any
 from deepthink_cli.errors import InputError
 
 # A limit far above any real file: nested aliases can expand to more values than fit into memory.
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 _DEEPEST = 50
 # Above them, Python refuses to write a number, which hexadecimal digits and those of base 60 can state.
-_LONGEST_NUMBER, _MOST_BITS = 100, 400
+_LONGEST_NUMBER, _MAX_BITS = 100, 400
 _NUMBER = f"a number has more than {_LONGEST_NUMBER} digits; shorten it, or write a string in quotation marks"
 
 _YAML = "tag:yaml.org,2002:"
@@ -108,8 +108,8 @@ class _Builder:
         self.count += 1
         self.depth += 1
         self.lines.setdefault(keys, self.line(node))
-        if self.count > _MOST_VALUES:
-            raise self.mistake(node, f"aliases repeat it to more than {_MOST_VALUES:,} values; write fewer of them")
+        if self.count > _MAX_VALUES:
+            raise self.mistake(node, f"aliases repeat it to more than {_MAX_VALUES:,} values; write fewer of them")
         if self.depth > _DEEPEST:
             raise self.mistake(node, "nested too deeply")
         value: Any
@@ -178,7 +178,7 @@ def _line(text: str, place: int) -> int:
 
 def _unfit(value: Any) -> str | None:
     """Why a string (possibly from an escape sequence) or a number is invalid; None if it is valid."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return _NUMBER
     if not isinstance(value, str):
         return None

@@ -30,14 +30,14 @@ class NotInCache(DeepThinkError):
     """Something that is not in the cache cannot be downloaded."""
 
 
-def unreachable(what: Problem, offline: bool, way_out: str) -> NotInCache:
-    """The error for `what` cannot be read: not in the cache, and why the hub does not give it; `way_out` follows."""
+def unreachable(what: Problem, offline: bool, hint: str) -> NotInCache:
+    """The error for `what` cannot be read: not in the cache, and why the hub does not give it; `hint` follows."""
     forbidding = forbidden_by(offline)
     if forbidding is None:
-        reason = f"not in the cache, and the hub cannot be reached; check the connection, or {way_out}"
+        reason = f"not in the cache, and the hub cannot be reached; check the connection, or {hint}"
     else:
         lifted = f"{'omit' if offline else 'unset'} {forbidding}"
-        reason = f"not in the cache, and {forbidding} forbids downloads; {lifted}, or {way_out}"
+        reason = f"not in the cache, and {forbidding} forbids downloads; {lifted}, or {hint}"
     return NotInCache(what.because(reason))
 
 

@@ -47,7 +47,7 @@ def size(count: int) -> str:
     return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
-MOST = 500  # characters of a named value
+MAX_VALUE = 500  # characters of a named value
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
@@ -68,7 +68,8 @@ def facts_table(title: str, facts: Mapping[str, str]) -> str:
     """A `<table>` of named values with every text escaped; the middle of a long value is omitted."""
     left = 'style="text-align: left"'
     rows = (
-        f"<tr><th {left}>{_text(name)}</th><td {left}>{_text(value, MOST)}</td></tr>" for name, value in facts.items()
+        f"<tr><th {left}>{_text(name)}</th><td {left}>{_text(value, MAX_VALUE)}</td></tr>"
+        for name, value in facts.items()
     )
     return f"<table><caption>{_text(title)}</caption><tbody>{''.join(rows)}</tbody></table>"
 

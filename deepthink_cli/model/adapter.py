@@ -121,10 +121,10 @@ def _files(options: ModelOptions, named: Problem) -> tuple[list[Path], str, str 
     if not _is_hub_id(options.adapter):
         raise InputError(named.because("no such directory; check the path, or give a hub id, with @REVISION if needed"))
     source, _, revision = options.adapter.partition("@")
-    way_out = "give a local directory"
+    hint = "give a local directory"
     with (
-        library_errors(named, f"check the name and its revision, or {way_out}"),
-        hub_errors(named, options.offline, way_out),
+        library_errors(named, f"check the name and its revision, or {hint}"),
+        hub_errors(named, options.offline, hint),
     ):
         arguments = {"revision": revision or "main", "local_files_only": options.offline}
         paths = [Path(str(cached_file(source, name, **arguments))) for name in (CONFIG, WEIGHTS)]

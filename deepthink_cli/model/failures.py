@@ -19,8 +19,8 @@ def check_installed(named: Problem, extra: str, *packages: str) -> None:
 
 
 @contextmanager
-def library_errors(failure: Problem, way_out: str) -> Iterator[None]:
-    """Raise every error of the block as an InputError: `failure`, the library's reason, `way_out`."""
+def library_errors(failure: Problem, hint: str) -> Iterator[None]:
+    """Raise every error of the block as an InputError: `failure`, the library's reason, `hint`."""
     try:
         yield
     except DeepThinkError:
@@ -29,12 +29,12 @@ def library_errors(failure: Problem, way_out: str) -> Iterator[None]:
         if not isinstance(error, Exception) and not panicked(error):
             raise
         if "trust_remote_code" in str(error):
-            way_out = f"read that code, and allow it with {option('trust_remote_code')}"
-        raise InputError(failure.because(f"{_reason(error)}; {way_out}")) from error
+            hint = f"read that code, and allow it with {option('trust_remote_code')}"
+        raise InputError(failure.because(f"{_reason(error)}; {hint}")) from error
 
 
 @contextmanager
-def hub_errors(what: Problem, offline: bool, way_out: str) -> Iterator[None]:
+def hub_errors(what: Problem, offline: bool, hint: str) -> Iterator[None]:
     """Raise an error of the block as a DeepThinkError if a file is not in the cache and the hub does not give it."""
     try:
         yield
@@ -43,7 +43,7 @@ def hub_errors(what: Problem, offline: bool, way_out: str) -> Iterator[None]:
     except Exception as error:  # the hub's library, transformers and the HTTP library raise many types
         if not is_unreachable(error):
             raise
-        raise unreachable(what, offline, way_out) from error
+        raise unreachable(what, offline, hint) from error
 
 
 def _reason(error: BaseException) -> str:

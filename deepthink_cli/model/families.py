@@ -52,7 +52,7 @@ _ENCODERS = {
     "roformer",
 }
 _ALIBI = {"bloom", "mpt"}
-_MOST_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
+_MAX_KEYS = {"doge": "keep_window_size", "gpt_neo": "max_position_embeddings"}  # names in configurations
 _WINDOWED = ("sliding_attention", "chunked_attention", "local")  # names of kinds of layers in configurations
 WINDOW_SIZES = ("sliding_window", "attention_chunk_size", "window_size")  # names in configurations
 _DRAFT = "drafts for another model from that one's keys and values and keeps none itself"
@@ -150,13 +150,13 @@ def has_alibi(text: Any) -> bool:
     return text.model_type in _ALIBI or bool(getattr(text, "alibi", False))
 
 
-def most_keys(text: Any) -> int | None:
+def max_keys(text: Any) -> int | None:
     """The number of keys that a token can attend to, apart from the number of positions; None: no limit.
 
     GPT-Neo stores its attention mask with the weights, for a fixed number of keys. Of more keys than its window, Doge
     selects some by their values, which are equal for equal tokens: which of those it selects is undefined.
     """
-    name = _MOST_KEYS.get(text.model_type)
+    name = _MAX_KEYS.get(text.model_type)
     return None if name is None else int(getattr(text, name))
 
 

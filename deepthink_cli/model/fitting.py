@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.data.template import Template
-from deepthink_cli.data.values import MOST_TEXT
+from deepthink_cli.data.values import MAX_TEXT
 from deepthink_cli.model.limits import Limits, check_demonstrations
 from deepthink_cli.model.tokens import tokenize_demonstrations
 
@@ -30,21 +30,25 @@ def check_fit(
 ) -> None:
     """Raise InputError unless T readings of the demonstrations fit; it says how many of the first ones would.
 
-    The number of tokens L that the message names is exact up to `MOST_TEXT` characters, and a lower bound beyond.
+    The number of tokens L that the message names is exact up to `MAX_TEXT` characters, and a lower bound beyond.
     """
     count, bound, method = len(demonstrations.examples), "", (positions, iterations)
     lengths = [0] * count  # only which ones fit and the length of the last one matter
     if limits.largest(*method, sys.maxsize) is not None:
         tokens = cache(lambda number: count_tokens(tokenizer, demonstrations, demonstrations.examples[:number]))
-        short = len(_text(demonstrations.template, demonstrations.examples)) <= MOST_TEXT
-        fit = count if short and limits.holds(tokens(count), *method) else most_held(limits, *method, tokens, count)
+        short = len(_text(demonstrations.template, demonstrations.examples)) <= MAX_TEXT
+        fit = (
+            count
+            if short and limits.holds(tokens(count), *method)
+            else max_demonstrations(limits, *method, tokens, count)
+        )
         if fit < count:
             lengths[fit:] = [tokens(count if short else fit + 1)] * (count - fit)
             bound = "" if short or fit + 1 == count else "at least "
     check_demonstrations(limits, lengths, iterations, positions, model, bound)
 
 
-def most_held(
+def max_demonstrations(
     limits: Limits, positions: str, iterations: int, tokens: Callable[[int], int], count: int, share: float = 1
 ) -> int:
     """The greatest number of demonstrations, up to `count`, whose `tokens` fit T readings; 0 if none fits.
@@ -53,7 +57,7 @@ def most_held(
     """
 
     def bound(length: int) -> int | None:
-        most = limits.most_tokens(length)
+        most = limits.max_tokens(length)
         bounds = [limits.largest(positions, iterations, length), None if most is None else int(most * share)]
         return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -61,13 +65,13 @@ def most_held(
         largest = bound(length)
         if largest is None:
             return count
-        fit = most_that_fit(tokens, count, largest)
+        fit = max_count(tokens, count, largest)
         if fit and tokens(fit) <= (bound(tokens(fit)) or 0):
             return fit
     return 0
 
 
-def most_that_fit(tokens: Callable[[int], int], count: int, largest: int) -> int:
+def max_count(tokens: Callable[[int], int], count: int, largest: int) -> int:
     """The greatest number of demonstrations, up to `count`, whose `tokens` are at most `largest`; 0 if none fits.
 
     At most about twice as many demonstrations as fit are tokenised at once.

@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.families import (
     has_alibi,
-    most_keys,
+    max_keys,
     refuse_unfit,
     rotary_boundary,
     takes_positions,
@@ -54,14 +54,14 @@ class Limits:
         largest = self.largest(positions, iterations, length)
         return largest is None or length <= largest
 
-    def most_tokens(self, length: int = 0) -> int | None:
+    def max_tokens(self, length: int = 0) -> int | None:
         """The maximum total of a memory of `length` tokens, a query and its candidate, in tokens; None: no limit."""
         bounds = [bound for bound in (self.positions, self.keys, self._boundary_for(length)) if bound is not None]
         return min(bounds, default=None)
 
     def reason(self, length: int = 0) -> str:
         """The limit that applies to a memory of `length` tokens, as text."""
-        most = self.most_tokens(length)
+        most = self.max_tokens(length)
         if self._boundary_for(length) == most != self.positions:
             return f"other rotary factors beyond position {most}"
         return f"window of {most}" if most != self.positions else f"context of {most}"
@@ -83,7 +83,7 @@ def limits_of(config: PretrainedConfig) -> Limits:
             raise InputError(f"config.json: {bound!r} must be a number of tokens; correct its positions and windows")
     return Limits(
         positions=None if alibi else positions,
-        keys=most_keys(text),
+        keys=max_keys(text),
         relative=alibi or not takes_positions(config),
         boundary=boundary,
     )
@@ -130,14 +130,14 @@ def check_pass(limits: Limits, tokens: int, past: int, start: int, model: str) -
     crossed = past and limits.side(past) != limits.side(start + tokens)
     if crossed or any(bound is not None and needed > bound for bound, needed in bounds):
         raise InputError(
-            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.most_tokens(past)} "
+            f"too long: {tokens} tokens after {past} of memory, {model} holds {limits.max_tokens(past)} "
             f"({limits.reason(past)}); give fewer or shorter demonstrations"
         )
 
 
-def room_for(limits: Limits, length: int, tokens: int) -> int | None:
+def remaining_tokens(limits: Limits, length: int, tokens: int) -> int | None:
     """How many tokens can be generated after a memory of `length` tokens and a prompt of `tokens`; None: no limit."""
-    most = limits.most_tokens(length)
+    most = limits.max_tokens(length)
     return None if most is None else most - length - tokens + 1  # the last new token is not read
 
 
@@ -145,10 +145,14 @@ def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[in
     """Raise InputError for a prompt without tokens, and unless it fits with `new` tokens after `length` of memory."""
     if not ids:
         raise InputError(f"{where}: has no tokens; give a text to continue")
-    room = room_for(limits, length, len(ids))
-    if room is not None and room < new:
-        way_out = f"use {option('max_new_tokens')} {room} or less" if room > 0 else "shorten it, or think about less"
+    remaining = remaining_tokens(limits, length, len(ids))
+    if remaining is not None and remaining < new:
+        hint = (
+            f"use {option('max_new_tokens')} {remaining} or less"
+            if remaining > 0
+            else "shorten it, or think about less"
+        )
         raise InputError(
             f"{where}: too long: {len(ids)} tokens after {length} of memory and {new} new ones, {model} holds "
-            f"{limits.most_tokens(length)} ({limits.reason(length)}); {way_out}"
+            f"{limits.max_tokens(length)} ({limits.reason(length)}); {hint}"
         )

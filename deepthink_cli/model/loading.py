@@ -149,20 +149,18 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
 def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
     """Raise DeepThinkError if the report of transformers names weights that are missing or have another shape."""
-    way_out = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
+    hint = "get the whole checkpoint" if spec.gguf is None else "use the model in the format of transformers"
     if report["mismatched_keys"]:
         name, stored, needed = min(report["mismatched_keys"])
         raise DeepThinkError.of(
             "model",
             spec.id,
             f"its weights cannot be loaded: {name} has the shape {list(stored)}, the configuration says "
-            f"{list(needed)}; {way_out}",
+            f"{list(needed)}; {hint}",
         )
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
-        raise DeepThinkError.of(
-            "model", spec.id, f"{len(missing)} weights are missing, such as {missing[0]}; {way_out}"
-        )
+        raise DeepThinkError.of("model", spec.id, f"{len(missing)} weights are missing, such as {missing[0]}; {hint}")
 
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:

@@ -141,12 +141,12 @@ def _directory(path: Path, options: ModelOptions) -> Location:
     if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
         files = sorted(each.name for each in path.glob(f"*{SUFFIX}"))
         one_of = "one of " if len(files) > 1 else ""
-        way_out = (
+        hint = (
             f"add {option('gguf')} {one_of}{', '.join(files)}"
             if files
             else "name a directory written by save_pretrained"
         )
-        raise InputError.of("model", options.model, f"no config.json in this directory; {way_out}")
+        raise InputError.of("model", options.model, f"no config.json in this directory; {hint}")
     return Location(str(path.resolve()), str(path.resolve()))
 
 

@@ -100,21 +100,21 @@ def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptio
 
 def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: bool) -> PreTrainedTokenizerBase:
     named = Problem.of("model", found.id)
-    failure, way_out = named.because("its tokenizer cannot be loaded"), "save the tokenizer beside the model"
+    failure, hint = named.because("its tokenizer cannot be loaded"), "save the tokenizer beside the model"
     local = Path(found.source)
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
     if found.gguf is not None:
-        failure, way_out = named.because("its tokenizer cannot be built"), "use another GGUF file"
+        failure, hint = named.because("its tokenizer cannot be built"), "use another GGUF file"
     elif found.is_local and not any((local / file).exists() for file in files) and not custom_code:
-        raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {way_out}"))
-    with library_errors(failure, way_out), TemporaryDirectory() as empty:
+        raise InputError(failure.because(f"none of {', '.join(files)} is in the directory; {hint}"))
+    with library_errors(failure, hint), TemporaryDirectory() as empty:
         # Files of a tokenizer beside a GGUF file would replace the one that it contains.
         folder = found.source if found.gguf is None else empty
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, **arguments)
         size = len(tokenizer)
         tokenizer.decode(tokenizer("a b").input_ids)  # some faults of its file show only when it is used
     if not size:
-        raise InputError(failure.because(f"it has no vocabulary; {way_out}"))
+        raise InputError(failure.because(f"it has no vocabulary; {hint}"))
     return tokenizer
 
 

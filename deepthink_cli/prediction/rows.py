@@ -17,7 +17,7 @@ from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.io.text import jsonable
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.options import LabelOptions
-from deepthink_cli.scoring.inputs import MOST_FIELDS, CheckedRows
+from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Prediction
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.evaluated import EvaluatedRows
@@ -208,9 +208,9 @@ def check_columns(options: LabelOptions, checked: CheckedRows | None, table: boo
         if name not in checked.fields:
             known = ", ".join(list(checked.fields)[:20])
             raise InputError.of("columns", name, f"no row has this field; the rows have {known}")
-    if table and options.columns is None and len(checked.fields) >= MOST_FIELDS:
+    if table and options.columns is None and len(checked.fields) >= MAX_FIELDS:
         raise InputError.of(
-            "columns", "all", f"the rows have {MOST_FIELDS:,} different fields or more; name some of them"
+            "columns", "all", f"the rows have {MAX_FIELDS:,} different fields or more; name some of them"
         )
 
 

@@ -22,7 +22,7 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.score import check_length
 
-MOST_FIELDS = 1000  # different fields of rows that are remembered
+MAX_FIELDS = 1000  # different fields of rows that are remembered
 
 
 class RowsDigest:
@@ -78,7 +78,7 @@ class CheckedRows:
     `digest` is that of the rows, with which later reads are compared; `longest` is the bytes of the longest row with
     its longest candidate; `own_candidates` says whether a row has candidates of its own; `other_labels` is the place of
     the first row whose candidates are not the memory's labels. `fields` are the names of the rows' fields, at most
-    `MOST_FIELDS`, with the kind of column that holds their values, None if all are null. `bad` rows cannot be used;
+    `MAX_FIELDS`, with the kind of column that holds their values, None if all are null. `bad` rows cannot be used;
     they are part of the count.
     """
 
@@ -101,7 +101,7 @@ class CheckedRows:
         if self.other_labels is None and set(query.candidates) != set(labels):
             self.other_labels = query.where
         for name, value in (query.fields or {}).items():
-            if name in self.fields or len(self.fields) < MOST_FIELDS:
+            if name in self.fields or len(self.fields) < MAX_FIELDS:
                 known, kind = self.fields.get(name), None if value is None else kind_of(value)
                 self.fields[name] = merged((known, kind)) if known and kind else known or kind
 
@@ -130,7 +130,7 @@ def check_rows(
                 checked.add(row, _bytes(demonstrations, row), labels)
                 continue
             checked.bad += 1
-            if not skip or len(messages) < Problems.MOST:
+            if not skip or len(messages) < Problems.MAX_SHOWN:
                 messages.extend(row.messages)
     if not skip or checked.bad == checked.count:
         problems.add(*messages)
@@ -152,13 +152,13 @@ def check_tokens(
     """
     problems, length = Problems(), len(demonstrations.token_ids)
     tokenize = query_tokenizer(spec.tokenizer, demonstrations, score)
-    most = spec.limits.most_tokens(length)
+    most = spec.limits.max_tokens(length)
     # No text has more tokens than bytes, so most files need no tokenisation here; an end has at most one token.
-    room = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
-    if checked is None or (checked.longest <= room and not checked.own_candidates):
+    remaining = math.inf if most is None else most - length - tokenize.added - bool(tokenize.end)
+    if checked is None or (checked.longest <= remaining and not checked.own_candidates):
         return
     for query in read_queries(source, demonstrations.template, demonstrations.labels):
-        if _bytes(demonstrations, query) <= room and not _brings_candidates(demonstrations.labels, query):
+        if _bytes(demonstrations, query) <= remaining and not _brings_candidates(demonstrations.labels, query):
             continue
         with problems.collected():
             (tokenized,) = tokenize([query])

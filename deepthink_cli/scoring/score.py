@@ -60,7 +60,7 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
     """Raise InputError unless a memory of `length` tokens, the query and its longest candidate fit together."""
-    most, tokens = limits.most_tokens(length), query.longest
+    most, tokens = limits.max_tokens(length), query.longest
     if most is not None and length + tokens > most:
         raise InputError(
             f"{query.where or 'a query'}: too long: {tokens} tokens after {length} of memory, {model} holds {most} "

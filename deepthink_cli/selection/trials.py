@@ -127,7 +127,7 @@ class EngineTrials:
     def _check(self, shots: int, token_ids: tuple[int, ...], plan: ScoringPlan) -> None:
         """Raise InputError unless the set and the longest query after it fit the model."""
         limits, model, length = self._engine.limits, self._engine.identity.id, len(token_ids)
-        most, total = limits.most_tokens(length), length + (plan.longest.longest if plan.longest else 0)
+        most, total = limits.max_tokens(length), length + (plan.longest.longest if plan.longest else 0)
         if most is not None and total > most:
             raise InputError(
                 f"a set of {shots} demonstrations and a query after it have {total} tokens, {model} holds {most} "

@@ -35,7 +35,7 @@ def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource |
 def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
     """Raise InputError, with the place of the first, if rows are in the split that a task evaluates.
 
-    Every row has its place before it; `way` is the way out beside removing what is evaluated.
+    Every row has its place before it; `way` is what to do other than removing what is evaluated.
     """
     places = [place for place, row in rows if row in evaluated]
     if places:

@@ -100,12 +100,12 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         with quiet_libraries(source.offline):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
-        way_out = f"give {option('data_dir')} DIR with DIR/{task.folder}/{split}.jsonl"
+        hint = f"give {option('data_dir')} DIR with DIR/{task.folder}/{split}.jsonl"
         if is_unreachable(error):
-            raise unreachable(Problem(f"task {task.name}: {origin}"), source.offline, way_out) from error
+            raise unreachable(Problem(f"task {task.name}: {origin}"), source.offline, hint) from error
         reason = " ".join(str(error).split())[:200]
         raise DeepThinkError(
-            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {way_out}"
+            f"task {task.name}: cannot load {origin}: {type(error).__name__}: {reason}; {hint}"
         ) from error
     for number, fields in enumerate(rows, start=1):
         yield Row(fields, f"{origin}:{number}")

@@ -21,7 +21,7 @@ from deepthink_cli.tasks.catalogue import built_in, groups
 from deepthink_cli.tasks.files import validated
 from deepthink_cli.tasks.format import Task
 
-MOST_LABELS = 100
+MAX_LABELS = 100
 LABELS = ("label", "labels", "class", "category", "target", "sentiment", "topic", "intent", "answer", "gold", "y")
 CANDIDATES = ("candidates", "choices", "options", "endings")
 _LONGEST_LABEL = 60  # characters
@@ -52,13 +52,13 @@ class Column:
         self.worded += " " in text
         self.numbers += bool(re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?", text, re.IGNORECASE))
         self.longest = max(self.longest, len(text))
-        if text in self.values or len(self.values) <= MOST_LABELS:
+        if text in self.values or len(self.values) <= MAX_LABELS:
             self.values[text] += 1
 
     @property
     def may_be_label(self) -> bool:
         """Whether the values are few, short and repeated."""
-        few = 2 <= len(self.values) <= min(MOST_LABELS, self.filled - 1)
+        few = 2 <= len(self.values) <= min(MAX_LABELS, self.filled - 1)
         return few and not self.lists and self.longest <= _LONGEST_LABEL
 
     @property
@@ -82,7 +82,7 @@ class Guess:
 def guessed(rows: Iterable[Row], name: str, label: str | None = None) -> Guess:
     """The columns of a file named `name`; `label` names the label's, if it is known.
 
-    Raises InputError, with the way out, if the label cannot be told or no column has texts.
+    Raises InputError, which says what to do, if the label cannot be told or no column has texts.
     """
     columns, count = dict[str, Column](), 0
     for row in rows:
@@ -104,11 +104,11 @@ def _label(columns: dict[str, Column], name: str, label: str | None, candidates:
     if label is not None:
         if label not in columns:
             raise InputError.of("label_field", label, f"{name} has the columns {', '.join(columns)}")
-        if candidates is None and not 2 <= len(columns[label].values) <= MOST_LABELS:
+        if candidates is None and not 2 <= len(columns[label].values) <= MAX_LABELS:
             number = len(columns[label].values)
-            amount = f"more than {MOST_LABELS}" if number > MOST_LABELS else str(number)
+            amount = f"more than {MAX_LABELS}" if number > MAX_LABELS else str(number)
             raise InputError.of(
-                "label_field", label, f"{amount} different values in {name}; 2 to {MOST_LABELS} are labels"
+                "label_field", label, f"{amount} different values in {name}; 2 to {MAX_LABELS} are labels"
             )
         return label
     by_name = {key.lower(): key for key in reversed(columns) if candidates or columns[key].may_be_label}

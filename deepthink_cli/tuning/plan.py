@@ -107,8 +107,8 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     default = not rows.labels and "calibrate" not in options.model_fields_set
     calibrations = (NONE,) if default else options.calibrate
     for name in from_rows(calibrations):
-        if doubt := calibration(name).doubt(len(rows) - max(map(len, folds))):
-            tell(Warn(doubt))
+        if warning := calibration(name).warning(len(rows) - max(map(len, folds))):
+            tell(Warn(warning))
     grid = Grid(options.methods, calibrations, _selections(rows, options, folds))
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))

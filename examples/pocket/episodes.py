@@ -30,7 +30,7 @@ FORMATS = (
 )
 WORDS = "words"  # the artificial task: every class is a single word, so there is nothing to read
 PRACTICE = "practice"  # sentences of SST-2 that were never read for their class
-MOST_CLASSES = 6
+MAX_CLASSES = 6
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Episodes:
         options = rng.sample(self.labels, len(classes))
         if mixture.own and name in ("sst2", PRACTICE) and rng.random() < mixture.own:
             options = rng.sample(self.own, 2)
-        padded = options + [-1] * (MOST_CLASSES - len(options))
+        padded = options + [-1] * (MAX_CLASSES - len(options))
         before, after = rng.choice(self.formats)
         tokens, questions, shown = [self.bos], [], set()
         while True:

@@ -35,7 +35,7 @@ from vocabulary import label_words
 
 TEMPLATE = "Review: {text}\nSentiment: {label}"
 OWN = ("negative", "positive")
-ETAS, MOMENTA, MOST = (0.001, 0.01, 0.1), (0.0, 0.9), 15
+ETAS, MOMENTA, MAX_ITERATIONS = (0.001, 0.01, 0.1), (0.0, 0.9), 15
 
 
 def words_for(kind: str, seed: int, fresh: Sequence[str]) -> tuple[str, ...]:
@@ -96,7 +96,9 @@ def thinking(engine: Engine, corpus: Corpus, queries: list[tuple[str, int]], see
         for eta in ETAS:
             curves = []
             for seed in range(seeds):
-                memories = list(readings(engine, demonstrations(corpus, seed, OWN), MOST, Gate(eta, momentum)))
+                memories = list(
+                    readings(engine, demonstrations(corpus, seed, OWN), MAX_ITERATIONS, Gate(eta, momentum))
+                )
                 curves.append(accuracy(engine, memories, queries, OWN))
             found[f"eta {eta}, momentum {momentum}"] = [mean(column) for column in zip(*curves, strict=True)]
     return found
@@ -140,7 +142,9 @@ def main() -> None:
         print(f"| {kind} | {mean(shares):.1%} | {stdev(shares):.1%} | {each} |", flush=True)
     print(f"\nnaive Bayes on the same training texts: {naive_bayes(corpus, queries):.1%}")
     if args.curves:
-        print("\n| T |" + "".join(f" {t} |" for t in range(1, MOST + 1)) + "\n|---|" + "--:|" * MOST)
+        print(
+            "\n| T |" + "".join(f" {t} |" for t in range(1, MAX_ITERATIONS + 1)) + "\n|---|" + "--:|" * MAX_ITERATIONS
+        )
         for name, curve in thinking(engine, corpus, queries[: args.curves], args.seeds).items():
             print(f"| {name} |" + "".join(f" {100 * share:.1f} |" for share in curve), flush=True)
     print(json.dumps({"queries": len(queries), **found}))

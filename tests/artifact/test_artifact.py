@@ -209,8 +209,8 @@ def test_a_directory_is_not_a_memory(tmp_path: Path) -> None:
 )
 def test_another_kind_of_file_is_not_a_memory(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    way_out = "name a file written by deepthink think"
-    assert refusal(path) == f"{path}: not a deepthink memory (not a safetensors file); {way_out}"
+    hint = "name a file written by deepthink think"
+    assert refusal(path) == f"{path}: not a deepthink memory (not a safetensors file); {hint}"
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}, {"deepthink": {}}, "deepthink"])

@@ -122,16 +122,16 @@ def test_wrong_names_are_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
-def test_only_a_bias_of_rows_needs_two_of_them_and_is_doubted_below_twenty(name: str) -> None:
+def test_only_a_bias_of_rows_needs_two_of_them_and_warns_below_twenty(name: str) -> None:
     method, one = CALIBRATIONS[name], log_softmax(np.log([[0.9, 0.1]]))
     if not method.from_rows:
         assert method.bias(one).shape == (2,)
-        assert method.doubt(1) is None
+        assert method.warning(1) is None
         return
     for rows in (0, 1):
         with pytest.raises(InputError, match=f"^calibrate {name}: .*give 20 or more together"):
-            method.doubt(rows)
+            method.warning(rows)
     with pytest.raises(InputError, match="there is only 1"):
         method.bias(one)
     assert method.bias(one, others=1).shape == (2,)
-    assert [bool(method.doubt(rows)) for rows in (2, 19, 20, 1000)] == [True, True, False, False]
+    assert [bool(method.warning(rows)) for rows in (2, 19, 20, 1000)] == [True, True, False, False]

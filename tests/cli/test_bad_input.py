@@ -1,4 +1,4 @@
-"""Bad input gets one line that names the value and the way out, exit 2, an empty stdout and an untouched disk."""
+"""Bad input gets one line that names the value and says what to do, exit 2, an empty stdout and an untouched disk."""
 
 from __future__ import annotations
 

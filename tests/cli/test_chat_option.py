@@ -162,9 +162,9 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
     memory, bare = str(tmp_path / "mem.safetensors"), ["--template", "{review} {sentiment}"]
     assert run(["think", str(demos), "-m", str(model), "-T", "1", "--chat", *bare, "-q", "-o", memory]) == 0
     monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
-    room = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
-    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (room - 10)}])
-    assert len(f"{'x' * (room - 10)} negative") < room
+    limit = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
+    assert len(f"{'x' * (limit - 10)} negative") < limit
     assert f"{rows}:1: too long" in refused(["predict", memory, str(rows), "-q"], capsys)
 
 

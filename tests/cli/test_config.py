@@ -34,14 +34,14 @@ def test_the_ends_of_etas_interval_are_taken_as_they_are(eta: float) -> None:
 
 @pytest.mark.parametrize("iterations", [0, -3, 2.5, "many", None])
 def test_fewer_than_one_reading_is_refused(iterations: object) -> None:
-    way_out = "T counts readings: a whole number, 1 (plain in-context learning) or more"
-    assert refusals(iterations=iterations) == (f"iterations {iterations}: {way_out}",)
+    hint = "T counts readings: a whole number, 1 (plain in-context learning) or more"
+    assert refusals(iterations=iterations) == (f"iterations {iterations}: {hint}",)
 
 
 @pytest.mark.parametrize("momentum", [1, -0.1, float("nan")])
 def test_momentum_is_less_than_one(momentum: float) -> None:
-    way_out = "a number in [0, 1); 0 is the paper, 0.9 the official code"
-    assert refusals(momentum=momentum) == (f"momentum {momentum}: {way_out}",)
+    hint = "a number in [0, 1); 0 is the paper, 0.9 the official code"
+    assert refusals(momentum=momentum) == (f"momentum {momentum}: {hint}",)
 
 
 @pytest.mark.parametrize(

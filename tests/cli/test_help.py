@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from deepthink_cli.cli.help import FIRST, GROUPS, MOST, OTHERS, ProgramGroup
+from deepthink_cli.cli.help import FIRST, GROUPS, MAX_OPTIONS, OTHERS, ProgramGroup
 from deepthink_cli.cli.main import app, run
 
 Captured = pytest.CaptureFixture[str]
@@ -59,9 +59,9 @@ def test_a_command_of_another_package_comes_after_all_others() -> None:
 
 
 def test_a_command_with_many_options_names_about_ten_that_come_first() -> None:
-    assert FIRST.keys() == {name for name, options in OPTIONS.items() if len(options) > MOST}
+    assert FIRST.keys() == {name for name, options in OPTIONS.items() if len(options) > MAX_OPTIONS}
     for names in FIRST.values():
-        assert len(names.split()) <= MOST
+        assert len(names.split()) <= MAX_OPTIONS
 
 
 @pytest.mark.parametrize("command", sorted(OPTIONS.keys() - {"harness"}))

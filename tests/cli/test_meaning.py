@@ -129,8 +129,8 @@ def effect_of_run(request: RunRequest) -> Any:
     """What a run reads and scores, without what it only records."""
     plan, spec = request.plan(), opened(request.model)
     (task,) = plan.tasks
-    room = spec.limits.largest(plan.options.positions, plan.options.iterations)
-    done: list[Any] = [plan.options.score, room]
+    limit = spec.limits.largest(plan.options.positions, plan.options.iterations)
+    done: list[Any] = [plan.options.score, limit]
     for job in prepare_jobs(plan, spec, task):
         if isinstance(job, RunJob):
             rows = sorted(job.rows_sha256.items())

@@ -36,7 +36,7 @@ def test_a_note_is_one_line(capsys: Captured) -> None:
     assert err.count("\n") == 1
 
 
-def test_an_error_keeps_its_beginning_and_its_way_out(capsys: Captured) -> None:
+def test_an_error_keeps_its_beginning_and_its_hint(capsys: Captured) -> None:
     assert run(["think", "x" * 10_000_000 + ".jsonl"]) == 2
     _, err = safe(capsys)
     assert err.startswith("deepthink: xxx")

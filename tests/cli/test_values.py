@@ -80,10 +80,10 @@ def test_a_template_may_be_typed_or_lie_in_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["Review:", "gone.txt", "", "many words " * 500])
 def test_a_template_that_is_no_file_and_has_no_field_is_refused(typed: str) -> None:
-    way_out = r"has no {field} and is not a file; write 'Review: {text}\nSentiment: {label}'"
+    hint = r"has no {field} and is not a file; write 'Review: {text}\nSentiment: {label}'"
     with pytest.raises(InputError) as caught:
         pattern(typed)
-    assert str(caught.value) == f"template {typed}: {way_out}"
+    assert str(caught.value) == f"template {typed}: {hint}"
 
 
 def test_an_empty_model_name_is_not_the_pocket_model() -> None:

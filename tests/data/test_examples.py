@@ -83,8 +83,8 @@ def test_a_set_made_in_python_takes_the_labels_it_sees() -> None:
 
 
 def test_one_label_only_is_refused(path: Path) -> None:
-    way_out = "give a demonstration of another, or name all with labels"
-    assert refusals(path, row("a", "yes"), row("b", "yes")) == (f"{path}: one label only, 'yes'; {way_out}",)
+    hint = "give a demonstration of another, or name all with labels"
+    assert refusals(path, row("a", "yes"), row("b", "yes")) == (f"{path}: one label only, 'yes'; {hint}",)
 
 
 def test_a_label_that_is_not_in_labels_is_named_with_its_line(path: Path) -> None:
@@ -208,8 +208,8 @@ def test_a_query_takes_the_memorys_labels_unless_it_has_candidates(path: Path) -
 
 
 def test_a_query_without_any_candidates_is_refused(path: Path) -> None:
-    way_out = 'this memory has no label words, add "candidates": [...]'
-    assert query_refusal(path, {"text": "a"}, labels=()) == f"{path}:1: no candidates; {way_out}"
+    hint = 'this memory has no label words, add "candidates": [...]'
+    assert query_refusal(path, {"text": "a"}, labels=()) == f"{path}:1: no candidates; {hint}"
 
 
 def test_labelled_queries_need_their_label(path: Path) -> None:

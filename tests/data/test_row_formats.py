@@ -1,4 +1,4 @@
-"""Every format from files and from standard input: what can be told is read, what cannot is named with the way out."""
+"""Every format from files and from standard input: what is recognised is read, an error names what is not."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_document_that_is_no_array_of_objects_is_named_with_its_line(
 def test_a_row_has_a_limit_before_it_is_in_memory(
     name: str, before: bytes, repeated: bytes, compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.data.formats.lines.MOST_ROW", 100_000, raising=False)
+    monkeypatch.setattr("deepthink_cli.data.formats.lines.MAX_ROW", 100_000, raising=False)
     content, path = before + repeated * (2**24 // len(repeated)), tmp_path / name
     if compressed:
         content, path = gzip.compress(content, 1), path.with_suffix(f"{path.suffix}.gz")
@@ -286,7 +286,7 @@ def test_a_text_file_has_no_labels(tmp_path: Path, read: Callable[[str], object]
 def test_a_small_compressed_file_of_very_many_rows_is_refused(
     rows: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.data.opening._MOST_BYTES", 2**18)
+    monkeypatch.setattr("deepthink_cli.data.opening._MAX_BYTES", 2**18)
     path = tmp_path / "rows.jsonl.zst"
     path.write_bytes(zstd(rows * (2**22 // len(rows))))
     assert path.stat().st_size < 1_000

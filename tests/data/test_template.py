@@ -67,8 +67,8 @@ def test_the_label_comes_last_wherever_its_field_stands() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "plain", "Review: {text}", "{{text}} {label}"])
 def test_a_template_needs_a_text_and_a_label(pattern: str) -> None:
-    way_out = r"needs a text field and a label field, as in 'Review: {text}\nSentiment: {label}'"
-    assert refusal(pattern) == f"template {pattern!r}: {way_out}"
+    hint = r"needs a text field and a label field, as in 'Review: {text}\nSentiment: {label}'"
+    assert refusal(pattern) == f"template {pattern!r}: {hint}"
 
 
 def test_a_field_may_not_stand_twice() -> None:

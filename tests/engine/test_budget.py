@@ -74,7 +74,7 @@ def tokens_over(engine: PackedEngine, memory: Memory) -> int:
 def test_a_float32_copy_of_the_head_is_kept_where_it_takes_a_small_share_of_the_memory(
     free: int, kept: bool, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "room", lambda device: free)
+    monkeypatch.setattr(budget, "byte_budget", lambda device: free)
     head = load_model(str(models("llama")), dtype="bfloat16").model._head
     assert (head.copy_bytes == 0) == kept
     assert load_model(str(models("llama"))).model._head.copy_bytes == 0  # float32 needs none

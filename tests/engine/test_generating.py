@@ -136,9 +136,9 @@ def test_a_prompt_that_does_not_fit_is_refused_before_any_pass(
 ) -> None:
     memory, (short, *_) = memory_of(llama, reviews, 1), prompts_of(llama)
     monkeypatch.setattr(LanguageModel, "inputs", pytest.fail)
-    room = 512 - memory.length - len(short.ids) + 1
-    with pytest.raises(InputError, match=rf"a prompt: too long: .* holds 512 .*max_new_tokens {room} or less"):
-        next(llama.generate(memory, [short], Decoding(max_new_tokens=room + 1)))
+    remaining = 512 - memory.length - len(short.ids) + 1
+    with pytest.raises(InputError, match=rf"a prompt: too long: .* holds 512 .*max_new_tokens {remaining} or less"):
+        next(llama.generate(memory, [short], Decoding(max_new_tokens=remaining + 1)))
     with pytest.raises(InputError, match=r"row 7: too long: .*; shorten it"):
         next(llama.generate(memory, [short, Prompt((5,) * 513, where="row 7")], Decoding(max_new_tokens=1)))
     with pytest.raises(InputError, match="has no tokens"):
@@ -149,9 +149,9 @@ def test_a_prompt_that_does_not_fit_is_refused_before_any_pass(
 
 def test_all_positions_of_a_model_can_be_used(llama: Engine, reviews: DemonstrationSet) -> None:
     memory, prompt = memory_of(llama, reviews, 1), Prompt((5,) * 400)
-    room = 512 - memory.length - 400 + 1
-    (tokens,) = generated(llama, memory, [prompt], max_new_tokens=room)
-    assert len(tokens) == room or tokens[-1] == 0
+    remaining = 512 - memory.length - 400 + 1
+    (tokens,) = generated(llama, memory, [prompt], max_new_tokens=remaining)
+    assert len(tokens) == remaining or tokens[-1] == 0
 
 
 def test_a_batch_that_runs_out_of_memory_continues_as_smaller_ones(

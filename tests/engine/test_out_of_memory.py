@@ -1,4 +1,4 @@
-"""Running out of memory is one line with the way out, not a bug."""
+"""Running out of memory is one line that says what to do, not a bug."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = ["gpu", "processor", "mps", "python"]
 
 @pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
 @pytest.mark.parametrize("command", ["think", "predict"])
-def test_what_did_not_fit_is_told_with_the_way_out(
+def test_what_did_not_fit_is_told_with_a_hint(
     command: str,
     error: Exception,
     told: str,
@@ -59,7 +59,7 @@ def test_what_did_not_fit_is_told_with_the_way_out(
 
 
 @pytest.mark.parametrize(("error", "told"), ERRORS, ids=KINDS)
-def test_weights_that_do_not_fit_are_told_with_the_way_out(
+def test_weights_that_do_not_fit_are_told_with_a_hint(
     error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:

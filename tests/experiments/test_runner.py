@@ -209,6 +209,6 @@ def test_memories_made_together_are_as_many_as_the_free_memory_holds(
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1,0.2", "-q")
     for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
         seen.clear()
-        monkeypatch.setattr("deepthink_cli.engine.batches.room", lambda _, free=free: free)
+        monkeypatch.setattr("deepthink_cli.engine.batches.byte_budget", lambda _, free=free: free)
         assert run([*words, "--out", str(tmp_path / str(free))]) == 0
         assert seen == counts

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from deepthink_cli.experiments.executors.base import Deliver
+from deepthink_cli.experiments.executors.handler import MessageHandler
 from deepthink_cli.experiments.executors.messages import Do, Event, Message
-from deepthink_cli.experiments.executors.workbench import Workbench
 
 Change = Callable[[int, Message, Event], Iterable[Event]]  # of an event of worker `life`, counted from 1
 
@@ -46,14 +46,14 @@ class InlineWorker:
     is_suspended: bool = False
 
     def __post_init__(self) -> None:
-        self.workbench = Workbench()
+        self.handler = MessageHandler()
 
     def send(self, message: Message) -> None:
         self.executor.messages.append((self.life, message))
         if isinstance(message, Do) and self.life == self.executor.suspended:
             self.is_suspended = True
             return
-        for event in self.workbench.handle(message):
+        for event in self.handler.handle(message):
             for changed in self.executor.change(self.life, message, event):
                 self.deliver(changed)
 

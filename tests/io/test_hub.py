@@ -32,7 +32,7 @@ def test_the_reason_is_found_behind_the_errors_of_other_libraries() -> None:
     assert not is_unreachable(OSError("no such repository"))
 
 
-def test_the_way_out_depends_on_what_forbids_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_depends_on_what_forbids_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         str(unreachable(Problem("x"), True, "y"))
         == "x: not in the cache, and offline forbids downloads; omit offline, or y"

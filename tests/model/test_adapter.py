@@ -312,7 +312,7 @@ def test_adapters_that_are_not_lora_are_refused_by_name(models: Models, tmp_path
             opened(model=str(models("llama")), adapter=str(folder))
 
 
-def test_what_does_not_fit_is_refused_with_the_way_out(models: Models, adapter: Path, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused_with_a_hint(models: Models, adapter: Path, tmp_path: Path) -> None:
     base, names = str(models("llama")), {"task_type": "SEQ_CLS", "alora_invocation_tokens": [5], "new_idea": {"a": 1}}
     for name, value in names.items():
         copy = Path(shutil.copytree(adapter, tmp_path / name))

@@ -92,7 +92,7 @@ def test_the_end_in_a_chat_is_the_token_after_the_reply(name: str) -> None:
         assert answer[-2] not in tokenizer.all_special_ids
 
 
-def test_without_an_end_the_score_is_refused_with_the_way_out() -> None:
+def test_without_an_end_the_score_is_refused_with_a_hint() -> None:
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"?": 0, "bug": 1}, unk_token="?")))
     words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(InputError, match=r"^score end: the tokenizer writes no token .*; use score sum or mean$"):

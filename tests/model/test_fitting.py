@@ -20,7 +20,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model import tokens
-from deepthink_cli.model.fitting import check_fit, count_tokens, most_held, most_that_fit
+from deepthink_cli.model.fitting import check_fit, count_tokens, max_count, max_demonstrations
 from deepthink_cli.model.limits import Limits
 
 Models = Callable[[str], Path]
@@ -56,13 +56,13 @@ def test_as_many_fit_as_counting_one_by_one_finds(
         chosen = examples[-number:] if last else examples[:number]
         lengths[number] = len(tokenize_demonstrations(tokenizer, DemonstrationSet.of(chosen, template)).token_ids)
         assert count_tokens(tokenizer, DemonstrationSet.of(examples, template), chosen) == lengths[number]
-    found = most_that_fit(lengths.__getitem__, len(examples), largest)
+    found = max_count(lengths.__getitem__, len(examples), largest)
     assert found == max((number for number, length in lengths.items() if length <= largest), default=0)
 
 
 def test_one_demonstration_more_may_be_a_token_less() -> None:
     lengths = [0, 4, 9, 11, 10, 10, 12]
-    assert most_that_fit(lengths.__getitem__, 6, 10) == 5
+    assert max_count(lengths.__getitem__, 6, 10) == 5
 
 
 def test_thousands_of_demonstrations_are_refused_after_one_look_at_all(
@@ -129,9 +129,9 @@ def test_with_a_boundary_as_many_fit_as_on_one_of_its_sides(positions: str, iter
     limits = Limits(positions=512, keys=None, relative=False, boundary=64)
 
     def holds(length: int) -> bool:
-        most = limits.most_tokens(length)
+        most = limits.max_tokens(length)
         return limits.holds(length, positions, iterations) and most is not None and length <= most * share
 
     for step in (3, 7, 20, 31, 50, 70, 300, 600):
         expected = max((n for n in range(1, 31) if holds(step * n)), default=0)
-        assert most_held(limits, positions, iterations, lambda n, step=step: step * n, 30, share) == expected
+        assert max_demonstrations(limits, positions, iterations, lambda n, step=step: step * n, 30, share) == expected

@@ -336,7 +336,7 @@ def test_weights_that_the_file_does_not_hold_are_an_error_of_one_line(models: Mo
         load_model(str(file))
 
 
-def test_names_that_do_not_fit_are_refused_with_the_way_out(
+def test_names_that_do_not_fit_are_refused_with_a_hint(
     tiny: Path, models: Models, cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, part = tiny.parent, tmp_path / "big-00001-of-00003.gguf"

@@ -109,7 +109,7 @@ def test_without_queries_no_row_covers_its_own_tokens() -> None:
 
 def test_queries_are_sampled_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [states(row, 3, 4) for row in range(6)]
-    monkeypatch.setattr(coverage, "MOST_TOKENS", 7)
+    monkeypatch.setattr(coverage, "MAX_TOKENS", 7)
     sizes = []
     greedy = coverage._greedy
     monkeypatch.setattr(

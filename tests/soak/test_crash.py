@@ -44,11 +44,11 @@ class Place:
     seen: Path
     kind: str
 
-    def run(self, words: list[str], room: int | None = None) -> tuple[int, str]:
-        """Run a command line that can write `room` bytes (None: all it wants)."""
+    def run(self, words: list[str], limit: int | None = None) -> tuple[int, str]:
+        """Run a command line that can write `limit` bytes (None: all it wants)."""
         if self.kind == "limited":
-            return self.forks.run(words, largest=room)
-        leave(self.seen.parent, room)
+            return self.forks.run(words, largest=limit)
+        leave(self.seen.parent, limit)
         return self.forks.run(words)
 
 
@@ -196,8 +196,8 @@ def test_a_run_goes_on_when_its_disk_has_room_again(
     whole = run_files(tmp_path / "out")
     out, seen = place.folder / "run", place.seen / "run"
     words += ["--out", str(out)]
-    room = 0 if place.kind == "full" else PAGE
-    while (done := place.run(words, room)) != (0, ""):
+    limit = 0 if place.kind == "full" else PAGE
+    while (done := place.run(words, limit)) != (0, ""):
         code, said = done
         assert (code, said.count("\n")) == (1, 1)
         assert str(out) in said
@@ -208,7 +208,7 @@ def test_a_run_goes_on_when_its_disk_has_room_again(
         assert place.run(words) == (0, "")
         assert run_files(seen) == whole
         shutil.rmtree(seen)
-        room += PAGE * soak.count(16, 1)
+        limit += PAGE * soak.count(16, 1)
     assert run_files(seen) == whole
 
 

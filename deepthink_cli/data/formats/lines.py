@@ -13,13 +13,13 @@ from deepthink_cli.errors import InputError
 
 BOM = b"\xef\xbb\xbf"
 # Bytes or characters of a row, which is in memory as a whole: a small compressed file can hold a line of any length.
-MOST_ROW = 2**26
+MAX_ROW = 2**26
 
 
 def numbered_lines(stream: BinaryIO, name: str, first: int = 1) -> Iterator[tuple[str, bytes]]:
     """The place (`file:line`) and the bytes of every line that is not blank; `first` is the number of the first one.
 
-    Raises InputError for a line of more than `MOST_ROW` bytes.
+    Raises InputError for a line of more than `MAX_ROW` bytes.
     """
     # The bytes are split at \n, never with str.splitlines, which also breaks inside a row at U+2028 and U+0085.
     for number, line in enumerate(iter(partial(bounded_line, stream), b""), start=first):
@@ -53,13 +53,13 @@ def shortened(text: str, most: int = 60) -> str:
 
 def bounded_line(stream: IO[AnyStr]) -> AnyStr:
     """The next line; of one that is too long no more than `check_length` needs."""
-    return stream.readline(MOST_ROW + 1)
+    return stream.readline(MAX_ROW + 1)
 
 
 def check_length(length: int, where: str) -> None:
-    """Raise InputError for a row of more than `MOST_ROW` bytes or characters."""
-    if length > MOST_ROW:
-        raise InputError(f"{where}: a row is longer than {MOST_ROW:,} characters; check its line breaks, or divide it")
+    """Raise InputError for a row of more than `MAX_ROW` bytes or characters."""
+    if length > MAX_ROW:
+        raise InputError(f"{where}: a row is longer than {MAX_ROW:,} characters; check its line breaks, or divide it")
 
 
 def _not_utf_8(byte: int, where: str) -> InputError:

@@ -26,12 +26,12 @@ def main() -> None:
     # From the start, so that this process ends with its parent. The imports of two threads could meet halfway: messages
     # are unpickled by this one.
     Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True).start()
-    from deepthink_cli.experiments.executors.workbench import Workbench
+    from deepthink_cli.experiments.executors.handler import MessageHandler
     from deepthink_cli.selection.store import Store
 
-    workbench = Workbench(Store(Path(sys.argv[1])))
+    handler = MessageHandler(Store(Path(sys.argv[1])))
     while True:
-        for event in workbench.handle(pickle.loads(messages.get())):
+        for event in handler.handle(pickle.loads(messages.get())):
             pickle.dump(event, events)
             events.flush()
 

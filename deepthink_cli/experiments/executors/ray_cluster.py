@@ -27,7 +27,7 @@ HANDED_ON = ("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "XD
 
 @dataclass(frozen=True)
 class ClusterPart:
-    """How many workers a cluster has room for, and the cores (and so threads) and GPUs of each."""
+    """How many workers a cluster can run, and the cores (and so threads) and GPUs of each."""
 
     workers: int
     cpus: int
@@ -47,7 +47,7 @@ class RayExecutor:
         self.workers = self.part.workers
 
     def start(self, number: int, deliver: Deliver) -> RayWorker:
-        """Start an actor; it waits in Ray's queue until the cluster has room for it."""
+        """Start an actor; it waits in Ray's queue until the cluster can run it."""
         import ray
 
         actor = ray.remote(Actor).options(
@@ -69,19 +69,19 @@ class RayExecutor:
 
 
 class Actor:
-    """What runs on the cluster: a `Workbench` in the working directory of the driver."""
+    """What runs on the cluster: a `MessageHandler` in the working directory of the driver."""
 
     def __init__(self, cache: str, folder: str) -> None:
-        from deepthink_cli.experiments.executors.workbench import Workbench
+        from deepthink_cli.experiments.executors.handler import MessageHandler
         from deepthink_cli.selection.store import Store
 
         with suppress(OSError):  # a machine without this folder can still do runs whose paths are absolute
             os.chdir(folder)
-        self.workbench = Workbench(Store(Path(cache)))
+        self.handler = MessageHandler(Store(Path(cache)))
 
     def handle(self, message: Message) -> Iterator[Event]:
         """Do what a message asks."""
-        yield from self.workbench.handle(message)
+        yield from self.handler.handle(message)
 
 
 class RayWorker:

@@ -61,7 +61,7 @@ def count(box: Box) -> int:
     return prod(map(len, box.values()))
 
 
-MOST = 8  # values that a message lists
+MAX_LISTED = 8  # values that a message lists
 
 Tasks = Mapping[str, Sequence[Task]]  # the tasks by the value of the axis: one of the catalogue, or those of a file
 
@@ -76,7 +76,7 @@ def shown(value: object) -> str:
 
 def listed(values: Sequence[object]) -> str:
     """The first values of an axis as text."""
-    return ", ".join([*map(shown, values[:MOST]), *(["..."] if len(values) > MOST else [])])
+    return ", ".join([*map(shown, values[:MAX_LISTED]), *(["..."] if len(values) > MAX_LISTED else [])])
 
 
 def matching(axis: str, written: Any, values: Sequence[Any], tasks: Tasks) -> list[Any]:

@@ -20,7 +20,7 @@ GATES = tuple(GateOptions.model_fields)
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GATES, "calibrations")
 AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
-MOST_SEEDS = 1_000_000
+MAX_SEEDS = 1_000_000
 
 Word = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -99,7 +99,7 @@ class Study(SweepOptions):
 def _listed(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
-    if name == "seeds" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SEEDS:
+    if name == "seeds" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SEEDS:
         return tuple(range(value))
     is_list = name in (*AXES, "exclude") and (value is not None or name in WITH_DEFAULTS)
     return (value,) if is_list else value

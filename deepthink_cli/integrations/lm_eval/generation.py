@@ -83,16 +83,16 @@ def _wanted(model: DeepThinkLM, context: SplitContext, options: Mapping[str, Any
 
 def _request(model: DeepThinkLM, context: SplitContext, wanted: Wanted) -> Request:
     """The prompt, cut on the left so that the new tokens fit the model."""
-    room = model.max_length - wanted.decoding.max_new_tokens
+    remaining = model.max_length - wanted.decoding.max_new_tokens
     task = context.where[0]
-    if room < 1:
+    if remaining < 1:
         raise InputError(
             f"task {task}: {wanted.decoding.max_new_tokens} new tokens, the model holds {model.max_length}; "
             "use --gen_kwargs max_gen_toks=N with a smaller N"
         )
     prompt = model.prompt_ids(context) or [model.prefix_token_id]
     alone = model.prompt_ids(context.context) if context.start else []
-    return request_of(context, alone, prompt, (), room)
+    return request_of(context, alone, prompt, (), remaining)
 
 
 def _text(model: DeepThinkLM, ids: Sequence[int], stop: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ def checked_groups(memories: Memories, requests: Sequence[Request], new: int = 0
         longest = max((requests[number] for number in group.numbers), key=lambda request: request.fed)
         if group.start:
             memories.check(group.start, longest.where)
-        most = limits.most_tokens(group.start)
+        most = limits.max_tokens(group.start)
         if most is not None and longest.fed + new > most:
             raise InputError(
                 f"{longest.where}: too long: {longest.fed + new} tokens, {memories.engine.identity.id} holds {most} "

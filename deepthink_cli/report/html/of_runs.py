@@ -93,7 +93,7 @@ def _gain(iteration: int, paired: Paired) -> Point:
     return Point(mean, (low, high), f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
 
 
-MOST_VALUES = 12  # values of a setting that are listed
+MAX_VALUES = 12  # values of a setting that are listed
 
 
 def page_of_runs(report: Report, jobs: Sequence[JobResults], command: str = "", tasks: bool = False) -> WebPage:
@@ -151,7 +151,7 @@ def _text(value: Any) -> str:
 def _listed(name: str, texts: Sequence[str]) -> str:
     if name.endswith("_sha256") and len(texts) > 1:
         return f"{len(texts)} different"
-    shown = [text or "none" for text in texts[:MOST_VALUES]]
+    shown = [text or "none" for text in texts[:MAX_VALUES]]
     rest = len(texts) - len(shown)
     return ", ".join([*shown, *([f"and {rest} more"] if rest else [])])
 

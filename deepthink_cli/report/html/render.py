@@ -15,7 +15,7 @@ from deepthink_cli.report.html.picture import picture_of
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-ROOM = "deepthink_cli.report.html"
+PACKAGE = "deepthink_cli.report.html"
 SCRIPTS = ("decode.js", "samples.js", "grid.js", "tables.js", "charts.js", "detail.js", "browser.js", "main.js")
 STYLE = "page.css"
 
@@ -46,7 +46,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader(ROOM),
+        loader=PackageLoader(PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -80,8 +80,8 @@ def _digest(text: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files(ROOM).joinpath("assets", "uplot", name).read_text(encoding="utf-8")
+    return files(PACKAGE).joinpath("assets", "uplot", name).read_text(encoding="utf-8")
 
 
 def _template(name: str) -> str:
-    return files(ROOM).joinpath("templates", name).read_text(encoding="utf-8")
+    return files(PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")

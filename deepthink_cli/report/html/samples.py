@@ -12,7 +12,7 @@ from typing import Any
 
 from deepthink_cli.scoring.softmax import log_sum
 
-MOST_CANDIDATES = 12  # candidates of a row whose scores are kept one by one
+MAX_CANDIDATES = 12  # candidates of a row whose scores are kept one by one
 LONGEST_TEXT = 4000  # characters of an input
 REST = "(all other candidates)"
 
@@ -59,12 +59,12 @@ class Samples:
     ) -> None:
         """Add one row to the last group: for each iteration its label, and the scores of the candidates in nats.
 
-        The middle of a long text is omitted. Of more than `MOST_CANDIDATES` candidates only the true label, those
+        The middle of a long text is omitted. Of more than `MAX_CANDIDATES` candidates only the true label, those
         predicted and the best of the last iteration are kept; the score of the rest is that of all of them together.
         """
         assert len(labels) == len(scores) == len(self.groups[-1].iterations)
         needed = {gold, *labels}
-        if len(candidates) > max(MOST_CANDIDATES, len(needed)):
+        if len(candidates) > max(MAX_CANDIDATES, len(needed)):
             candidates, scores = _reduced(candidates, needed, scores)
         self.group.append(len(self.groups) - 1)
         self.text.append(_number(self.texts, shortened(text)))
@@ -126,7 +126,7 @@ def _reduced(
 ) -> tuple[list[str], list[list[float]]]:
     """The needed candidates and the best ones at the last iteration, then the rest as one, with their scores."""
     best = sorted(range(len(candidates)), key=lambda number: (candidates[number] not in needed, -scores[-1][number]))
-    count = max(MOST_CANDIDATES, len(needed))
+    count = max(MAX_CANDIDATES, len(needed))
     kept, rest = sorted(best[:count]), best[count:]
     reduced = [[values[number] for number in kept] + [log_sum(values[n] for n in rest)] for values in scores]
     return [candidates[number] for number in kept] + [REST], reduced

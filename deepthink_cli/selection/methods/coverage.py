@@ -13,8 +13,8 @@ from deepthink_cli.selection.base import Choice, Pool
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import States
 
-MOST_TOKENS = 16_384  # of the covered queries
-MOST_CELLS = 2**27  # similarities held, of 4 bytes each: 512 MiB
+MAX_TOKENS = 16_384  # of the covered queries
+MAX_CELLS = 2**27  # similarities held, of 4 bytes each: 512 MiB
 
 
 def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
@@ -28,7 +28,7 @@ def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
     assert pool.tokens is not None
     itself = pool.target_tokens is None
     targets = pool.tokens if pool.target_tokens is None else pool.target_tokens
-    sampled = _sampled(targets, min(MOST_TOKENS, MOST_CELLS // len(pool)), draw)
+    sampled = _sampled(targets, min(MAX_TOKENS, MAX_CELLS // len(pool)), draw)
     ends = np.cumsum([len(targets[place]) for place in sampled])
     wanted = _unit(np.concatenate([targets[place] for place in sampled]))  # (T, W)
     covered = np.empty((len(pool), len(wanted)), dtype=np.float32)  # (n, T)

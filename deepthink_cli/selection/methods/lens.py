@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIRST_SCORED = 10  # rows in the first score set
 FACTOR = 3  # rho: by how much the score set grows, and the number of candidates shrinks, in every stage
-MOST_CANDIDATES = 500  # m of the paper, whose pools are larger
+MAX_CANDIDATES = 500  # m of the paper, whose pools are larger
 DIVERSITY = 1.0  # lambda
 BEAM, ROUNDS = 8, 10  # B and I
 SPARE = 4  # at least so many candidates for each of the shots
@@ -81,7 +81,7 @@ def filtered(pool: Pool, shots: int, draw: random.Random) -> Candidates:
     candidates remains, or all m. In a balanced pool, every label keeps at least 4 rows for each row of its share.
     """
     order = draw.sample(range(len(pool)), len(pool))  # S is the beginning of this order
-    most = min(len(pool), max(min(MOST_CANDIDATES, len(pool) // 10), SPARE * shots))
+    most = min(len(pool), max(min(MAX_CANDIDATES, len(pool) // 10), SPARE * shots))
     scores, kept = np.zeros(len(pool)), np.arange(len(pool))
     contributions, size = np.empty((len(pool), 0)), FIRST_SCORED
     while True:

@@ -14,7 +14,7 @@ from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
 from deepthink_cli.report.html.page import ChartGroup, Table
 from deepthink_cli.report.html.picture import picture_of
-from deepthink_cli.report.html.render import ROOM, SCRIPTS, render
+from deepthink_cli.report.html.render import PACKAGE, SCRIPTS, render
 
 
 class Elements(HTMLParser):
@@ -102,7 +102,7 @@ def test_a_page_without_samples_says_so() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_are_short_and_end_no_element(name: str) -> None:
-    source = files(ROOM).joinpath("templates", name).read_text(encoding="utf-8")
+    source = files(PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")
     assert len(source.splitlines()) < 300
     assert max(map(len, source.splitlines())) <= 120
     assert "</script" not in source
@@ -110,7 +110,7 @@ def test_scripts_are_short_and_end_no_element(name: str) -> None:
 
 
 def test_libraries_are_those_that_are_recorded() -> None:
-    assets = files(ROOM).joinpath("assets")
+    assets = files(PACKAGE).joinpath("assets")
     (library,) = json.loads(assets.joinpath("vendored.json").read_text(encoding="utf-8"))
     for name, recorded in library["files"].items():
         assert hashlib.sha256(assets.joinpath(name).read_bytes()).hexdigest() == recorded["sha256"], name

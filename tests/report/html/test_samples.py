@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.web_pages import samples_of
 
-from deepthink_cli.report.html.samples import LONGEST_TEXT, MOST_CANDIDATES, REST, Group, Samples
+from deepthink_cli.report.html.samples import LONGEST_TEXT, MAX_CANDIDATES, REST, Group, Samples
 
 NUMBERS = {"u16": "<u2", "u32": "<u4", "i32": "<i4"}
 
@@ -56,7 +56,7 @@ def test_of_many_candidates_the_true_the_predicted_and_the_best_are_kept() -> No
     first, last = [-float(number) for number in range(40)], [-3.0 - number / 100 for number in range(40)]
     columns = one_row(names, "label39", ["label30", "label0"], [first, last])
     labels = [columns["about"]["labels"][number] for number in columns["about"]["candidates"][0]]
-    assert len(labels) == MOST_CANDIDATES + 1
+    assert len(labels) == MAX_CANDIDATES + 1
     assert {"label39", "label30", "label0"} < set(labels)
     assert labels[-1] == REST
     assert [labels[number] for number in columns["predicted"]] == ["label30", "label0"]
@@ -65,7 +65,7 @@ def test_of_many_candidates_the_true_the_predicted_and_the_best_are_kept() -> No
 def test_the_rest_of_many_candidates_has_their_summed_probability() -> None:
     names = [f"label{number}" for number in range(40)]
     columns = one_row(names, "label0", ["label0"], [[-2.0] * 40])
-    assert columns["scores"][-1] == round(1000 * (-2 + math.log(40 - MOST_CANDIDATES)))
+    assert columns["scores"][-1] == round(1000 * (-2 + math.log(40 - MAX_CANDIDATES)))
 
 
 def test_the_middle_of_a_long_text_is_omitted() -> None:

@@ -1,4 +1,4 @@
-"""What a worker does: it holds one model and the jobs of one task, and makes the rows of units."""
+"""What a worker does with messages: it holds one model and the jobs of one task, and makes the rows of units."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from deepthink_cli.experiments.jobs import PendingJobs, RunJob, prepare_jobs
 from deepthink_cli.experiments.plan import RunPlan, settings
 from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import Work, most_together, run_jobs, together
+from deepthink_cli.experiments.runner import Work, max_tokens_together, run_jobs, together
 from deepthink_cli.experiments.units import Unit, jobs_digest, pending_digest
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -50,7 +50,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.store import Store
 
 
-class Workbench:
+class MessageHandler:
     """A model and the jobs of the tasks of one request, which are kept for the units that follow.
 
     What methods read of pools is cached in `store`.
@@ -91,7 +91,7 @@ class Workbench:
             engine = self.engine = load_model(self.spec)
         return Opened(
             identity=engine.identity,
-            most=most_together(engine),
+            most=max_tokens_together(engine),
             device=engine.device,
             description=engine.notice or engine.description,
             warning=engine.warning,

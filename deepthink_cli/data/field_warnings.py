@@ -1,4 +1,4 @@
-"""Signs that demonstrations are not what their author meant, as a wrong label field: each with the way out."""
+"""Warnings about demonstrations that are not what their author meant, as with a wrong label field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ID = re.compile(
 _SHOWN = 40  # characters of a value in a message
 
 
-def doubts(demonstrations: DemonstrationSet, named: bool = False) -> list[str]:
+def field_warnings(demonstrations: DemonstrationSet, named: bool = False) -> list[str]:
     """One message for each sign of a mistake; `named` says that the labels were listed, not taken from the rows.
 
     The signs: a field of the text looks like an id; the label looks like one, occurs once in every demonstration, or is
