@@ -1,4 +1,4 @@
-# `make demo` shows the whole story, `make real` the same on a real language model, `make test` runs the suite. Each
+# `make demo` shows both stages, `make real` the same on a real language model, `make test` runs the suite. Each
 # installs what it needs.
 PYTHON ?= python3
 VENV := .venv

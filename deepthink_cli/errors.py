@@ -69,7 +69,7 @@ class Problem:
         return cls(reason, field, None if value is None or value is True else str(value))
 
     def because(self, reason: str) -> Problem:
-        """The same with a reason, or one more after a colon."""
+        """The problem with a reason, which follows an earlier reason after a colon."""
         return replace(self, reason=f"{self.reason}: {reason}" if self.reason else reason)
 
     def written(self, naming: Naming) -> str:
@@ -117,7 +117,7 @@ class BelowThreshold(DeepThinkError):
 
 
 def panicked(error: BaseException) -> bool:
-    """Whether a library in Rust, such as tokenizers, came upon a case that it does not handle."""
+    """Whether a library in Rust, such as tokenizers, panicked."""
     return type(error).__name__ == "PanicException"  # its module cannot be imported; it is no Exception
 
 

@@ -1,4 +1,4 @@
-"""Which options have no meaning beside which others: one table, of which checks, help and messages are made.
+"""Which options have no meaning in combination with others: one table, for checks, help and messages.
 
 An option that was given changes what is done, or is refused. Whether it was given follows from where its value came
 from: a default is never refused. T = 1 is a number of readings like any other, to which a gate may be given.
@@ -23,7 +23,7 @@ Values = Mapping[str, Any]  # of the options of a command by name
 Condition = Callable[[Values], bool]
 Shown = Callable[[str], str]
 
-# A place that serves every command: from the environment or a configuration file it is not meant for one alone.
+# Options that locate files for every command: in the environment or a configuration file they may be unused by one.
 PLACES = ("data_dir",)
 _GATE = tuple(each.name for each in fields(Gate))
 
@@ -61,7 +61,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _trained(values: Values) -> list[bool]:
-    """Of every technique, whether it trains the memory."""
+    """Whether each technique trains the memory."""
     return [isinstance(find(name), Trained) for name in _names(values.get("method")) or (DEEP_THINKING,)]
 
 

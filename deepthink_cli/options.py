@@ -46,7 +46,7 @@ class Flag:
 
 
 def flag_of(field: FieldInfo) -> Flag | None:
-    """How a field is an option; None if it is none."""
+    """How a field is declared as an option; None if it is not one."""
     return next((each for each in field.metadata if isinstance(each, Flag)), None)
 
 

@@ -253,7 +253,7 @@ ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
 
 
 class Origin(Protocol):
-    """What the metadata of a file and the provenance of a memory call by the same names."""
+    """The attributes that the metadata of a file and the provenance of a memory have in common."""
 
     @property
     def model(self) -> ModelIdentity: ...

@@ -31,7 +31,7 @@ from deepthink_cli.updates.gate import Gate
 from deepthink_cli.updates.registry import name_of, rule_of, values_of
 
 FORMAT_VERSIONS = (1, 2)
-MAX_ITERATIONS = 999_999  # that the names of tensors have
+MAX_ITERATIONS = 999_999  # the names of tensors have six digits for an iteration
 ADDED = (
     "selected",
     "technique",

@@ -1,4 +1,4 @@
-"""`deepthink demo`: the whole story on the built-in model or on another one."""
+"""`deepthink demo`: both stages and what they give, on the built-in model or on another one."""
 
 from __future__ import annotations
 

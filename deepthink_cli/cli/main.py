@@ -86,7 +86,7 @@ def _command(name: str, value: Any) -> Any:
     return command
 
 
-# Commands of this package are registered below; here their names are taken.
+# Reserves the names of the commands of this package, which are registered below.
 COMMANDS: Registry[Any] = Registry("commands", {name: None for names in GROUPS.values() for name in names}, _command)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = Program(
@@ -230,7 +230,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Let Python write at its exit what could not be written, to nowhere."""
+    """Redirect standard output to the null device: what Python still writes at its exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

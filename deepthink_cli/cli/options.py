@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def option(*names: str, panel: str, help: str, **more: Any) -> Any:
-    """An option with its environment variable, DEEPTHINK_ and the first name; one that lets code run has none."""
+    """An option with its environment variable, DEEPTHINK_ and the first name; an option that lets code run has none."""
     name = names[0].removeprefix("--").replace("-", "_")
     variable = None if name in RUN_CODE else f"DEEPTHINK_{name.upper()}"
     return typer.Option(*names, envvar=variable, show_envvar=False, rich_help_panel=panel, help=help, **more)

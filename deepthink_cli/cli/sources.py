@@ -74,7 +74,7 @@ def boolean_reason(value: object) -> str:
 
 
 def unread_variables(program: Callable[[], Any]) -> list[str]:
-    """A line for each variable of the environment that begins as ours do and that no command of the program reads."""
+    """A line for each variable of the environment that begins with `PREFIX` and that no command reads."""
     named = [name for name in os.environ if name.startswith(PREFIX)]
     if not named:
         return []

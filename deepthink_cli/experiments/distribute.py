@@ -96,7 +96,7 @@ class Driver:
         return replace(unit, done=unit.done | self.collector.folder.done)
 
     def warn(self, text: str) -> None:
-        """Tell of a worker."""
+        """Warn of a worker that died or was refused."""
         self.tell(Warn(text))
 
     def _describe(self, opened: Opened) -> None:

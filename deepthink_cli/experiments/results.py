@@ -98,7 +98,7 @@ class Setting:
 
     @property
     def applied(self) -> Setting:
-        """The same setting without the update rule that older versions wrote of a run for a trained memory, too."""
+        """The setting; that of a trained memory without the update rule, which older versions recorded."""
         none = dict.fromkeys(gate_values(self.gate), 0.0) if self.is_trained else {}
         return replace(self, **none, update=None) if none else self  # type: ignore[arg-type]
 
@@ -233,7 +233,7 @@ def _row(line: bytes, where: str) -> Result:
 
 
 def _contradiction(row: Result) -> str | None:
-    """What a row's values say that its other values deny; None if they agree.
+    """The first contradiction between a row's values; None if they agree.
 
     Values that are not counted by others are checked for their range: shares of n are multiples of 1 / n.
     """

@@ -108,7 +108,7 @@ def _scoring(plan: RunPlan, engine: Engine, job: RunJob, memory: Memory) -> tupl
     for number, size in enumerate(SIZES):
         sample = _spread(queries, size)
         started = time.perf_counter()
-        if job.task.free is not None:  # answers take long: the first sample has to do
+        if job.task.free is not None:  # answers take long: the first sample must suffice
             for _ in answered(engine, [memory], job.task.free, sample):
                 pass
             return 0.0, (time.perf_counter() - started) / len(sample)

@@ -1,7 +1,8 @@
-"""Units of a run: jobs of one task whose readings share a pass; what a worker does at a time, and what a shard is of.
+"""Units of a run: jobs of one task whose readings share a pass.
 
-A unit names its jobs by their numbers. A worker prepares them again from the run's request; the unit's digest, over
-the keys of all their rows, shows whether they are the same.
+A worker does one unit at a time, and a shard is a set of units. A unit names its jobs by their numbers.
+A worker prepares them again from the run's request; the unit's digest, over the keys of all their rows, shows whether
+they are the same.
 """
 
 from __future__ import annotations

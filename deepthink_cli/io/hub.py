@@ -31,7 +31,7 @@ class NotInCache(DeepThinkError):
 
 
 def unreachable(what: Problem, offline: bool, hint: str) -> NotInCache:
-    """The error for `what` cannot be read: not in the cache, and why the hub does not give it; `hint` follows."""
+    """The error that `what` is not in the cache, with the reason why the hub does not give it, and the hint."""
     forbidding = forbidden_by(offline)
     if forbidding is None:
         reason = f"not in the cache, and the hub cannot be reached; check the connection, or {hint}"

@@ -53,7 +53,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def confine(way: str, user: int, seconds: int, memory: int, size: int) -> None:
-    """Limit this process: as another user if `user` is one, in namespaces of its own if that is the way."""
+    """Limit this process: as another user if `user` is one, in namespaces of its own if `way` says so."""
     import resource  # which only POSIX systems have
 
     if user:

@@ -62,7 +62,7 @@ def way_to_confine() -> Way:
 
 
 def check_confined(unsafe: bool) -> None:
-    """Raise InputError on systems without limits of processes, and for root where limits are all, unless `unsafe`."""
+    """Raise InputError on systems without process limits, and for root if limits are the only way, unless `unsafe`."""
     if os.name != "posix":
         raise InputError("--run-code: this system has no limits for processes; use Linux or macOS")
     if os.geteuid() == 0 and way_to_confine() == "limits" and not unsafe:
@@ -142,7 +142,7 @@ def _bubblewrap() -> list[str]:
     seen = ["/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store"]
     seen += [f"/etc/{name}" for name in ("ld.so.cache", "alternatives", "localtime")]
     words = ["bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    if os.geteuid() == 0:  # which the process changes for another user, then without a way back
+    if os.geteuid() == 0:  # the process then changes to another user, and cannot change back
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     else:
@@ -150,7 +150,7 @@ def _bubblewrap() -> list[str]:
     words += ["--size", str(FOLDER), "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--dir", _INSIDE]
     paths = [*seen, *sorted({*prefixes, sys.prefix, sys.base_prefix})]
     for parent in sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"}):
-        words += ["--dir", parent]  # which others may search; the one that a mount makes, they may not
+        words += ["--dir", parent]  # searchable by other users; a folder that a mount makes is not
     for path in paths:
         words += ["--ro-bind-try", path, path]
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/"]

@@ -56,7 +56,7 @@ def write_selected(path: str | Path, selected: Selected, examples: Sequence[Exam
 def read_selected(path: str, examples: Sequence[Example], tell: Tell) -> Selected | None:
     """How the demonstrations in `path` were chosen; None if there is no file beside it, or it does not describe them.
 
-    The latter is reported: the demonstrations were changed, or are read with other fields.
+    A file that does not describe them is reported: they were changed, or are read with other fields.
     """
     beside = file_beside(path)
     if not beside.is_file():

@@ -1,4 +1,4 @@
-"""An engine needs six members: everything above the seam works with one that has no network at all."""
+"""An engine needs six members: everything above the interface works with one that has no network at all."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error stopped what the worker was asked to do; `is_input` if it would stop it anywhere."""
+    """An error stopped what the worker was asked to do; `is_input` if every worker would meet it."""
 
     problems: tuple[Problem, ...]
     is_input: bool

@@ -154,7 +154,7 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
     def _loglikelihood_tokens(
         self, requests: Sequence[tuple[tuple[SplitContext, str], list[int], list[int]]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """The same of requests that the base class has tokenised."""
+        """As `loglikelihood`, for requests that the base class has tokenised."""
         described = []
         for (context, text), prompt, continuation in requests:
             if not continuation:

@@ -47,11 +47,11 @@ def _deal(rows: Sequence[int], count: int, draw: random.Random) -> Iterator[list
     """Yield `count` different rows at a time, every row once before any is repeated."""
     left: list[int] = []
     while True:
-        if len(left) < count:  # rows that are left follow the others, so that no row is twice in one hand
+        if len(left) < count:  # rows that are left follow the others, so that no draw has a row twice
             again = set(left)
             left += sorted(draw.sample(rows, len(rows)), key=again.__contains__)
-        hand, left = left[:count], left[count:]
-        yield hand
+        drawn, left = left[:count], left[count:]
+        yield drawn
 
 
 def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> list[int]:
