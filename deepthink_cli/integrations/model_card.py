@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.io.text import json_line, printable, size
+from deepthink_cli.io.text import json_line, markdown_text, printable, size
 from deepthink_cli.provenance import ModelIdentity, method_text, origin_lines, prompt_lines
 from deepthink_cli.techniques.registry import first_reading
 
@@ -90,11 +90,9 @@ class Card:
 
     def text(self) -> str:
         """The card: its metadata for the hub, then Markdown; texts of others are shown as they are, in code blocks."""
-        import yaml
-
-        front = yaml.safe_dump(self._front_matter(), sort_keys=False, allow_unicode=True)
         parts = [self._introduction(), self._origin(), self._figures(), self._usage(), self._demonstrations()]
-        return f"---\n{front}---\n\n" + "\n\n".join([part for part in parts if part] + [self._licence()]) + "\n"
+        front = f"---\n{self._front_matter()}\n---"
+        return "\n\n".join(part for part in (front, *parts, self._licence()) if part) + "\n"
 
     @property
     def _base(self) -> str | None:
@@ -107,21 +105,22 @@ class Card:
 
         return built_in().get(self.header.metadata.task or "")
 
-    def _front_matter(self) -> dict[str, Any]:
+    def _front_matter(self) -> str:
+        from huggingface_hub import ModelCardData
+
         task = self._task
-        values = {
-            "base_model": self._base,
-            "library_name": "peft" if self.has_adapter else None,
-            "license": self.licence,
-            "datasets": [task.hub.path] if task is not None and task.hub is not None else None,
-            "tags": _TAGS,
-        }
-        return {name: value for name, value in values.items() if value}
+        return ModelCardData(
+            base_model=self._base,
+            datasets=[task.hub.path] if task is not None and task.hub is not None else None,
+            library_name="peft" if self.has_adapter else None,
+            license=self.licence,
+            tags=_TAGS,
+        ).to_yaml()
 
     def _introduction(self) -> str:
         metadata = self.header.metadata
         return (
-            f"# {_inline(self.repo.rpartition('/')[2])}\n\nA memory of {metadata.shots} solved examples "
+            f"# {markdown_text(self.repo.rpartition('/')[2])}\n\nA memory of {metadata.shots} solved examples "
             f"({len(metadata.demonstrations.token_ids)} tokens), made by "
             "[Deep-Thinking](https://arxiv.org/abs/2305.13016): the model read them "
             f"{metadata.iterations} times, and its keys and values of every layer were stored. No weight was changed. "
@@ -152,7 +151,7 @@ class Card:
         split = figures.split.rpartition("/")[2]  # a file of rows is named by its path
         named = f"{figures.task}, {split}" if figures.task else split
         note = f"T = 1 is {first_reading(self.header.metadata.technique)}."
-        return f"## Figures\n\nOn {figures.n:,} rows ({_inline(named)}), by `deepthink eval`. {note}\n\n{table}"
+        return f"## Figures\n\nOn {figures.n:,} rows ({markdown_text(named)}), by `deepthink eval`. {note}\n\n{table}"
 
     def _usage(self) -> str:
         base = self._base or "MODEL"
@@ -179,8 +178,8 @@ class Card:
         return "## Demonstrations\n\nThe file contains them, in this order:\n\n" + _fenced(rows, "json")
 
     def _licence(self) -> str:
-        model, task = _inline(_last(self.header.metadata.model.id)), self._task
-        named = f": `{_inline(self.licence)}`" if self.licence else ", which this card could not read"
+        model, task = markdown_text(_last(self.header.metadata.model.id)), self._task
+        named = f": `{markdown_text(self.licence)}`" if self.licence else ", which this card could not read"
         rows = f" The demonstrations are from {task.title}: {task.licence}." if task else ""
         return f"## Licence\n\nThe licence of {model} applies{named}.{rows}"
 
@@ -205,11 +204,6 @@ def local_paths(metadata: Metadata) -> list[str]:
 
 def _last(path: str) -> str:
     return Path(path).name if Path(path).is_absolute() else path
-
-
-def _inline(text: str) -> str:
-    """Text within a line of Markdown, with its special characters escaped."""
-    return re.sub(r"([\\`*_\[\]<>|~$])", r"\\\1", printable(text))
 
 
 def _fenced(lines: Sequence[str], language: str = "text") -> str:

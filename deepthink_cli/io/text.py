@@ -1,4 +1,4 @@
-"""Text for people: sizes, lengths, printable characters, and tables of HTML."""
+"""Text for people: sizes, lengths, printable characters, text in Markdown, and tables of HTML."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 LONGEST = 100_000  # maximum characters of a line
 # Control characters, line breaks and changes of writing direction; letters of any script are unchanged.
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
 def printable(text: str, most: int = LONGEST) -> str:
@@ -23,6 +24,11 @@ def printable(text: str, most: int = LONGEST) -> str:
     if len(text) > most:
         text = f"{text[: most // 2]} ... {text[-(most // 2) :]}"
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def markdown_text(text: str) -> str:
+    """Text within a line of Markdown or a cell of its tables, with control and special characters escaped."""
+    return _MARKDOWN.sub(r"\\\1", printable(text))
 
 
 def json_line(value: Any) -> str:

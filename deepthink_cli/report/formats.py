@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepthink_cli.io.text import printable
+from deepthink_cli.io.text import markdown_text, printable
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -30,7 +30,6 @@ _LATEX = {
     "*": "{*}",
     "±": r"$\pm$",
 }
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~$])")
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,19 @@ class Page:
 
 def markdown(page: Page) -> str:
     """A table for each section, with aligned columns: the first to the left, the others to the right."""
-    blocks = [f"**{_markdown(page.title)}** ({_markdown(page.source)})"]
-    cells = [[_markdown(cell) for cell in row] for _, rows in page.sections for row in rows]
-    names = [_markdown(name) for name in page.columns]
+    blocks = [f"**{markdown_text(page.title)}** ({markdown_text(page.source)})"]
+    cells = [[markdown_text(cell) for cell in row] for _, rows in page.sections for row in rows]
+    names = [markdown_text(name) for name in page.columns]
     widths = [max(3, *map(len, column)) for column in zip(names, *cells, strict=True)]
     rule = [("-" * (width - 1) + ":" if place else "-" * width) for place, width in enumerate(widths)]
     for heading, rows in page.sections:
         if heading:
-            blocks.append(f"*{_markdown(heading)}*")
-        escaped = [[_markdown(cell) for cell in row] for row in rows]
+            blocks.append(f"*{markdown_text(heading)}*")
+        escaped = [[markdown_text(cell) for cell in row] for row in rows]
         blocks.append("\n".join(_aligned(row, widths) for row in (names, rule, *escaped)))
-    blocks += [_markdown(line) for line in page.legend]
+    blocks += [markdown_text(line) for line in page.legend]
     if page.footnotes:
-        blocks.append("\n".join(f"- {_markdown(line)}" for line in page.footnotes))
+        blocks.append("\n".join(f"- {markdown_text(line)}" for line in page.footnotes))
     rest = "" if page.appendix is None else "\n" + markdown(page.appendix)
     return "\n\n".join(blocks) + "\n" + rest
 
@@ -112,10 +111,6 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def _plain(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
-
-
-def _markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", printable(text))
 
 
 def _latex_row(cells: Sequence[str]) -> str:
