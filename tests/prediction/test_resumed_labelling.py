@@ -63,7 +63,7 @@ def test_it_has_the_bytes_of_one_that_was_not_interrupted(
     assert run(words_of(folder, tmp_path / "whole" / name, *more)) == 0
     output = tmp_path / name
     words = words_of(folder, output, *more)
-    for chunks in (0, 2):
+    for chunks in (0, 1):
         killed(forks, words, output, chunks)
         with open(partial_of(output), "ab") as file:  # a line that was not written to its end
             file.write(b'{"index": 9')
