@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
@@ -30,28 +31,41 @@ def parameter(field: str, value: str | None) -> str:
     return field if value is None else f"{field} {value}"
 
 
-class _Named:
+class _Process:
     naming: Naming = parameter
 
 
+_in_thread: ContextVar[Naming | None] = ContextVar("naming", default=None)
+
+
 def current_naming() -> Naming:
-    """How this process writes options."""
-    return _Named.naming
+    """How this thread writes options."""
+    return _in_thread.get() or _Process.naming
 
 
 @contextmanager
 def naming_options(naming: Naming) -> Iterator[None]:
-    """Write options in texts by `naming` inside the block, as the command line does."""
-    before, _Named.naming = _Named.naming, naming
+    """Write options in texts by `naming` inside the block, in this thread."""
+    token = _in_thread.set(naming)
     try:
         yield
     finally:
-        _Named.naming = before
+        _in_thread.reset(token)
+
+
+@contextmanager
+def naming_options_everywhere(naming: Naming) -> Iterator[None]:
+    """Write options in texts by `naming` inside the block, in all threads of the process, as the command line does."""
+    before, _Process.naming = _Process.naming, naming
+    try:
+        yield
+    finally:
+        _Process.naming = before
 
 
 def option(field: str) -> str:
     """An option in a text, as this process writes it: `seeds` in Python, `--seeds` on the command line."""
-    return _Named.naming(field, None)
+    return current_naming()(field, None)
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class Problem:
         return ": ".join(text for text in (self.place, named, self.reason) if text)
 
     def __str__(self) -> str:
-        return self.written(_Named.naming)
+        return self.written(current_naming())
 
 
 class DeepThinkError(Exception):

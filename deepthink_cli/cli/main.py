@@ -45,7 +45,14 @@ from deepthink_cli.cli.study_run import run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune
-from deepthink_cli.errors import DeepThinkError, ExitCode, naming_options, out_of_memory, panicked, ran_out_of_memory
+from deepthink_cli.errors import (
+    DeepThinkError,
+    ExitCode,
+    naming_options_everywhere,
+    out_of_memory,
+    panicked,
+    ran_out_of_memory,
+)
 from deepthink_cli.io.prefetch import still_working
 from deepthink_cli.io.text import printable
 from deepthink_cli.registry import Registry
@@ -188,7 +195,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors are written to stderr, one line each."""
-    with naming_options(flag):
+    with naming_options_everywhere(flag):
         return _run(arguments)
 
 

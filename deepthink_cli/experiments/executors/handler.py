@@ -17,7 +17,7 @@ from deepthink_cli.errors import (
     InputError,
     Naming,
     Problem,
-    naming_options,
+    naming_options_everywhere,
     out_of_memory,
     parameter,
     ran_out_of_memory,
@@ -70,7 +70,7 @@ class MessageHandler:
         if isinstance(message, Open):
             self.naming = message.naming
         try:
-            with naming_options(self.naming):
+            with naming_options_everywhere(self.naming):
                 if isinstance(message, Open):
                     yield self._opened(message.model)
                 else:
