@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.comparison.diff import MemoryDiff, SharedDemonstrations
     from deepthink_cli.comparison.tensors import Change
+    from deepthink_cli.tasks.sources import Source
 
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]
 After = Annotated[
@@ -71,12 +72,13 @@ def diff(
     from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
+    source: Source | None = None  # the rows are checked also if it is wrong
     with problems.collected():
         options = model.checked()
     with problems.collected():
-        source = source_of(data_dir, model.offline)
-    with problems.collected():
         pair = _opened(before, after, iteration)
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
     with problems.collected():
         choice = RowChoice.checked(context, row_source(rows, row_format), task, protocol, limit, source)
     problems.raise_any()

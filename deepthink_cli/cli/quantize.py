@@ -24,6 +24,7 @@ from deepthink_cli.selection.options import Limit
 if TYPE_CHECKING:
     from deepthink_cli.comparison.labels import ComparedLabels
     from deepthink_cli.comparison.quantize import QuantizedFile
+    from deepthink_cli.tasks.sources import Source
 
 To = Annotated[
     Literal["int8", "int4"],
@@ -71,15 +72,16 @@ def quantize(
     from deepthink_cli.tasks.sources import source_of
 
     model, problems = for_memory(context, model), Problems()
+    source: Source | None = None  # the rows are checked also if it is wrong
     with problems.collected():
         options = model.checked()
-    with problems.collected():
-        source = source_of(data_dir, model.offline)
     with problems.collected():
         opened = open_memory(memory)
     paths: dict[str, Any] = {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
         check_apart(output, read_by(memory, evaluated, **paths))
+    with problems.collected():
+        source = source_of(data_dir, model.offline)
     with problems.collected():
         choice = RowChoice.checked(context, row_source(evaluated, row_format), task, protocol, limit, source)
     problems.raise_any()

@@ -177,14 +177,13 @@ def think(
     as_chat = chat.value
     with problems.collected():
         source = source_of(data_dir, model.offline)
+    origin = Origin()
     with problems.collected():
         rows = row_source(demos, row_format)
-    if task is None:
-        with problems.collected():
-            demonstrations, origin = _from_rows(rows, prompt), Origin()
-        problems.raise_any()
-    else:
-        problems.raise_any()
+        if task is None:
+            demonstrations = _from_rows(rows, prompt)
+    problems.raise_any()
+    if task is not None:
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
     with Show(common, bar=not common.json) as tell:
         tell_of_toy(model, tell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -95,7 +96,7 @@ class Training(Protocol):
 
 
 @dataclass(frozen=True)
-class Trained(Technique):
+class Trained(Technique, ABC):
     """A technique that trains the memory of one reading by gradients: T and the update rule have no meaning with it.
 
     Its parameters are `steps`, `lr` and any other fields; a memory and a row record all of them.
@@ -112,6 +113,6 @@ class Trained(Technique):
     def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
         """Raise InputError if the model or the demonstrations cannot be trained on; needs no weights."""
 
+    @abstractmethod
     def training(self, engine: Engine, demonstrations: TokenizedDemonstrations) -> Training:
         """The training of a memory of these demonstrations, before its first step."""
-        raise NotImplementedError

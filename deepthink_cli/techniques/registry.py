@@ -31,6 +31,8 @@ class DeepThinking(Technique):
 def _check(name: str, kind: Any) -> type[Technique]:
     if not (isinstance(kind, type) and issubclass(kind, Technique)):
         raise TypeError("not a subclass of Technique")
+    if missing := getattr(kind, "__abstractmethods__", ()):
+        raise TypeError(f"lacks {', '.join(sorted(missing))}")
     return kind
 
 

@@ -196,3 +196,27 @@ def test_what_a_terminal_would_obey_is_escaped_in_a_message(capsys: pytest.Captu
     Path("demos.jsonl").write_text(GOOD + "\x1b[2J\x07 not JSON\n")
     (line,) = refused(["think", "demos.jsonl"], capsys)
     assert r"demos.jsonl:3: not JSON (Expecting value): \x1b[2J\x07 not JSON" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["think", "--format", "csv", "--eta", "2"], ["--eta 2: the gate", "--format csv: no rows are read"]),
+        (["diff", "MEMORY", "MEMORY", "--data-dir", "nowhere", "--limit", "x"], ["--data-dir nowhere", "--limit x"]),
+        (
+            ["quantize", "MEMORY", "-o", "OUT", "--to", "int8", "--data-dir", "nowhere", "--limit", "x"],
+            ["--data-dir nowhere", "--limit x"],
+        ),
+        (["eval", "MEMORY", "rows.jsonl", "--calibrate", "guess", "--limit", "x"], ["--calibrate guess", "--limit x"]),
+        (["predict", "MEMORY", "rows.jsonl", "--calibrate", "guess", "--top", "0"], ["--calibrate guess", "--top 0"]),
+    ],
+)
+def test_one_mistake_does_not_hide_another(
+    words: list[str], said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "demos.jsonl").write_text(GOOD)
+    paths = {"MEMORY": str(tmp_path / "mem.safetensors"), "OUT": str(tmp_path / "out.safetensors")}
+    assert run(["think", str(tmp_path / "demos.jsonl"), "-T", "1", "-o", paths["MEMORY"], "-q"]) == 0
+    assert run([paths.get(word, word) for word in words]) == 2
+    told = capsys.readouterr().err
+    assert all(f"deepthink: {text}" in told for text in said)
