@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is loaded where arrays are used, and not by a command's help
     from numpy import float64
     from numpy.typing import NDArray
 
@@ -42,6 +40,8 @@ def log_sum(scores: Iterable[float]) -> float:
 
 def softmax(scores: Any) -> Floats:
     """The shares (..., C) of candidates, from their scores in nats."""
+    import numpy as np
+
     logits: Floats = np.asarray(scores, dtype=np.float64)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
@@ -50,5 +50,7 @@ def softmax(scores: Any) -> Floats:
 
 def log_softmax(scores: Any) -> Floats:
     """The logs of the shares (..., C) of candidates, from their scores in nats."""
+    import numpy as np
+
     logs: Floats = np.asarray(scores, dtype=np.float64)
     return logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)
