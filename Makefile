@@ -44,14 +44,14 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py
 	$(BIN)/python docs/build_architecture.py
-	$(BIN)/python docs/build_choose.py
+	$(BIN)/python docs/build_registries.py
 	$(BIN)/python docs/build_reproduce.py
 	$(BIN)/python docs/build_tutorial.py
 
 docs-check: $(VENV)/.installed
 	$(BIN)/python docs/build_cli.py --check
 	$(BIN)/python docs/build_architecture.py --check
-	$(BIN)/python docs/build_choose.py --check
+	$(BIN)/python docs/build_registries.py --check
 	$(BIN)/python docs/build_reproduce.py --check
 	$(BIN)/python -m benchmarks.front_page --check
 

@@ -67,9 +67,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return dict(self.items()).values()
 
     def summary(self, name: str) -> str:
-        """What an object is, in a few words: its `summary`, or else the first line of its docstring."""
+        """What an object is, in a sentence: its `summary`, or else the first line of its docstring."""
         found = self[name]
-        return str(getattr(found, "summary", None) or (getdoc(found) or "").partition("\n")[0])
+        return str(_own(found, "summary") or (getdoc(found) or "").partition("\n")[0])
+
+    def source(self, name: str) -> str:
+        """Where it comes from, such as a paper: its `source`; empty for an object of another package that has none."""
+        return str(_own(self[name], "source") or "")
 
     @property
     def own(self) -> list[str]:
@@ -119,6 +123,11 @@ def instance_of(kind: type[T]) -> Check[T]:
         return value
 
     return check
+
+
+def _own(found: Any, name: str) -> Any:
+    """An attribute; of a class its own one, as that of a class from which it inherits describes another object."""
+    return vars(found).get(name) if isinstance(found, type) else getattr(found, name, None)
 
 
 @cache

@@ -13,7 +13,7 @@ GROUPS = {
     "Choosing demonstrations and settings": ("select", "tune"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
     "Memories elsewhere": ("export", "push", "pull", "quantize", "diff"),
-    "This machine": ("doctor",),
+    "This machine": ("doctor", "list"),
 }
 OTHERS = "From other packages"
 # Of every command with more than MAX_OPTIONS options, those that its --help shows: what most calls need.

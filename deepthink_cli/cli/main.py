@@ -27,6 +27,7 @@ from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.help import GROUPS, OTHERS, HelpGroup, ProgramGroup
 from deepthink_cli.cli.inspect import inspect
 from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
+from deepthink_cli.cli.list import list_registries
 from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.plot import plot
@@ -154,6 +155,7 @@ app.command(
     no_args_is_help=True,
 )(harness)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
+app.command("list", epilog="Example: deepthink list updates techniques")(list_registries)
 studies = Program(
     name="study",
     cls=HelpGroup,

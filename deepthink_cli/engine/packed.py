@@ -30,6 +30,8 @@ class PackedEngine(BatchedEngine):
     Requires a network that uses the attention interface of transformers, which the probe checks.
     """
 
+    source = "this project"
+
     name = "packed"
 
     @property

@@ -28,6 +28,8 @@ class PaddedEngine(BatchedEngine):
     Requires only that the network can continue from a cache of keys and values.
     """
 
+    source = "this project"
+
     name = "padded"
 
     @property

@@ -32,6 +32,7 @@ class Technique:
 
     summary: ClassVar[str]
     source: ClassVar[str]
+    cost: ClassVar[str] = "that of Deep-Thinking"
     parameter: ClassVar[str | None] = None
     largest: ClassVar[int] = 9999
     other_words: ClassVar[bool] = False

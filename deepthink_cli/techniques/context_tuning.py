@@ -28,7 +28,8 @@ class ContextTuning(Trained):
     """
 
     summary = "train the memory by gradients (Context Tuning)"
-    source = "arXiv 2507.04221"
+    source = "Context Tuning, arXiv 2507.04221"
+    cost = "one pass over L tokens, then `--steps` forward and backward passes over the demonstrations as queries"
 
     dropout: float = 0.05
     seed: int = 0

@@ -16,6 +16,7 @@ class Repeated(Technique):
 
     summary = "the demonstrations R times in the context"
     source = "an objection to the paper, DAMO-ConvAI issue 51"
+    cost = "a context of R L tokens, in each of T passes"
     parameter = "R"
 
     def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
@@ -31,7 +32,7 @@ class Repeated(Technique):
 class Flipped(Technique):
     """The next label of the list in place of each label, and the first in place of the last."""
 
-    summary = "other label words"
+    summary = "the next label word in place of each"
     source = "Wei et al. 2023, arXiv 2303.03846"
     other_words = True
 
@@ -51,7 +52,7 @@ FRESH = (
 class Fresh(Technique):
     """Unrelated words in place of the labels: the first of `FRESH` that are no labels."""
 
-    summary = "other label words"
+    summary = "unrelated words in place of the labels"
     source = "Wei et al. 2023, arXiv 2303.03846"
     other_words = True
 
@@ -72,6 +73,7 @@ class Ensemble(Technique):
 
     summary = "the mean log-probability over N memories, of the demonstrations in different orders"
     source = "common practice"
+    cost = "N times that of Deep-Thinking"
     parameter = "N"
     largest = 999
 

@@ -14,11 +14,7 @@ from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample,
 
 
 def _described(techniques: Iterable[Technique]) -> str:
-    """The techniques with their summaries, those that share one together."""
-    described = dict[str, list[str]]()
-    for each in techniques:
-        described.setdefault(each.summary, []).append(each.family)
-    return "; ".join(f"{', '.join(names)}: {summary}" for summary, names in described.items())
+    return "; ".join(f"{each.family}: {each.summary}" for each in techniques)
 
 
 _OTHERS = [each for each in map(sample, TECHNIQUES.own) if each.members == 1 and each.name != DEEP_THINKING]

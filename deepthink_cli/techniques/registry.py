@@ -22,6 +22,7 @@ class DeepThinking(Technique):
 
     summary = "T readings with an update rule"
     source = "Yang et al. 2023, arXiv 2305.13016, section 3.1"
+    cost = "T passes over L tokens"
 
     def recorded(self, words: object = None) -> RecordedTechnique | None:
         """None."""

@@ -21,6 +21,8 @@ class Gate(UpdateRule):
     A subclass whose gate is not the same for every tensor and reading overrides `eta_at`.
     """
 
+    source = "Yang et al. 2023, arXiv 2305.13016, Eq. 4"
+
     eta: float = 0.01
     momentum: float = 0.0
 

@@ -19,6 +19,8 @@ LayerNumber = Annotated[int, Field(ge=0)]
 class LayerRamp(Gate):
     """A share of eta that is `first` in layer 0 and `last` in the last layer, and changes linearly between them."""
 
+    source = "this project"
+
     first: Share = 0.0
     last: Share = 1.0
 
@@ -31,6 +33,8 @@ class LayerRamp(Gate):
 @dataclass(frozen=True)
 class LayerRange(Gate):
     """The gate in the layers `first` to `last`, both included; the others keep the first reading."""
+
+    source = "this project"
 
     first: LayerNumber = 0
     last: LayerNumber = 0
@@ -49,6 +53,8 @@ class LayerRange(Gate):
 class LowerHalf(Gate):
     """The gate in the lower half of the layers, without the middle one of an odd number; the others do not change."""
 
+    source = "this project"
+
     def eta_at(self, place: Place) -> float:
         """Eta below half of the depth, 0 above."""
         return self.eta if 2 * (place.layer + 1) <= place.layers else 0.0
@@ -57,6 +63,8 @@ class LowerHalf(Gate):
 @dataclass(frozen=True)
 class UpperHalf(Gate):
     """The gate in the upper half of the layers, with the middle one of an odd number; the others do not change."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta above half of the depth, 0 below."""

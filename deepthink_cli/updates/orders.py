@@ -20,6 +20,8 @@ from deepthink_cli.updates.gate import Gate
 class Rotated(Gate):
     """Every reading begins with the demonstration after the one that began the last reading."""
 
+    source = "this project"
+
     def order(self, iteration: int, demonstrations: int) -> Sequence[int]:
         """The order of the first reading, rotated by t - 1 demonstrations."""
         first = (iteration - 1) % demonstrations
@@ -29,6 +31,8 @@ class Rotated(Gate):
 @dataclass(frozen=True)
 class Shuffled(Gate):
     """Every reading has a random order of its own, which depends on `seed` and t alone."""
+
+    source = "this project"
 
     seed: Annotated[int, Field(ge=0)] = 0
 

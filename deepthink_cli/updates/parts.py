@@ -12,6 +12,8 @@ from deepthink_cli.updates.gate import Gate
 class KeysOnly(Gate):
     """The gate on keys; values stay those of the first reading: V~_t = V_1."""
 
+    source = "this project"
+
     def eta_at(self, place: Place) -> float:
         """Eta for keys, 0 for values."""
         return self.eta if place.part == "keys" else 0.0
@@ -20,6 +22,8 @@ class KeysOnly(Gate):
 @dataclass(frozen=True)
 class ValuesOnly(Gate):
     """The gate on values; keys stay those of the first reading: K~_t = K_1."""
+
+    source = "this project"
 
     def eta_at(self, place: Place) -> float:
         """Eta for values, 0 for keys."""

@@ -16,6 +16,8 @@ from deepthink_cli.updates.gate import Gate
 class InverseTime(Gate):
     """The gate eta / n at the n-th update, n = t - 1; with eta = 1 the memory is the mean of readings 2 to t."""
 
+    source = "this project"
+
     def eta_at(self, place: Place) -> float:
         """Eta / (t - 1)."""
         return self.eta / (place.iteration - 1)
@@ -28,6 +30,8 @@ class Cosine(Gate):
     `readings` does not follow the number of readings that are made, so that the memory after t of them is the same
     whatever T is.
     """
+
+    source = "this project"
 
     readings: Annotated[int, Field(ge=2)] = 15
 

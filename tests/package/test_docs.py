@@ -84,10 +84,10 @@ def test_the_tables_of_the_papers_studies_are_up_to_date() -> None:
     assert text == page(text), "run: python docs/build_reproduce.py"
 
 
-def test_the_table_of_selection_methods_is_up_to_date() -> None:
-    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_choose.py"))["page"]
-    text = (DOCS / "choose.md").read_text(encoding="utf-8")
-    assert text == page(text), "run: python docs/build_choose.py"
+def test_the_tables_of_selection_methods_and_techniques_are_up_to_date() -> None:
+    pages: Callable[[], dict[str, str]] = runpy.run_path(str(DOCS / "build_registries.py"))["pages"]
+    for name, current in pages().items():
+        assert (DOCS / name).read_text(encoding="utf-8") == current, "run: python docs/build_registries.py"
 
 
 def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:

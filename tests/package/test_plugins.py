@@ -270,6 +270,16 @@ def test_help_names_what_other_packages_add(guest: Path, libraries: Forks) -> No
     assert "hello me" in done.stdout
 
 
+def test_objects_of_another_package_are_listed(guest: Path, libraries: Forks) -> None:
+    done = deepthink(libraries, guest, "list --json")
+    assert done.returncode == 0, done.stderr
+    rows = {(row["kind"], row["name"]): (row["summary"], row["source"]) for row in json.loads(done.stdout)}
+    assert rows["techniques", "last-K"] == ("the last K demonstrations", "this test")
+    assert rows["techniques", "whole"] == ("Context Tuning in sight of every token", "")
+    assert rows["updates", "halfway"] == ("The mean of what was read and what is read.", "")
+    assert ("engines", "own") in rows
+
+
 def test_a_task_of_another_package_is_listed(guest: Path, libraries: Forks) -> None:
     done = deepthink(libraries, guest, "tasks", "tasks weather")
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,68 @@
+"""`deepthink list`: what options can name, in this package and in others that are installed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.cli import completion
+from deepthink_cli.cli.console import report, table, write_json
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.engine.registry import ENGINES
+from deepthink_cli.errors import InputError
+from deepthink_cli.export.registry import EXPORTERS
+from deepthink_cli.registry import Registry
+from deepthink_cli.selection.registry import METHODS
+from deepthink_cli.techniques.registry import TECHNIQUES, sample
+from deepthink_cli.updates.registry import RULES
+
+# By their options: --update, --method of think, --calibrate, --method of select, --engine and --to.
+REGISTRIES: dict[str, Registry[Any]] = {
+    "updates": RULES,
+    "techniques": TECHNIQUES,
+    "calibrations": CALIBRATIONS,
+    "selections": METHODS,
+    "engines": ENGINES,
+    "exporters": EXPORTERS,
+}
+Kinds = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KIND", autocompletion=completion.one_of(REGISTRIES), help=f"{', '.join(REGISTRIES)}. Default: all."
+    ),
+]
+
+
+@grouped
+def list_registries(
+    kinds: Kinds = None, *, common: Annotated[CommonArguments, Without("quiet", "verbose", "config")]
+) -> None:
+    """List what options name: update rules, techniques, selection methods and others.
+
+    Each has a summary and a source, such as a paper. Tasks are listed by: deepthink tasks.
+    """
+    for kind in kinds or ():
+        if kind not in REGISTRIES:
+            raise InputError(f"{kind}: not a kind; use {', '.join(REGISTRIES)}")
+    rows = [row for kind in kinds or REGISTRIES for row in entries(kind)]
+    if common.json:
+        write_json(rows)
+    else:
+        report(table(*rows[0], rows=[[*row.values()] for row in rows], left=len(rows[0])))
+
+
+def entries(kind: str) -> list[dict[str, str]]:
+    """What a registry holds: the kind, the name as options take it, a summary and a source of each object."""
+    registry = REGISTRIES[kind]
+    return [
+        {
+            "kind": kind,
+            "name": sample(name).family if registry is TECHNIQUES else name,
+            "summary": registry.summary(name),
+            "source": registry.source(name),
+        }
+        for name, _ in registry.items()
+    ]

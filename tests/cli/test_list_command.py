@@ -1,0 +1,30 @@
+"""`deepthink list`: everything that options name has a summary and a source."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from deepthink_cli.cli.main import run
+
+Captured = pytest.CaptureFixture[str]
+KINDS = {"updates", "techniques", "calibrations", "selections", "engines", "exporters"}
+
+
+def test_every_object_has_a_summary_and_a_source(capsys: Captured) -> None:
+    assert run(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["kind"] for row in rows} == KINDS
+    assert [row for row in rows if not (row["summary"] and row["source"])] == []
+
+
+def test_one_kind_is_listed_by_the_names_of_its_option(capsys: Captured) -> None:
+    assert run(["list", "techniques"]) == 0
+    names = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == ["deep-thinking", "ct-kv", "repeat-R", "flipped", "fresh", "ensemble-N"]
+
+
+def test_an_unknown_kind_is_answered_with_the_known_ones(capsys: Captured) -> None:
+    assert run(["list", "rules"]) == 2
+    assert capsys.readouterr().err.startswith("deepthink: rules: not a kind; use updates, techniques, ")
