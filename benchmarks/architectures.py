@@ -43,25 +43,25 @@ Which language models are supported, and the small one that comes with the packa
 Every architecture that transformers {transformers} loads as a causal language model, and what `deepthink` does with it:
 
 - **packed**: supported, with many inputs in one pass.
-- **padded**: supported, with one sequence per candidate, which is several times slower ([scores](concepts.md#scores)).
+- **padded**: supported, with one sequence per candidate, which is several times slower ([passes](concepts.md#passes)).
 - **refused**: an error of one line with the reason, and exit code 2.
 
 Of {total} architectures: {counts}.
 
-`deepthink doctor -m MODEL` gives the verdict for a real model, which may have another configuration than the small one
-here. Every model is checked when it is loaded: one that scores a query after a memory differently than after the same
-text is refused.
+`deepthink doctor -m MODEL` gives the verdict for a real model, whose configuration may differ from that of the small
+one that was examined. Every model is also checked when it is loaded, and refused if it scores a query after a memory
+differently than after the same text.
 
 `python benchmarks/architectures.py --write docs/models.md` makes this section, here with transformers {transformers}
-and torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights and opens it as
-any model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once longer than
-an attention window, and scores queries, packed and padded. Keys, values and scores must be those of transformers alone:
-after one reading those of one pass over the whole text, without a cache; after two those of one pass over the text
-twice, or of one with a cache for `restarted`, with the gate in NumPy. A wrong result, or any error other than a
-refusal, makes the command fail.
+and torch {torch} on a CPU in float32. It builds a small model of each architecture with random weights, and opens it
+like any other model. It reads demonstrations twice, with `continued` and `restarted` positions, once shorter and once
+longer than an attention window, and scores queries, packed and padded. Keys, values and scores must equal those of
+transformers alone: after one reading, those of one pass over the whole text without a cache; after two, those of one
+pass over the text twice (for `restarted`, of one with a cache), with the gate computed in NumPy. The command fails
+for a wrong result, and for any error other than a refusal.
 
-Words in parentheses after a model type say how the configuration differs from the usual one. *Window*: layers of the
-small model have an attention window, which a trained model may lack.
+Words in parentheses after a model type say how the configuration differs from the usual one. *Window* says whether
+layers of the small model have an attention window; a trained model may have none.
 
 | model type | class | verdict | window | remarks |
 |---|---|---|---|---|

@@ -51,7 +51,7 @@ def _stored(opened: OpenedStudy) -> OpenedStudy:
 
 def _as_stored(options: ModelOptions) -> ModelOptions:
     size = known_size(options)
-    assert size is not None, f"{options.model}: add it to deepthink_cli/study/models.yaml"
+    assert size is not None, f"{options.model}: add it to models.yaml"
     is_half = size.file_bytes < 3 * size.parameters
     dtype = options.dtype if options.dtype != "auto" else "bfloat16" if is_half else "float32"
     return options.model_copy(update={"dtype": dtype})

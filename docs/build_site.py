@@ -10,7 +10,9 @@ import re
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import get_type_hints
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"
@@ -28,10 +30,16 @@ SETTINGS = {
     "extensions": ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"],
     "html_theme": "furo",
     "html_title": "deepthink",
+    "html_show_copyright": False,
+    "smartquotes": False,  # they write `--json` of a docstring with a dash
+    "html_use_index": False,  # wider than a narrow screen; the page of the Python reference lists the same names
+    "html_static_path": ["_static"],
+    "html_css_files": ["site.css"],
     "myst_heading_anchors": 4,
     "autodoc_typehints": "description",
     "suppress_warnings": ["misc.highlighting_failure"],  # a console's output is no shell
 }
+STYLE = "pre { font-size: 75%; }\n"  # so that help, which has up to 98 columns, needs no scrolling
 LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 UP = re.compile(r"^(\.\./)*(docs/)?")
 
@@ -61,6 +69,8 @@ def gather(source: Path) -> None:
     with (source / "index.md").open("a", encoding="utf-8") as index:
         index.writelines(contents(caption, pages) for caption, pages in ORDER.items())
     (source / "reference.md").write_text(reference(), encoding="utf-8")
+    (source / "_static").mkdir()
+    (source / "_static" / "site.css").write_text(STYLE)
 
 
 def moved(link: re.Match[str]) -> str:
@@ -88,6 +98,8 @@ def reference() -> str:
 def entry(name: str, value: object) -> str:
     """The directive of autodoc that describes a public name."""
     if isinstance(value, type):
+        with suppress(NameError):  # a type that is imported for the type checker alone
+            value.__annotations__ = get_type_hints(value)  # without the constraints and help of `Annotated`
         return f".. autoclass:: deepthink_cli.{name}\n   :members:\n   :exclude-members: model_config\n"
     return f".. auto{'function' if callable(value) else 'data'}:: deepthink_cli.{name}\n"
 

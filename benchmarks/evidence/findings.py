@@ -60,12 +60,12 @@ def headline(chosen: pd.DataFrame, evidence: Evidence) -> str:
     }
     effect = effects[whole.gain.sign] if whole.gain.interval else "has been run too little to say what it does"
     return (
-        f"{' and '.join(evidence.models)} on {names(tasks)}, {counted(seeds, 'seed')}, "
-        f"{counted(whole.cells, 'cell')} of a task, a setting and a seed. With T and eta chosen on dev rows, thinking "
-        f"**{effect}** over all cells together: {percent(whole.plain)} at T = 1, then {with_interval(whole.gain)} (in "
-        f"brackets 95 % intervals). It helps in {counted(whole.helps, 'cell')}, harms in {whole.harms}, and shows no "
-        f"difference in {whole.same} (McNemar's test at 5 % on each cell's test rows); in {whole.kept_first} the dev "
-        "rows chose T = 1."
+        f"{' and '.join(evidence.models)} was run on {names(tasks)} with {counted(seeds, 'seed')}: "
+        f"{counted(whole.cells, 'cell')}, each a task with a setting and a seed. With T and eta chosen on dev rows, "
+        f"thinking **{effect}** over all cells together: {percent(whole.plain)} at T = 1, then "
+        f"{with_interval(whole.gain)} (in brackets the 95 % interval). It helps in {counted(whole.helps, 'cell')}, "
+        f"harms in {whole.harms}, and shows no difference in {whole.same} (McNemar's test at 5 % on each cell's test "
+        f"rows); in {whole.kept_first} the dev rows chose T = 1."
     )
 
 
@@ -99,7 +99,7 @@ def calibration_sentence(whole: Summary) -> str:
     elif raw > 0:
         reading = {
             1: "A part of the gain remains, so it is not only a correction of label bias.",
-            0: "No gain is shown after calibration: these figures agree with a mere correction of label bias.",
+            0: "No gain is shown after calibration, so it may be no more than a correction of label bias.",
             -1: "After calibration thinking harms: the gain is a correction of label bias, at a price.",
         }[calibrated]
     elif calibrated > 0:
@@ -112,18 +112,18 @@ def calibration_sentence(whole: Summary) -> str:
     if calibration > 0 and whole.calibrated_plain > whole.thinking:
         cheaper = (
             f"Calibrating T = 1 gains more than thinking does ({points(whole.calibrated_plain - whole.plain)} against "
-            f"{points(whole.thinking - whole.plain)} points), and needs one reading."
+            f"{points(whole.thinking - whole.plain)} points), with one reading."
         )
     return " ".join(filter(None, [figures, reading, cheaper]))
 
 
 def predictors_sentence(found: Sequence[Correlation]) -> str:
-    """What tells a gain in advance: the predictors whose interval does not contain zero."""
+    """What predicts a gain: the predictors whose interval does not contain zero."""
     if not any(each.interval for each in found):
-        return "There are too few cells to say what tells a gain in advance."
+        return "There are too few cells to say what predicts a gain."
     telling = [each for each in found if each.interval and (each.interval[0] > 0 or each.interval[1] < 0)]
     if not telling:
-        return "Nothing that was measured tells in advance where thinking gains: every interval contains zero."
+        return "Nothing that was measured predicts where thinking gains: every interval contains zero."
     telling.sort(key=lambda each: -abs(each.overall))
     parts = [f"{_short(each)} ({each.overall:+.2f})" for each in telling]
     inside = [
@@ -131,8 +131,8 @@ def predictors_sentence(found: Sequence[Correlation]) -> str:
     ]
     inner = "; ".join(f"{_short(each)} ({each.within:+.2f})" for each in inside) or "none of them"
     return (
-        "What goes along with the gain, by rank correlations whose interval excludes zero: "
-        f"{'; '.join(parts)}; among the seeds of one task and setting alone, {inner}."
+        f"Rank correlations with the gain whose interval excludes zero: {'; '.join(parts)}; among the seeds of one "
+        f"task and setting alone: {inner}."
     )
 
 
@@ -164,8 +164,8 @@ def repeats_sentence(found: Sequence[Repeats]) -> str:
     toward = {1: "moves toward", -1: "moves away from", 0: "is not shown to move toward"}[closer.sign]
     return (
         f"Repeating the demonstrations in one prompt {verdict} (repeating {with_interval(repeating)}, thinking "
-        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}); input by input thinking "
-        f"{toward} the repetition's labels (agreement with them against that of T = 1: {with_interval(closer)})."
+        f"{with_interval(thinking)}, thinking minus repeating {with_interval(between)}). Input by input, thinking "
+        f"{toward} the labels of repetition (agreement with them, less that of T = 1: {with_interval(closer)})."
     )
 
 
@@ -181,11 +181,11 @@ def flipped_sentence(found: Sequence[Flipped]) -> str:
     before = np.array([value for each in found for value in each.calibrated.before])
     after = np.array([value for each in found for value in each.calibrated.after])
     first, later, change = (estimate(values, clusters) for values in (before - 0.5, after - 0.5, after - before))
-    words = {1: "are followed", -1: "are not followed, the true words win", 0: "are neither followed nor rejected"}
+    words = {1: "are followed", -1: "are not followed", 0: "are neither followed nor rejected"}
     moves = {1: "more", -1: "less", 0: "neither more nor less, as far as these rows show"}
     again = "" if later.sign == first.sign else f" {words[later.sign]}"
     return (
-        f"Exchanged label words {words[first.sign]}, at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
+        f"Exchanged label words {words[first.sign]} at T = 1 ({percent(0.5 + first.mean)} of the answers follow the "
         f"demonstrations, after batch calibration) and{again} over T > 1 ({percent(0.5 + later.mean)}); "
         f"with thinking they are followed {moves[change.sign]}: {with_interval(change)}."
     )

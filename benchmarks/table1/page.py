@@ -115,12 +115,11 @@ TOP = """\
 # Table 1 in one harness
 
 The paper's Table 1 sets Deep-Thinking against eleven ways of choosing demonstrations whose figures come from another
-program, with other prompts and test rows (`deepthink report --published` says which). Here every method chooses its
-demonstrations from the same seeded pool of 1,000 training rows, and all are evaluated on the same sampled test rows,
-with the same prompts, scorer and seeds: at T = 1, which is plain in-context learning with those demonstrations, and at
-the T that dev rows choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after
-[batch calibration](calibration.md). What each method is: [select](choose.md#demonstrations-select),
-[techniques](think.md#other-techniques).
+program, with other prompts and test rows ([what is known to differ](reproduce.md#what-is-known-to-differ)). Here every
+[method](choose.md#methods) chooses its demonstrations from the same seeded pool of 1,000 training rows, and all, some
+[techniques](think.md#other-techniques) among them, are evaluated on the same sampled test rows, with the same prompts,
+scorer and seeds: at T = 1, which is plain in-context learning with those demonstrations, and at the T that dev rows
+choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after [batch calibration](calibration.md).
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
@@ -158,9 +157,9 @@ def _sentences(model: Model) -> list[str]:
     )
     return [
         f"At T = 1 with raw scores, the best of {len(others)} other methods is {best}, with {_difference(gains[best])} "
-        f"against random demonstrations; {above} of {len(others)} are above them. Thinking with T by dev rows changes "
-        f"raw scores by {raw} over all methods, tasks and seeds, and corrected ones by {corrected}. Batch calibration "
-        f"of T = 1 changes it by {correction}."
+        f"against random demonstrations; {above} of {len(others)} are above random. Over all methods, tasks and seeds, "
+        f"thinking with T chosen on dev rows changes accuracy by {raw} with raw scores and by {corrected} after batch "
+        f"calibration. Calibration alone changes T = 1 by {correction}."
     ]
 
 
@@ -188,8 +187,9 @@ def _table(model: Model) -> str:
         whole = means.loc[method].reindex(tasks).mean(skipna=False)
         lines.append(f"| {method} | {_range(seeds)} | " + " | ".join(cells) + f" | {_numbers(whole)} |")
     words = (
-        "Accuracy in percent, mean over seeds: T = 1 / T by dev; then both corrected. Techniques (the rows with –) "
-        "start from the random demonstrations; ct-kv makes one memory instead of T."
+        "Accuracy in percent, mean over seeds. Each cell has T = 1 / T chosen on dev rows, then the same two after "
+        "batch calibration. Techniques (the rows with –) start from the random demonstrations; ct-kv makes one memory, "
+        "not one for each T."
     )
     return words + "\n\n" + "\n".join(lines)
 
@@ -231,9 +231,9 @@ def _ranked(model: Model, figures: Path) -> Iterator[str]:
         name = f"{PurePath(model.name).name}{suffix.replace(' ', '-')}.png"
         draw_ranking(ranking, {figures / name: ".png"})
         yield (
-            f"{words}: the methods that choose or order demonstrations at T = 1, techniques, and Deep-Thinking after "
-            f"random demonstrations with T by dev rows, by mean rank over {ranking.blocks} pairs of a task and a seed. "
-            "Bars join those that do not differ at the 5 % level (Nemenyi)."
+            f"{words}, mean ranks over {ranking.blocks} pairs of a task and a seed: the methods that choose or order "
+            "demonstrations at T = 1, the techniques, and Deep-Thinking after random demonstrations with T chosen on "
+            "dev rows. Bars join those that do not differ at the 5 % level (Nemenyi)."
         )
         yield f"![Critical-difference diagram, {words.lower()}](table1/{name})"
 
@@ -248,8 +248,8 @@ def _costs(model: Model) -> Iterator[str]:
         seconds = cost["process_seconds"] - baseline
         lines.append(f"| {cost['method']} | {numbers} | {max(0, seconds):,.0f} |")
     yield (
-        "What a choice of 8 of 1,000 rows of SST-2 costs, nothing cached: passes by what they read, and seconds of one "
-        f"processor (one thread) beyond those of {BASELINE}, which are loading and reading rows."
+        "Cost of choosing 8 of 1,000 rows of SST-2 with an empty cache: what the model reads, and seconds on one "
+        f"thread of a processor beyond those of {BASELINE}, which only loads the model and reads the rows."
     )
     yield "\n".join(lines)
     measured = {cost["method"] for cost in model.costs}

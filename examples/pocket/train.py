@@ -85,7 +85,7 @@ SETTLING = Stage(
 
 
 def main() -> None:
-    """Train both stages from the start, or from the checkpoints in --out, then save the model there."""
+    """Train all stages from the start, or from the checkpoints in --out, then save the model there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="local copies of the data sets; default: the hub")
     parser.add_argument("--out", type=Path, required=True, help="checkpoints, model and tokenizer go here")

@@ -24,7 +24,7 @@ from evidence.pooled import Estimate, summary
 HEADINGS = (
     "What was run",
     "Where thinking helps",
-    "What tells it in advance",
+    "What predicts the gain",
     "predicted labels",
     "label bias",
     "public",
@@ -120,7 +120,7 @@ def test_the_page_has_every_section_and_its_bytes_do_not_depend_on_the_order_of_
     first = _files(folder)
     page = first["evidence.md"].decode()
     assert all(heading in page for heading in HEADINGS)
-    assert "tiny.gguf on SST-2 and MR, 3 seeds, 12 cells" in page.splitlines()[3]
+    assert "tiny.gguf was run on SST-2 and MR with 3 seeds: 12 cells" in page.splitlines()[3]
     for name in ("differences.png", "curves.png", "gains.png", "labels.png", "cells.csv"):
         assert f"(evidence/{name})" in page
         assert first[name]
@@ -181,7 +181,7 @@ def test_the_headline_says_what_the_interval_says(folder: Path) -> None:
     ("raw", "calibrated", "reading"),
     [
         (1, 1, "not only a correction of label bias"),
-        (1, 0, "agree with a mere correction"),
+        (1, 0, "no more than a correction"),
         (1, -1, "thinking harms"),
         (0, 0, "No gain is shown with or without"),
         (-1, 1, "only where the label bias is corrected"),

@@ -71,7 +71,7 @@ def test_where_the_library_computes_in_float16_scores_are_near(
 
 def test_the_library_scores_a_memory_of_a_real_model_as_we_do(soak: Soak, tmp_path: Path) -> None:
     if not soak.long:
-        pytest.skip("downloads SmolLM2-135M-Instruct (98 MB) and writes it in float32 (1.1 GB): run with --soak")
+        pytest.skip("downloads SmolLM2-135M-Instruct (93 MB) and writes it in float32 (1.1 GB): run with --soak")
     from real_model import gguf_file, real_model
 
     engine, quantized = load_model(str(real_model())), gguf_file()
