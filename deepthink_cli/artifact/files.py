@@ -129,7 +129,7 @@ def memories_of(artifact: Artifact) -> list[Memory]:
         if place := memory.not_finite():
             raise InputError(
                 f"{artifact.header.path}: damaged: {place} of iteration {memory.iteration} hold NaN or "
-                "infinite values; think again"
+                "infinite values; run deepthink think again"
             )
     return memories
 
@@ -140,13 +140,13 @@ def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) ->
     if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
         raise InputError(
             f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
-            f"differ from the original ones; give {option('model')} {made_by.id}, or think again"
+            f"differ from the original ones; give {option('model')} {made_by.id}, or run deepthink think again"
         )
     if differences:
         raise InputError(
             f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
             f"{_called(made_by)}, this is {_called(other)}: give {option('model')} the model that made it, or "
-            "think again"
+            "run deepthink think again"
         )
 
 

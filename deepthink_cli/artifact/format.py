@@ -80,7 +80,7 @@ def read_header(path: str | Path) -> Header:
     _check_layout(header)
     if text != _header_text(header):
         raise InputError(
-            f"{path}: damaged: its header is not as deepthink think writes it; think again or copy it again"
+            f"{path}: damaged: its header is not as deepthink think writes it; run it again, or copy the file again"
         )
     return header
 
@@ -92,7 +92,7 @@ def kept_iteration(header: Header, choice: int | str) -> int:
         raise InputError.of(
             "iteration",
             choice,
-            f"{header.path} keeps {', '.join(kept)}; name one of them, last or all, or think again with "
+            f"{header.path} keeps {', '.join(kept)}; name one of them, last or all, or run deepthink think again with "
             f"{option('keep')}",
         )
     return int(choice)
@@ -129,7 +129,10 @@ def read_artifact(header: Header, iterations: Collection[int] = ()) -> Artifact:
             f"{header.path}: {header.size} bytes do not fit into memory; keep fewer iterations"
         ) from error
     if digest != header.metadata.sha256:
-        raise InputError(f"{header.path}: damaged: its bytes do not match its digest; think again or copy it again")
+        raise InputError(
+            f"{header.path}: damaged: its bytes do not match its digest; run deepthink think again, or copy the file "
+            "again"
+        )
     return Artifact(header, tuple(iterations), kept)
 
 

@@ -168,7 +168,8 @@ def parse_metadata(text: str, where: str) -> Metadata:
     if version not in FORMAT_VERSIONS:
         known = " and ".join(map(str, FORMAT_VERSIONS))
         raise InputError(
-            f"{where}: memory format {version!r}; this program reads formats {known}, upgrade it or think again"
+            f"{where}: memory format {version!r}; this program reads formats {known}; upgrade it, or run deepthink "
+            "think again"
         )
     try:
         parsed = ADAPTER_METADATA.validate_python(raw)

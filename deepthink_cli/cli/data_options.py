@@ -81,7 +81,7 @@ Cache = Annotated[
         "--cache",
         panel=DATA,
         metavar="DIR",
-        help="Cache of what models say of rows. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.",
+        help="Cache of what is computed with models. Default: deepthink in $XDG_CACHE_HOME or ~/.cache.",
     ),
 ]
 
@@ -109,7 +109,7 @@ class PromptArguments:
             metavar="A,B,...|@FILE",
             callback=_labels,
             help="Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
-            "one label each time, if the option is repeated. Default: those seen in the demonstrations.",
+            "one label each time, if the option is repeated. Default: those of the demonstrations.",
         ),
     ] = None
     separator: Annotated[

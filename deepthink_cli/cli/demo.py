@@ -61,7 +61,7 @@ def story(eta: float, evaluation: Evaluation) -> str:
     else:
         trend = (
             f"log p rises from {means[1]:.3f} to {means[best]:.3f} at T = {best}, and is {means[last]:.3f} "
-            f"at T = {last}{': more readings over-think' if means[best] - means[last] > _NOTABLE else ''}"
+            f"at T = {last}{': more readings do harm' if means[best] - means[last] > _NOTABLE else ''}"
         )
     return f"eta = {eta:g}: {trend}. {outcome(evaluation, last)}"
 

@@ -55,7 +55,7 @@ Samples = Annotated[
         "--samples",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Also write one row for each input and iteration; the suffix is the format, as of predict -o.",
+        help="Also write one row for each input and iteration; the suffix decides the format, as for predict -o.",
     ),
 ]
 FailUnder = Annotated[

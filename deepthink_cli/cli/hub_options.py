@@ -28,7 +28,7 @@ Results = Annotated[
         "--results",
         metavar="FILE",
         rich_help_panel=DATA,
-        help="Figures for the card: what deepthink eval --json printed.",
+        help="Results for the card: the output of deepthink eval --json.",
     ),
 ]
 Licence = Annotated[

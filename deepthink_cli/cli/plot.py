@@ -40,7 +40,7 @@ Outputs = Annotated[
         rich_help_panel=OUTPUT,
         show_default=False,
         help="A .png, .svg or .pdf file; may be given several times. "
-        "Default: accuracy, difference or ranks .png and .svg in the (first) run's folder.",
+        "Default: .png and .svg files in the (first) run's folder.",
     ),
 ]
 

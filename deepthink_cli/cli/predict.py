@@ -81,7 +81,7 @@ Inputs = Annotated[
     str,
     typer.Argument(
         metavar="INPUTS",
-        help="Rows to label: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
+        help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
         "stdin. A row may have its own candidates: [...].",
     ),
 ]
@@ -92,7 +92,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix is the format: .jsonl, .json, .csv, .tsv or .parquet. "
+        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet. "
         "Default: JSON Lines on stdout.",
     ),
 ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 To = Annotated[
     Literal["int8", "int4"],
-    typer.Option("--to", rich_help_panel=OUTPUT, help="Bits a number: int8 or int4."),
+    typer.Option("--to", rich_help_panel=OUTPUT, help="Bits per number: int8 or int4."),
 ]
 Output = Annotated[
     Path,

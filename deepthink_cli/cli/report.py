@@ -102,7 +102,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix is the format: .txt, .md, .csv, .tex, .json or .html; with --format eee a "
+        help="Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with --format eee a "
         "folder. Default: stdout.",
     ),
 ]

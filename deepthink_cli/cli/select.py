@@ -56,7 +56,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file of the demonstrations; the suffix is the format, as of predict -o; - for stdout.",
+        help="Output file of the demonstrations; the suffix decides the format, as for predict -o; - for stdout.",
     ),
 ]
 Queries = Annotated[
@@ -74,7 +74,7 @@ Scores = Annotated[
         "--scores",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Write a row for every row of the pool; the suffix is the format, as of predict -o.",
+        help="Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
     ),
 ]
 Listing = Annotated[
@@ -107,7 +107,7 @@ def select(
     cache: Cache = None,
     common: CommonArguments,
 ) -> None:
-    """Choose demonstrations from a pool of labelled rows: a file for think, and how it was chosen."""
+    """Choose demonstrations from a pool of labelled rows, and write them for think."""
     from deepthink_cli.selection.select import check_output_holds, queries_of_file
     from deepthink_cli.selection.select import select as choose
     from deepthink_cli.selection.store import Store, default_folder
@@ -188,7 +188,7 @@ def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
     if shots is None and task is not None:
         shots = str(find_task(task).shots)
     if shots is None:
-        raise InputError.of("shots", None, "how many rows are to be chosen? As in --shots 16")
+        raise InputError.of("shots", None, "no number of rows to choose; give one, as in --shots 16")
     return choice.but(shots=shots).checked()
 
 

@@ -38,7 +38,11 @@ Rows = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Also write the memory of all rows as chosen."
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Also write the memory of all rows, with the chosen settings.",
     ),
 ]
 

@@ -148,7 +148,7 @@ class Engine(Protocol):
         same logits. Raises InputError if the engine does not compute these.
         """
         raise InputError(
-            f"{self.description}: does not tell the most probable tokens; use {option('engine')} packed or padded"
+            f"{self.description}: does not give the most probable tokens; use {option('engine')} packed or padded"
         )
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:

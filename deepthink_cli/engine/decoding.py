@@ -44,7 +44,7 @@ class Decoding(Options):
     max_new_tokens: Annotated[
         int,
         Field(ge=1),
-        Flag(GENERATION, "Most tokens of an answer.", "N", hint="a number of tokens, 1 or more"),
+        Flag(GENERATION, "Maximum number of tokens of an answer.", "N", hint="a number of tokens, 1 or more"),
     ] = 256
     stop: Annotated[
         tuple[str, ...] | None,

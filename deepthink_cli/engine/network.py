@@ -98,7 +98,7 @@ class LanguageModel:
 
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
         """Raise InputError unless the memory has this model's layers, heads and sizes, and ids of its vocabulary."""
-        advice = "give the model that made it, or think again"
+        advice = "give the model that made it, or run deepthink think again"
         if _sizes(memory) != _sizes(self.one_token):
             raise InputError(
                 f"{name}: has {_layers(memory)}, {self.identity.id} has {_layers(self.one_token)}: {advice}"

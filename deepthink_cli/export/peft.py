@@ -82,7 +82,7 @@ def check_exportable(memory: Memory, provenance: Provenance, name: str) -> None:
     if model.adapter is not None:
         raise InputError(
             f"{name}: made with {option('adapter')} {model.adapter} merged into the weights, which PEFT does "
-            "not merge under a prefix; save the merged model in a folder, and think again with it"
+            "not merge under a prefix; save the merged model in a folder, and run deepthink think again with it"
         )
     like = memory.keys[0]
     for part in PARTS:

@@ -170,6 +170,6 @@ def _reason(error: Exception) -> str:
     if "RepositoryNotFoundError" in kinds and "GatedRepoError" not in kinds:
         return "no such repository, or it is private; check the name, or log in with hf auth login"
     if "GatedRepoError" in kinds or status in (401, 403):
-        return "the hub refuses; log in with hf auth login, or set HF_TOKEN, as someone who may do this"
+        return "the hub denies access; log in with hf auth login, or set HF_TOKEN, as a user who has it"
     reason = " ".join(str(error).split())[:200]
     return f"the hub answered with an error ({type(error).__name__}: {reason}); try again later"

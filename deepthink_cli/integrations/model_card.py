@@ -74,7 +74,7 @@ def read_figures(path: Path, header: Header) -> Figures:
             f"not the output of deepthink eval --json: {place(first) or 'file'}: {reason(first)}",
         ) from error
     if figures.memory.sha256 != header.metadata.sha256:
-        raise InputError.of("results", path, f"figures of another memory than {header.path}; evaluate this one")
+        raise InputError.of("results", path, f"results of another memory than {header.path}; evaluate this one")
     return figures
 
 

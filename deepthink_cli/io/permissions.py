@@ -24,7 +24,7 @@ def check_allows_no_code(
             flag = "--" + name.replace("-", "_").replace("_", separator)
             place = where(*above, name)
             raise InputError(
-                f"{place}: {name}: no file may have code run; omit it, and give {flag} on the command line"
+                f"{place}: {name}: a file must not let code run; omit it, and give {flag} on the command line"
             )
     problems.raise_any()
 

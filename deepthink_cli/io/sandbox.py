@@ -37,7 +37,7 @@ HOLDS: dict[Way, str] = {
     "bubblewrap": "in bubblewrap, without network, without your files, and ended together with what they start",
     "namespaces": "without network and ended together with what they start, but WITH ACCESS TO FILES as user {user}; "
     "bubblewrap (bwrap) would hide these",
-    "limits": "with limits of time, memory and file size ALONE, since neither bubblewrap nor namespaces can be had "
+    "limits": "with limits of time, memory and file size ALONE, since neither bubblewrap nor namespaces are available "
     "here: they reach the network and, as user {user}, files and processes, can leave processes behind, and so can "
     "forge their verdicts; use a container or a virtual machine, or install bubblewrap (bwrap)",
 }
@@ -75,7 +75,7 @@ def check_confined(unsafe: bool) -> None:
 def what_holds() -> str:
     """How programs are run on this machine, for people."""
     root = way_to_confine() == "namespaces" and os.geteuid() == 0
-    return HOLDS[way_to_confine()].format(user="nobody in particular" if root else os.geteuid())
+    return HOLDS[way_to_confine()].format(user="unknown" if root else os.geteuid())
 
 
 def passes(program: Program, seconds: int, way: Way | None = None) -> bool:

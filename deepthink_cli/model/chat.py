@@ -144,7 +144,7 @@ def check_template(tokenizer: PreTrainedTokenizerBase, chat: Chat, name: str) ->
     if chat.template_sha256 not in ("", template_sha256(tokenizer)):
         raise InputError(
             f"{name}: made with another chat template than the tokenizer's; give {option('model')} the model "
-            "as it was, or think again"
+            "as it was, or run deepthink think again"
         )
 
 

@@ -150,7 +150,7 @@ def check_continuation(limits: Limits, model: str, length: int, ids: Sequence[in
         hint = (
             f"use {option('max_new_tokens')} {remaining} or less"
             if remaining > 0
-            else "shorten it, or think about less"
+            else "shorten it, or make the memory of fewer demonstrations"
         )
         raise InputError(
             f"{where}: too long: {len(ids)} tokens after {length} of memory and {new} new ones, {model} holds "

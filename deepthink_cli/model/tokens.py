@@ -50,7 +50,9 @@ def own_tokens(
     )
     length = len(demonstrations.token_ids)
     if tuple(encoded["input_ids"][:length]) != demonstrations.token_ids:
-        raise InputError(needed_by.because("the tokenizer writes the demonstrations in another way now; think again"))
+        raise InputError(
+            needed_by.because("the tokenizer writes the demonstrations in another way now; run deepthink think again")
+        )
     first_L, stop_L = torch.tensor(encoded["offset_mapping"][:length]).T
     ends_R1 = torch.tensor(list(accumulate(map(len, texts))))[:, None]
     starts_R1 = ends_R1 - torch.tensor(list(map(len, texts)))[:, None]
@@ -181,7 +183,8 @@ def query_tokenizer(
         conversation = Conversation(tokenizer, prompt, prompt.chat)
         if conversation.token_ids != prompt.token_ids:
             raise InputError(
-                "the chat template writes the demonstrations in another way than when this memory was made; think again"
+                "the chat template writes the demonstrations in another way than when this memory was made; "
+                "run deepthink think again"
             )
         end = _written(conversation.end(), "the chat template writes nothing after a reply") if with_end else ""
         return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)

@@ -175,4 +175,4 @@ def _brings_candidates(labels: Sequence[str], query: Query) -> bool:
 
 
 def _changed(name: str) -> DeepThinkError:
-    return DeepThinkError(f"{name}: has changed since its rows were checked; run the command again on a file at rest")
+    return DeepThinkError(f"{name}: has changed since its rows were checked; run the command again")

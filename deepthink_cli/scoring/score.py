@@ -64,7 +64,7 @@ def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery)
     if most is not None and length + tokens > most:
         raise InputError(
             f"{query.where or 'a query'}: too long: {tokens} tokens after {length} of memory, {model} holds {most} "
-            f"({limits.reason(length)}); shorten it or think about fewer demonstrations"
+            f"({limits.reason(length)}); shorten it, or make the memory of fewer demonstrations"
         )
 
 

@@ -84,7 +84,7 @@ def check_memory(memory: OpenedMemory, task: Task, tell: Tell) -> None:
     """
     demonstrations, labels = memory.provenance.demonstrations, task.labels or []
     template, prompt = demonstrations.template, task.prompt
-    advice = f"think again with {option('task')} {task.name}"
+    advice = f"run deepthink think again with {option('task')} {task.name}"
     if set(demonstrations.labels) != set(labels):
         of_memory = ", ".join(demonstrations.labels) or "candidates of every input"
         of_task = ", ".join(labels) or "every input's own candidates"

@@ -76,7 +76,8 @@ def evaluation_set(task: Task, protocol: str, source: Source, limit: int | None 
         else:
             skipped[query] += 1
     if not fitting:
-        raise InputError(f"task {task.name}: no row of split {evaluated.split} fits: {dict(skipped)}")
+        reasons = "; ".join(f"{count} rows: {reason}" for reason, count in skipped.items()) or "it is empty"
+        raise InputError(f"task {task.name}: no row of split {evaluated.split} fits: {reasons}")
     places = sampled(sampled(list(fitting), evaluated.sample), limit)
     rows = rows_digest(fitting[place] for place in places)
     return EvaluationSet(task, name, evaluated.split, source, frozenset(places), frozenset(keys), rows, skipped)

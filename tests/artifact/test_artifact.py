@@ -167,7 +167,7 @@ def test_one_changed_byte_is_found(path: Path, place: int) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         verify(read_header(path))
-    expected = f"{path}: damaged: its bytes do not match its digest; think again or copy it again"
+    expected = f"{path}: damaged: its bytes do not match its digest; run deepthink think again, or copy the file again"
     assert str(caught.value) == expected
 
 
@@ -287,7 +287,8 @@ def test_there_is_one_way_to_write_a_header(path: Path, change: str) -> None:
     other = respelled(header)[change]
     assert other != header
     message = refusal(with_header(path, other, entries()))
-    assert message == f"{path}: damaged: its header is not as deepthink think writes it; think again or copy it again"
+    advice = "run it again, or copy the file again"
+    assert message == f"{path}: damaged: its header is not as deepthink think writes it; {advice}"
 
 
 def test_the_bytes_that_are_used_are_those_that_were_verified(header: Header) -> None:
@@ -321,9 +322,8 @@ def test_a_tensor_described_otherwise_is_refused(path: Path, offsets: Any) -> No
 @pytest.mark.parametrize("version", [3, 0, "1", None])
 def test_another_format_version_is_refused_by_its_number(path: Path, version: Any) -> None:
     message = refusal(memory_file(path, changed("format_version", to=version)))
-    assert (
-        message == f"{path}: memory format {version!r}; this program reads formats 1 and 2, upgrade it or think again"
-    )
+    advice = "upgrade it, or run deepthink think again"
+    assert message == f"{path}: memory format {version!r}; this program reads formats 1 and 2; {advice}"
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_dequantized_numbers_are_not_saved_as_if_they_were_thought(small: Header
 
 def test_a_reader_of_version_1_refuses_it_by_its_version(small: Header, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_metadata, "FORMAT_VERSIONS", (1,))
-    message = f"{small.path}: memory format 2; this program reads formats 1, upgrade it or think again"
+    message = f"{small.path}: memory format 2; this program reads formats 1; upgrade it, or run deepthink think again"
     assert refusal(small.path) == message
 
 

@@ -137,7 +137,7 @@ def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path
 
 REFUSED = {
     "no method": ("pool.jsonl --shots 2", "--method: no method; name one of those that deepthink select --list shows"),
-    "no shots": ("pool.jsonl --method random", "--shots: how many rows"),
+    "no shots": ("pool.jsonl --method random", "--shots: no number of rows"),
     "no rows": ("--method random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
     "shots below one": ("pool.jsonl --method random --shots 0", "--shots 0: a number of demonstrations, 1 or more"),
     "a pool that is too small": ("pool.jsonl --method random --shots 13", "--shots 13: pool.jsonl has 12 rows"),

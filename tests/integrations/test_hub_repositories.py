@@ -154,7 +154,7 @@ def test_the_card_has_the_figures_of_this_memory_only(
     changed["memory"]["sha256"] = "0" * 64
     (tmp_path / "eval.json").write_text(json.dumps(changed))
     assert run(words) == 2
-    assert "figures of another memory" in capsys.readouterr().err
+    assert "results of another memory" in capsys.readouterr().err
     (tmp_path / "eval.json").write_text('{"n": 3}')
     assert run(words) == 2
     assert "not the output of deepthink eval --json" in capsys.readouterr().err
@@ -296,7 +296,7 @@ def test_without_a_token_the_hub_refuses(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
     assert run(["push", str(memory), REPO, "--yes"]) == 1
-    assert f"{REPO}: the hub refuses; log in with hf auth login" in capsys.readouterr().err
+    assert f"{REPO}: the hub denies access; log in with hf auth login" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

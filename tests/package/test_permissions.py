@@ -74,7 +74,7 @@ def test_a_config_file_lets_no_code_run(flag: str, line: str, command: str, tmp_
         path = tmp_path / "options.yaml"
         path.write_text(f"verbose: true\n{line.format(name=name)}\n")
         (told,) = refusals([command, "--config", str(path)], capsys)
-        assert told.startswith(f"deepthink: {path}:2: {name}: no file may have code run; omit it")
+        assert told.startswith(f"deepthink: {path}:2: {name}: a file must not let code run; omit it")
         assert told.endswith(f"give {flag} on the command line")
 
 
@@ -84,7 +84,7 @@ def test_a_models_code_does_not_run_because_of_a_config_file(
     path = tmp_path / "options.toml"
     path.write_text("trust-remote-code = true\n")
     (told,) = refusals(thinking(code, demos, "--config", str(path)), capsys)
-    assert "options.toml:1: trust-remote-code: no file may have code run" in told
+    assert "options.toml:1: trust-remote-code: a file must not let code run" in told
     monkeypatch.setenv("DEEPTHINK_CONFIG", str(path))
     assert refusals(thinking(code, demos), capsys) == [told]
     assert not ran.exists()
@@ -110,7 +110,7 @@ def test_a_tasks_programs_do_not_run_because_of_a_file_or_a_variable(
         monkeypatch.setenv("DEEPTHINK_RUN_CODE", "1")
         assert "its answers are programs" in refusals(words, capsys)[-1]
     else:
-        assert "no file may have code run" in refusals([*words, "--config", str(path)], capsys)[0]
+        assert "a file must not let code run" in refusals([*words, "--config", str(path)], capsys)[0]
     assert not ran.exists()
 
 
@@ -147,7 +147,7 @@ def test_a_study_lets_no_code_run(
     ]
     told = refusals([*words, *more], capsys)
     assert [line.partition("; ")[0] for line in told] == [
-        f"deepthink: {path}:{number}: {name}: no file may have code run" for number, name in expected
+        f"deepthink: {path}:{number}: {name}: a file must not let code run" for number, name in expected
     ]
     assert not ran.exists()
 
@@ -190,7 +190,7 @@ def test_a_config_file_of_the_harness_lets_no_code_run(
     path = tmp_path / "harness.yaml"
     path.write_text(json.dumps({"model": "deepthink", "tasks": "no_such_task", **arguments}))
     told = refusals(["harness", "--config", str(path)], capsys)
-    assert told[-1].startswith(f"deepthink: {path}: trust_remote_code: no file may have code run")
+    assert told[-1].startswith(f"deepthink: {path}: trust_remote_code: a file must not let code run")
     assert not ran.exists()
 
 
@@ -210,6 +210,6 @@ def test_a_config_file_of_the_harness_runs_no_code_of_answers_and_of_task_files(
     told = refusals(["harness", "--config", str(path)], capsys)
     name = line.partition(":")[0]
     assert told[-1].startswith(f"deepthink: {path}: {name}: ")
-    assert "no file may have code run" in told[-1]
+    assert "a file must not let code run" in told[-1]
     assert f"--{name} on the command line" in told[-1]
     assert not ran.exists()

@@ -135,6 +135,6 @@ def test_a_task_of_a_file_is_named_for_its_columns(tmp_path: Path, models: Model
     assert run(["eval", str(memory), rows, "--task", str(task), "-q", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["split"] == rows
     assert run(["predict", str(memory), rows, "-q", "--task", "agnews"]) == 2
-    assert "think again with --task agnews" in capsys.readouterr().err
+    assert "run deepthink think again with --task agnews" in capsys.readouterr().err
     assert run(["predict", str(memory), rows, "-q"]) == 2
     assert "for the columns of task tiny, name its file with --task" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def _check_config() -> None:
     for task in tasks.split(",") if isinstance(tasks, str) else map(str, tasks):
         if task.endswith(".yaml") or os.path.isdir(task):  # what the harness takes for a path
             raise InputError(
-                f"{config}: tasks: {task}: no file may have code run, which a task file may name; "
+                f"{config}: tasks: {task}: a file must not let code run, as a task file can; "
                 "omit it, and give --tasks on the command line"
             )
 

@@ -12,7 +12,7 @@ SplitWay = Literal["auto", "common", "last"]
 DELIMITER = "\n\n"
 NO_RESPONSE_CACHE = (
     "--use_cache: its keys are the prompt alone, without T and eta, so that a run would silently read the scores of "
-    "another one; omit it, and use --model_args keep=DIR, which keeps memories by all that makes them"
+    "another one; omit it, and use --model_args keep=DIR, which stores memories under all that determines them"
 )
 EXACT, COMMON, LAST, WHOLE = "exact", "common start", "last delimiter", "not needed for one reading"
 

@@ -29,7 +29,7 @@ def draw_bars(form: BarsForm, jobs: Sequence[JobResults]) -> Figure:
     names = [row.name for row in rows]
     columns = [name for name in form.columns or distinct(names) if name in names]
     if not columns:
-        raise InputError(f"figure: there are no rows of {', '.join(form.columns)} yet; let the study run on")
+        raise InputError(f"figure: there are no rows of {', '.join(form.columns)} yet; continue the study")
     models = distinct([row.arm.model for row in rows])
     figure, grid = panels_of(len(models), 3.4 if len(models) == 1 else 0.5 + 0.75 * len(columns), 2, 0.7)
     stated = False

@@ -28,7 +28,7 @@ def draw_iterations(form: IterationsForm, jobs: Sequence[JobResults]) -> Figure:
             has_dev = any(_is_dev(curve, form) and curve.arm.model == model for curve in panel.curves)
             shown += [(panel, model, False), *([(panel, model, True)] if has_dev else [])]
     if not shown:
-        raise InputError("figure: no seed has rows at every T yet; let the study run on")
+        raise InputError("figure: no seed has rows at every T yet; continue the study")
     arms = list(dict.fromkeys(curve.arm for panel, _, _ in shown for curve in panel.curves))
     looks = _looks(arms)
     figure, grid = panels_of(len(shown), 3.4 if len(shown) == 1 else 2.3, 2)

@@ -45,7 +45,7 @@ def pairs(jobs: Sequence[JobResults], iteration: int | None) -> list[Pair]:
                 )
             )
     if not found:
-        raise InputError(f"no job has rows at T = 1 and at T = {wanted} yet; let the study run on")
+        raise InputError(f"no job has rows at T = 1 and at T = {wanted} yet; continue the study")
     return found
 
 

@@ -37,5 +37,5 @@ def draw_form(form: Form, jobs: Sequence[JobResults], files: Mapping[Path, str])
         return
     shown = with_gains(panels(jobs)) if form.difference else panels(jobs)
     if not shown:
-        raise InputError("figure: no seed has rows at every T, T = 1 included; let the study run on")
+        raise InputError("figure: no seed has rows at every T, T = 1 included; continue the study")
     draw(shown, files, DIFFERENCE if form.difference else ACCURACY)

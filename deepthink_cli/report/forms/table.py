@@ -105,7 +105,7 @@ def _columns(form: TableForm, rows: Sequence[TableRow]) -> list[str]:
     names = distinct([row.name for row in rows if not row.is_detail or row.name in form.columns])
     columns = [name for name in form.columns or names if name in names]
     if not columns:
-        raise InputError("figure: there are no rows of its columns at T = 1 and at T yet; let the study run on")
+        raise InputError("figure: there are no rows of its columns at T = 1 and at T yet; continue the study")
     return columns
 
 
