@@ -101,7 +101,7 @@ _WHOLE = ("think", "run", "study")
 
 TABLE = (
     Rule(
-        ("think", "run"),
+        _WHOLE,
         ("shots", "order_seed", "sampling"),
         _has("demos"),
         "not with a file of demonstrations, which are read as they are",

@@ -29,7 +29,7 @@ class Flag:
     `deepthink_cli.cli.completion`; others are refused with `closed`. With `several`, it may be
     given several times. `variable` is off for an option that no variable
     of the environment sets. The default is not shown where `default` is off: the help says what is done without the
-    option.
+    option; a text is shown in its place, and gives the same if it is typed.
     """
 
     panel: str
@@ -42,7 +42,7 @@ class Flag:
     closed: bool = False
     several: bool = False
     variable: bool = True
-    default: bool = True
+    default: bool | str = True
 
 
 def flag_of(field: FieldInfo) -> Flag | None:

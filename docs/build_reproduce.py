@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from deepthink_cli.experiments.study.crossing import cross
-from deepthink_cli.experiments.study.files import OpenedStudy, open_study, packaged
-from deepthink_cli.experiments.study.planning import SPEED, ModelPlan, compute_plan, known_size
+from deepthink_cli.experiments.crossing import cross_study
+from deepthink_cli.experiments.planning import SPEED, ModelPlan, compute_plan, known_size
+from deepthink_cli.experiments.study import OpenedStudy, open_study, packaged
 from deepthink_cli.model.options import ModelOptions
 
 PAGE = Path(__file__).resolve().parent / "reproduce.md"
@@ -38,7 +38,7 @@ def page(text: str) -> str:
     opened = {f"paper/{name}": _stored(open_study(f"paper/{name}")) for name in ORDER}
     missing = {name for name in packaged() if name.startswith("paper/")} - opened.keys()
     assert not missing, f"add to ORDER: {missing}"
-    plans = {name: list(compute_plan(cross(study), NOWHERE)) for name, study in opened.items()}
+    plans = {name: list(compute_plan(cross_study(study), NOWHERE)) for name, study in opened.items()}
     tables = {"studies": _studies(opened, plans), "models": _models(plans)}
     return TABLES.sub(lambda match: match[1] + "".join(f"{line}\n" for line in tables[match[2]]) + match[3], text)
 

@@ -35,7 +35,7 @@ def tasks_words(incomplete: str) -> list[str]:
 
 def studies(incomplete: str) -> list[str]:
     """Packaged studies, and YAML files in the current directory."""
-    from deepthink_cli.experiments.study.files import packaged
+    from deepthink_cli.experiments.study import packaged
 
     files = [path.name for pattern in TASK_FILES for path in sorted(Path().glob(pattern))]
     return [name for name in (*packaged(), *files) if name.startswith(incomplete)]

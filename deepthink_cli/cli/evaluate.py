@@ -22,7 +22,7 @@ from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource, check_rereadable
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
-from deepthink_cli.experiments.options import RunCode, Unsafe
+from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Score

@@ -105,7 +105,9 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def default_text(field: FieldInfo) -> Any:
     """The default of a field as a user would type it; None if there is none, or help does not show it."""
     flag, default = flag_of(field), field.get_default()
-    if field.is_required() or default is None or (flag is not None and not flag.default):
+    if flag is not None and isinstance(flag.default, str):
+        return flag.default
+    if field.is_required() or default in (None, (None,)) or flag is None or not flag.default:
         return None
     if isinstance(default, bool):
         return default

@@ -18,7 +18,7 @@ from deepthink_cli.options import OUTPUT
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
     from deepthink_cli.experiments.observers import RunObserver
-    from deepthink_cli.experiments.prepared import PreparedRun
+    from deepthink_cli.experiments.prepare import PreparedRun
     from deepthink_cli.integrations.tracking import Tracking
     from deepthink_cli.report.html.page import WebPage
 

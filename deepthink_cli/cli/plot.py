@@ -21,8 +21,8 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.figure import Form
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.figure import Form
+    from deepthink_cli.experiments.study import OpenedStudy
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking

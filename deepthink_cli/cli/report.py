@@ -24,7 +24,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.options import DATA, METHOD, OUTPUT
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.study import OpenedStudy
     from deepthink_cli.report.formats import Page
     from deepthink_cli.report.html.page import WebPage
     from deepthink_cli.report.job_results import JobResults

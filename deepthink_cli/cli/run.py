@@ -12,7 +12,7 @@ import typer
 from deepthink_cli.cli.console import duration, note, report, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments
-from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.reads import read_by
@@ -20,17 +20,25 @@ from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.values import check_given
 from deepthink_cli.errors import Problems
-from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, OUTPUT
 
 if TYPE_CHECKING:
+    from deepthink_cli.experiments.collect import RunSummary
     from deepthink_cli.experiments.estimate import Estimate
-    from deepthink_cli.experiments.plan import RunPlan
-    from deepthink_cli.experiments.prepared import PreparedRun, RunSummary
 
 # Headings of what a run crosses.
-CROSSED = {"demos_by": "demos by", "methods": "methods", "calibrations": "scores", "updates": "updates"}
+CROSSED = {
+    "shots": "shots",
+    "orders": "orders",
+    "sampling": "drawn",
+    "positions": "position",
+    "demos_by": "demos by",
+    "methods": "methods",
+    "calibrations": "scores",
+    "updates": "updates",
+}
 Out = Annotated[
     Path,
     typer.Option(
@@ -70,7 +78,7 @@ def run(
     out: Out = Path("run"),
     *,
     model: Given[ModelOptions],
-    options: Annotated[Given[RunOptions], Without("seed")],
+    options: Given[Experiment],
     cache: Cache = None,
     demos: Demos = None,
     chat: ChatArguments,
@@ -84,12 +92,15 @@ def run(
     common: CommonArguments,
 ) -> None:
     """Think once for every task and seed, and score every T; resumes interrupted runs."""
-    from deepthink_cli.experiments.estimate import estimate
-    from deepthink_cli.experiments.request import RunRequest, run_tasks
-    from deepthink_cli.experiments.run import execute, prepare_request
+    from deepthink_cli.experiments.crossing import cross
+    from deepthink_cli.experiments.estimate import estimate_runs
+    from deepthink_cli.experiments.plan import run_tasks
+    from deepthink_cli.experiments.prepare import described, prepare
+    from deepthink_cli.experiments.run import execute
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.updates.gate import grid_text
 
     problems = Problems()
     with problems.collected():
@@ -97,8 +108,8 @@ def run(
     with problems.collected():
         model_options = model.checked()
     with problems.collected():
-        run_options = options.checked()
-        _ = run_options.scored  # raises for iterations beyond T
+        experiment = options.checked()
+        _ = experiment.scored  # raises for iterations beyond T
     with problems.collected():
         source_of(data_dir, model.offline)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
@@ -113,34 +124,36 @@ def run(
         folder = machines.folder(out)
         check_run_apart(folder, read_by(demos, **paths))
     problems.raise_any()
-    request = RunRequest(tuple(task or ()), model_options, run_options, protocol, data_dir, chat.value, demos)
+    named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
+    named |= {"demos": demos, "data_dir": data_dir and str(data_dir), "chat": chat.chat, "system": chat.system}
+    crossing = cross(experiment.model_copy(update=named))
     folder_of_cache = cache or default_folder()
     machine = nullcontext() if dry_run else machines.executor(model_options.device, folder_of_cache)
     with Show(common) as tell, machine as executor:
         tell_of_toy(model, tell)
-        prepared = prepare_request(request, folder, tell)
+        runs = prepare(crossing, folder, tell)
         if dry_run:
-            _show_plan(prepared, estimate(prepared, not no_probe, tell), common.json)
+            estimated = estimate_runs(runs, not no_probe, tell)
+            _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.json)
             return
         if machines.wrote_script(out, common.quiet):
             return
-        observer = tracked(RunProgress(common.quiet or common.json), tracking, [prepared], tell)
-        summary = execute(prepared, samples, observer, tell, Store(folder_of_cache), executor, shard)
+        observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
+        summary = execute(runs, samples, observer, tell, Store(folder_of_cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 
-def _show_plan(prepared: PreparedRun, estimated: Estimate, json: bool) -> None:
-    values: dict[str, Any] = {**prepared.as_json(), "estimate": estimated.as_json()}
+def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bool) -> None:
     if json:
-        write_json(values)
+        write_json({**values, "estimate": estimated.as_json()})
         return
     tasks, work = values["tasks"], f"{values['jobs']} jobs, {values['rows']:,} rows"
     report(
         f"model    {values['model']}",
         f"tasks    {len(tasks)}: {', '.join(tasks[:8])}{', ...' if len(tasks) > 8 else ''}",
         f"seeds    {', '.join(map(str, values['seeds']))}",
-        f"gates    {prepared.gates}; T = {_iterations(prepared.plan)}",
-        *(f"{shown:8} {', '.join(values[name])}" for name, shown in CROSSED.items() if name in values),
+        f"gates    {gates}; T = {_iterations(values)}",
+        *(f"{shown:8} {', '.join(map(_named, values[name]))}" for name, shown in CROSSED.items() if name in values),
         *([f"score    {values['score']}"] if "score" in values else []),
         f"work     {work}, {values['inputs_to_score']:,} inputs to score",
         f"time     {_time(estimated, values['rows'])}",
@@ -159,10 +172,14 @@ def _time(estimated: Estimate, rows: int) -> str:
     return f"about {duration(estimated.seconds)}, by a probe of {duration(estimated.probe)}{timed}{there}"
 
 
-def _iterations(plan: RunPlan) -> str:
-    if len(plan.options.scored) == plan.options.iterations:
-        return f"1 to {plan.options.iterations}"
-    return ", ".join(map(str, plan.options.scored))
+def _iterations(values: dict[str, Any]) -> str:
+    if len(values["scored_iterations"]) == values["iterations"]:
+        return f"1 to {values['iterations']}"
+    return ", ".join(map(str, values["scored_iterations"]))
+
+
+def _named(value: object) -> str:
+    return "the task's own" if value is None else str(value)
 
 
 def report_summary(summary: RunSummary, common: CommonArguments, following: str) -> None:

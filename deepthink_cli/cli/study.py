@@ -14,14 +14,14 @@ from deepthink_cli.cli.study_options import StudyArguments, StudyName
 from deepthink_cli.errors import Problems
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.crossing import Crossing
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.study import OpenedStudy
 
 
 @grouped
 def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """List the studies that come with the package."""
-    from deepthink_cli.experiments.study.files import open_study, packaged
+    from deepthink_cli.experiments.study import open_study, packaged
 
     studies = {name: open_study(name).study for name in packaged()}
     if common.json:
@@ -34,7 +34,7 @@ def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose
 @grouped
 def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]) -> None:
     """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
-    from deepthink_cli.experiments.study.files import open_study, study_path
+    from deepthink_cli.experiments.study import open_study, study_path
 
     if common.json:
         write_json(open_study(study).study.model_dump(mode="json"))
@@ -52,19 +52,19 @@ def validate_study(
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Check a study and each of its scales without opening a model; every mistake is named by file and line."""
-    from deepthink_cli.experiments.study.crossing import cross
-    from deepthink_cli.experiments.study.files import open_study
+    from deepthink_cli.experiments.crossing import cross_study
+    from deepthink_cli.experiments.study import open_study
 
     problems = Problems()
     opened = replaced.opened(context, study)
     scales = [] if replaced.scale else list(opened.study.scales)
     with problems.collected():
-        crossing = cross(opened)
+        crossing = cross_study(opened)
     for scale in scales:
         with problems.collected():
-            cross(open_study(study, scale))
+            cross_study(open_study(study, scale))
     problems.raise_any()
-    values = described(crossing)
+    values = described(opened, crossing)
     if common.json:
         write_json(values)
         return
@@ -75,14 +75,13 @@ def validate_study(
         note(f"{opened.path}: its scales are valid: {', '.join(scales)}", common.quiet)
 
 
-def described(crossing: Crossing) -> dict[str, Any]:
+def described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
     """A crossed study as JSON values."""
-    opened: OpenedStudy = crossing.opened
     return {
         "study": opened.study.name,
         "file": str(opened.path),
-        "models": list(dict.fromkeys(run["models"][0].model for run in crossing.runs)),
+        "models": list(dict.fromkeys(run.models[0].model for run in crossing.runs)),
         "tasks": [task.name for each in crossing.tasks.values() for task in each],
         "combinations": crossing.combinations,
-        "runs": len(crossing.runs),
+        "runs": len(crossing.boxes),
     }

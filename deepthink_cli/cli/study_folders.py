@@ -10,7 +10,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.study import OpenedStudy
 
 
 def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
@@ -18,8 +18,7 @@ def study_of(runs: Sequence[Path], quiet: bool) -> OpenedStudy | None:
 
     Folders whose study cannot be read, because its file has been moved or changed, are those of runs, with a note.
     """
-    from deepthink_cli.experiments.study.files import open_study
-    from deepthink_cli.experiments.study.origin import origin_of
+    from deepthink_cli.experiments.study import open_study, origin_of
 
     origin = origin_of(runs)
     if origin is None:
@@ -39,15 +38,15 @@ def titled(runs: Sequence[Path], opened: OpenedStudy | None) -> str:
 
 def tell_of_missing(opened: OpenedStudy | None, runs: Sequence[Path], quiet: bool) -> None:
     """Note that rows of a study are missing, counted by the definitions of its tasks."""
+    from deepthink_cli.experiments.crossing import cross_study
     from deepthink_cli.experiments.folder import found_in
+    from deepthink_cli.experiments.plan import planned, rows_of
     from deepthink_cli.experiments.shards import with_shards
-    from deepthink_cli.experiments.study.crossing import cross, requests_of
-    from deepthink_cli.experiments.study.work import rows_of
 
     if opened is None:
         return
     try:
-        expected = sum(rows_of(request.plan()) for request in requests_of(cross(opened)))
+        expected = sum(rows_of(planned(run)) for run in cross_study(opened).runs)
     except InputError as error:
         note(f"{opened.study.name}: whether rows are missing is not known: {error.messages[0]}", quiet)
         return

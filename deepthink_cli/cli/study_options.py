@@ -11,14 +11,14 @@ import typer
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.grouped import Given, option_of
-from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, MODEL, OUTPUT
 from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.crossing import Crossing
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.study import OpenedStudy
 
 StudyName = Annotated[
     str,
@@ -63,8 +63,8 @@ class StudyArguments:
         ),
     ] = None
     task: TaskNames = None
-    seeds: option_of(RunOptions, "seeds") = None  # type: ignore[valid-type]
-    iterations: option_of(RunOptions, "iterations") = None  # type: ignore[valid-type]
+    seeds: option_of(Experiment, "seeds") = None  # type: ignore[valid-type]
+    iterations: option_of(Experiment, "iterations") = None  # type: ignore[valid-type]
     limit: Limit = None
     data_dir: DataDir = None
 
@@ -74,17 +74,17 @@ class StudyArguments:
         Environment variables and config files do not change what a study measures: of them, only the data directory
         is used.
         """
-        from deepthink_cli.experiments.study.files import open_study
+        from deepthink_cli.experiments.study import open_study
 
         typed = {each.name for each in fields(self) if _source(context, each.name) == "COMMANDLINE"} | {"data_dir"}
         given = {name: value for name, value in asdict(self).items() if name in typed and value is not None}
         given.pop("scale", None)
         checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
-        options = RunOptions.checked(**checked)
+        options = Experiment.checked(**checked)
         values: dict[str, Any] = {
             "models": [each.strip() for each in str(given.get("models")).split(",")],
             "tasks": given.get("task"),
-            "seeds": list(options.every_seed),
+            "seeds": list(options.seeds),
             "iterations": options.iterations,
             "limit": options.limit,
             "data_dir": str(self.data_dir),
@@ -96,15 +96,14 @@ class StudyArguments:
         }
         return open_study(name, self.scale, replaced)
 
-    def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions] | None = None) -> Crossing:
-        """The study with these values and options of every model, crossed; raises InputError as `cross`."""
-        from deepthink_cli.experiments.study.crossing import cross
+    def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions]) -> tuple[OpenedStudy, Crossing]:
+        """The study with these values and options of every model, crossed; raises InputError as `cross_study`."""
+        from deepthink_cli.experiments.crossing import cross_study
 
         opened = self.opened(context, name)
-        if model is not None:
-            models = tuple(_computed(context, model, each) for each in opened.study.models)
-            opened = replace(opened, study=opened.study.model_copy(update={"models": models}))
-        return cross(opened)
+        models = tuple(_computed(context, model, each) for each in opened.study.models)
+        opened = replace(opened, study=opened.study.model_copy(update={"models": models}))
+        return opened, cross_study(opened)
 
 
 def _computed(context: typer.Context, arguments: Given[ModelOptions], model: ModelOptions) -> ModelOptions:

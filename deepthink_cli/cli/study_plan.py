@@ -19,8 +19,8 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.crossing import Crossing
-    from deepthink_cli.experiments.study.planning import ModelPlan
+    from deepthink_cli.experiments.planning import ModelPlan
+    from deepthink_cli.experiments.study import OpenedStudy
 
 NoProbe = Annotated[
     bool,
@@ -55,22 +55,23 @@ def plan_study(
     Times are measured by a short probe where the weights are on this machine, and computed from the number of
     parameters elsewhere.
     """
-    from deepthink_cli.experiments.study.planning import SPEED
-    from deepthink_cli.experiments.study.planning import plan_study as plans_of
+    from deepthink_cli.experiments.planning import SPEED
+    from deepthink_cli.experiments.planning import plan_study as plans_of
 
     problems = Problems()
     with problems.collected():
         assumed = _positive(SPEED if speed is None else speed)
     with problems.collected():
-        crossing = replaced.crossed(context, study, model)
+        opened, crossing = replaced.crossed(context, study, model)
     problems.raise_any()
-    folder = folder_of(out, crossing.opened)
+    folder = folder_of(out, opened)
     with Show(common) as tell:
         plans = list(plans_of(crossing, folder, not no_probe, assumed, tell))
+    values = described(opened, crossing)
     if common.json:
-        write_json({**described(crossing), "out": str(folder), "plan": [plan.as_json() for plan in plans]})
+        write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
         return
-    _show(crossing, folder, plans, assumed, common.quiet)
+    _show(opened, values, folder, plans, assumed, common.quiet)
 
 
 def _positive(speed: float) -> float:
@@ -79,9 +80,10 @@ def _positive(speed: float) -> float:
     return speed
 
 
-def _show(crossing: Crossing, folder: Path, plans: list[ModelPlan], speed: float, quiet: bool) -> None:
-    values = described(crossing)
-    title = crossing.opened.study.title
+def _show(
+    opened: OpenedStudy, values: dict[str, Any], folder: Path, plans: list[ModelPlan], speed: float, quiet: bool
+) -> None:
+    title = opened.study.title
     report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
     report(f"folder   {folder} (not written: this is a plan)", "")
     columns = ("model", "rows", "exist", "inputs", "time", "by", "parameters", "files", "memory")

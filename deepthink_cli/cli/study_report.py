@@ -17,7 +17,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.options import DATA
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.files import OpenedStudy
+    from deepthink_cli.experiments.study import OpenedStudy
 
 Folders = Annotated[
     list[Path] | None,
@@ -61,7 +61,7 @@ def plot_study(
 
 def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: bool) -> tuple[OpenedStudy, list[Path]]:
     """The study of this name, or of this folder, and the folders of its rows."""
-    from deepthink_cli.experiments.study.files import open_study, packaged
+    from deepthink_cli.experiments.study import open_study, packaged
 
     if folders is None and Path(name).is_dir() and name not in packaged():
         runs = [Path(name)]

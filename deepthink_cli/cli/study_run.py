@@ -21,7 +21,8 @@ from deepthink_cli.errors import Problems
 from deepthink_cli.model.options import ModelOptions
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.study.crossing import Crossing
+    from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.study import OpenedStudy
 
 
 @grouped
@@ -39,26 +40,26 @@ def run_study(
     common: CommonArguments,
 ) -> None:
     """Do the runs of a study, model by model, into one folder; an interrupted study is continued."""
+    from deepthink_cli.experiments.prepare import prepare
     from deepthink_cli.experiments.run import execute
-    from deepthink_cli.experiments.study.origin import Origin
-    from deepthink_cli.experiments.study.preparing import prepare_study
+    from deepthink_cli.experiments.study import Origin
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
 
     problems = Problems()
     with problems.collected():
-        crossing = replaced.crossed(context, study, model)
+        opened, crossing = replaced.crossed(context, study, model)
     with problems.collected():
         shard = machines.checked()
     with problems.collected():
         tracking = tracking_of(log)
     problems.raise_any()
-    folder = folder_of(out, crossing.opened)
+    folder = folder_of(out, opened)
     written = machines.folder(folder)
-    check_run_apart(written, _read(crossing, common.config))
+    check_run_apart(written, _read(opened, crossing, common.config))
     cache = cache or default_folder()
     with Show(common) as tell, machines.executor(model.device, cache) as executor:
-        runs = prepare_study(crossing, written, tell)
+        runs = prepare(crossing, written, tell)
         if machines.wrote_script(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
@@ -67,11 +68,10 @@ def run_study(
     report_summary(summary, common, f"deepthink report {folder}")
 
 
-def _read(crossing: Crossing, config: Path | None) -> list[str | Path]:
+def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[str | Path]:
     """The files and folders that the study reads."""
-    opened = crossing.opened
     data_dir = None if opened.study.data_dir is None else Path(opened.study.data_dir)
-    paths = read_by(opened.path, task=list(crossing.tasks), data_dir=data_dir, config=config)
+    paths = read_by(opened.path, opened.study.demos, task=list(crossing.tasks), data_dir=data_dir, config=config)
     for options in opened.study.models:
         paths += read_by(model=options.model, adapter=options.adapter)
     return paths

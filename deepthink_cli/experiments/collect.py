@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from deepthink_cli.calibration.registry import calibration
 from deepthink_cli.errors import DeepThinkError
@@ -14,6 +15,17 @@ from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import write_samples, write_texts
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The number of rows of the run, the rows written by this call, and the inputs scored for them."""
+
+    out: str
+    rows: int
+    written: int
+    inputs: int
+    seconds: float
 
 
 class Collector:

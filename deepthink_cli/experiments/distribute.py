@@ -8,14 +8,14 @@ from dataclasses import asdict, replace
 from importlib.metadata import version
 
 from deepthink_cli.events import Detail, Note, Tell, Warn
-from deepthink_cli.experiments.collect import Collector
+from deepthink_cli.experiments.collect import Collector, RunSummary
 from deepthink_cli.experiments.executors.base import Executor, package_sha256
 from deepthink_cli.experiments.executors.messages import JobEvent, Opened
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.experiments.here import by_model, tasks_of
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.experiments.prepared import PreparedRun, RunSummary
+from deepthink_cli.experiments.prepare import PreparedRun
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
@@ -109,12 +109,11 @@ class Driver:
 
     def _known(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
-        assert run.request is not None
         plan, folder = run.plan, self.collector.folder
         rows, jobs, inputs = 0, 0, 0
         units: list[tuple[float, Unit]] = []
         for group in grouped_jobs(plan, run.jobs, opened.identity, opened.most):
-            unit = unit_of_jobs(run.request, group, folder.done)
+            unit = unit_of_jobs(plan.options, group, folder.done)
             if not self.share.takes(unit.digest, sum(len(wanted) for _, _, wanted in group)):
                 continue
             rows += sum(len(wanted) for _, _, wanted in group)
@@ -130,10 +129,9 @@ class Driver:
 
     def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
         """The units of tasks whose demonstrations are chosen by the workers."""
-        assert run.request is not None
         plan = run.plan
         for pending in tasks_of(run.pending):
-            unit = unit_of_pending(run.request, plan, pending, opened.identity, self.collector.folder.done)
+            unit = unit_of_pending(plan, pending, opened.identity, self.collector.folder.done)
             rows = sum(each.rows(plan) for each in pending)
             if self.share.takes(unit.digest, rows):
                 self.rows += rows

@@ -17,7 +17,7 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
 from deepthink_cli.experiments.plan import settings
-from deepthink_cli.experiments.prepared import PreparedRun
+from deepthink_cli.experiments.prepare import PreparedRun
 from deepthink_cli.experiments.results import FILE, Setting
 from deepthink_cli.experiments.runner import Work
 from deepthink_cli.experiments.timing import Rates, amount_of, measure
@@ -46,11 +46,6 @@ class Estimate:
         """The estimate as JSON values, with its hours."""
         hours = None if self.seconds is None else round(self.seconds / 3600, 4)
         return {"hours": hours, **{name: _rounded(value) for name, value in asdict(self).items()}}
-
-
-def estimate(prepared: PreparedRun, may_load: bool = True, tell: Tell = silent) -> Estimate:
-    """The estimate of one run, as `estimate_runs`."""
-    return estimate_runs([prepared], may_load, tell)
 
 
 def estimate_runs(prepared: Sequence[PreparedRun], may_load: bool = True, tell: Tell = silent) -> Estimate:

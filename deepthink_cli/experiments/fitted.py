@@ -55,7 +55,7 @@ def _fitting(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) 
     fit, agreed, bound_by = len(drawn.examples), 0, None
     for technique in cycle(plan.options.techniques):  # until all agree: fewer demonstrations can be more tokens
         held = max_demonstrations(
-            spec.limits, plan.options.positions, plan.options.iterations, partial(tokens, technique), fit, SHARE
+            spec.limits, plan.positions, plan.options.iterations, partial(tokens, technique), fit, SHARE
         )
         if not held:
             raise _none_fits(plan, spec, job, technique.name, tokens(technique, 1))
@@ -66,7 +66,7 @@ def _fitting(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) 
 
 
 def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens: int) -> InputError:
-    largest = spec.limits.largest(plan.options.positions, plan.options.iterations)
+    largest = spec.limits.largest(plan.positions, plan.options.iterations)
     named = "" if technique == DEEP_THINKING else f" with {option('method')} {technique}"
     left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
     return InputError(

@@ -207,15 +207,15 @@ def prepare_jobs(
     evaluated, task_sha256 = (shared or SharedRows()).of(plan, task), digest(task)
     if plan.options.demos_by:
         fitting = pool_of_task(task, evaluated).fitting(spec.tokenizer, spec.limits)
-    for seed in plan.options.every_seed:
+    for seed in plan.options.seeds:
         if not plan.options.demos_by:
             drawn = _drawn(plan, evaluated, seed)
-            sampling = "given" if plan.demonstrations else plan.options.sampling or task.sampling
+            sampling = "given" if plan.demonstrations else plan.sampling or task.sampling
             yield from _with_techniques(plan, spec, evaluated, task_sha256, seed, drawn, sampling)
             continue
         pool = fitting.sampled(plan.options.pool_size, seed)
         for method in plan.options.demos_by:
-            request = Request(method, plan.options.shots or task.shots, seed, plan.options.balance, chat=plan.chat)
+            request = Request(method, plan.shots or task.shots, seed, plan.options.balance, chat=plan.chat)
             check_request(pool, request)
             yield PendingJobs(task, task_sha256, seed, evaluated, pool, request)
     if shared is None:
@@ -264,9 +264,7 @@ def _drawn(plan: RunPlan, evaluated: EvaluationSet, seed: int) -> Drawn:
         rows = [(f"{option('demos')}: row {n}, {_beginning(each)!r}", each) for n, each in enumerate(examples, start=1)]
         check_held_out(rows, evaluated, "or use think and eval, which also reports the accuracy without such rows")
         return Drawn(plan.demonstrations, Counter())
-    return draw_demonstrations(
-        evaluated.task, evaluated, plan.options.shots, seed, plan.options.order_seed, plan.options.sampling
-    )
+    return draw_demonstrations(evaluated.task, evaluated, plan.shots, seed, plan.order_seed, plan.sampling)
 
 
 def _beginning(example: Example) -> str:

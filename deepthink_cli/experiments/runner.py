@@ -88,9 +88,9 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
         scorer = JobScorer(plan, job, engine)
         if job.tuning is not None:
             if wanted:
-                tuned.append(_Thinking(scorer, 0, Method(1, wanted[0].gate, plan.options.positions), wanted))
+                tuned.append(_Thinking(scorer, 0, Method(1, wanted[0].gate, plan.positions), wanted))
             continue
-        methods = [Method(last, gate, plan.options.positions) for gate in plan.options.rules]
+        methods = [Method(last, gate, plan.positions) for gate in plan.options.rules]
         read += [_Thinking(scorer, n, method, wanted) for method in methods for n in range(len(job.members))]
     if read:
         thoughts = [(thinking.demonstrations, thinking.method) for thinking in read]

@@ -78,7 +78,7 @@ def _reading(plan: RunPlan, engine: Engine, jobs: Sequence[RunJob]) -> tuple[flo
     """Seconds for each token of the first reading and of a later one, and a memory."""
     iterations = 2 if plan.options.iterations > 1 else 1
     thoughts = [
-        (member, Method(iterations, gate, plan.options.positions))
+        (member, Method(iterations, gate, plan.positions))
         for job in jobs
         for gate in plan.options.rules
         for member in job.members

@@ -1,8 +1,8 @@
 """Units of a run: jobs of one task whose readings share a pass.
 
 A worker does one unit at a time, and a shard is a set of units. A unit names its jobs by their numbers.
-A worker prepares them again from the run's request; the unit's digest, over the keys of all their rows, shows whether
-they are the same.
+A worker prepares them again from the options of the run; the unit's digest, over the keys of all their rows, shows
+whether they are the same.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob
 from deepthink_cli.experiments.plan import RunPlan, cells, settings
-from deepthink_cli.experiments.request import RunRequest
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, groups_of
 from deepthink_cli.io.text import canonical_json
@@ -24,12 +24,12 @@ Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number 
 
 @dataclass(frozen=True)
 class Unit:
-    """Some jobs of one task of a request, or all of them if a method chooses their demonstrations with the model.
+    """Some jobs of one task of a run, or all of them if a method chooses their demonstrations with the model.
 
     `jobs` are numbers in the order of `prepare_jobs`, empty for all; `done` are the keys of rows that exist already.
     """
 
-    request: RunRequest
+    run: Experiment
     task: str
     jobs: tuple[int, ...]
     digest: str
@@ -37,12 +37,12 @@ class Unit:
     label: str
 
 
-def unit_of_jobs(request: RunRequest, group: Group, done: Collection[str]) -> Unit:
+def unit_of_jobs(run: Experiment, group: Group, done: Collection[str]) -> Unit:
     """The unit of jobs whose demonstrations are known."""
     keys = [key for _, _, wanted in group for setting in wanted for key in (setting.key, setting.without_digests.key)]
     job, more = group[0][1], len(group) - 1
     return Unit(
-        request=request,
+        run=run,
         task=job.task.name,
         jobs=tuple(number for number, _, _ in group),
         digest=jobs_digest([wanted for _, _, wanted in group]),
@@ -52,11 +52,11 @@ def unit_of_jobs(request: RunRequest, group: Group, done: Collection[str]) -> Un
 
 
 def unit_of_pending(
-    request: RunRequest, plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity, done: Collection[str]
+    plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity, done: Collection[str]
 ) -> Unit:
     """The unit of a task whose demonstrations methods choose: its jobs can be grouped only when they are chosen."""
     task = pending[0].task.name
-    return Unit(request, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
+    return Unit(plan.options, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
 
 
 def jobs_digest(wanted: Sequence[Sequence[Setting]]) -> str:
@@ -70,7 +70,7 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
     crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.techniques]
     return _digest(
-        [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.options.positions, plan.options.score]
+        [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.positions, plan.options.score]
     )
 
 

@@ -20,7 +20,7 @@ from deepthink_cli.updates.registry import brief
 if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.messages import JobInfo
     from deepthink_cli.experiments.plan import RunPlan
-    from deepthink_cli.experiments.prepared import PreparedRun
+    from deepthink_cli.experiments.prepare import PreparedRun
     from deepthink_cli.experiments.results import Result
     from deepthink_cli.provenance import ModelIdentity
 
@@ -146,13 +146,13 @@ def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
         "model_sha256": model.contents_sha256,
         "dtype": model.dtype,
         "tasks": [task.name for task in plan.tasks],
-        "seeds": list(plan.options.every_seed),
+        "seeds": list(plan.options.seeds),
         "gate": [brief(gate) for gate in plan.options.rules],
         "iterations": plan.options.iterations,
-        "positions": plan.options.positions,
+        "positions": plan.positions,
         "protocol": plan.protocol,
         "limit": plan.options.limit,
-        "shots": plan.options.shots,
+        "shots": plan.shots,
         "methods": list(plan.options.methods),
         "calibrations": list(plan.options.calibrations),
         "score": plan.options.score,

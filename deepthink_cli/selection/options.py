@@ -19,6 +19,10 @@ SHOTS = Flag(
     hint="a number of demonstrations, 1 or more",
     default=False,
 )
+ORDER_SEED = Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number, 0 or more")
+SAMPLING = Flag(
+    DATA, "How a task's demonstrations are drawn. Default: the task's own, random.", complete="sampling", closed=True
+)
 SEED = Flag(DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a whole number, 0 or more", default=False)
 
 
@@ -63,18 +67,6 @@ class TaskOptions(Options):
 
     shots: Annotated[int | None, Field(ge=1), SHOTS] = None
     seed: Annotated[int, Field(ge=0), SEED] = 0
-    order_seed: Annotated[
-        int | None,
-        Field(ge=0),
-        Flag(DATA, "Seed for the order of the same demonstrations.", "S", hint="a whole number, 0 or more"),
-    ] = None
-    sampling: Annotated[
-        Sampling | None,
-        Flag(
-            DATA,
-            "How a task's demonstrations are drawn. Default: the task's own, random.",
-            complete="sampling",
-            closed=True,
-        ),
-    ] = None
+    order_seed: Annotated[int | None, Field(ge=0), ORDER_SEED] = None
+    sampling: Annotated[Sampling | None, SAMPLING] = None
     limit: Limit = None

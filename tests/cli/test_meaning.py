@@ -21,10 +21,11 @@ from deepthink_cli.cli.main import app, run
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
-from deepthink_cli.experiments import run as run_workflow
+from deepthink_cli.experiments import prepare
+from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.jobs import RunJob, prepare_jobs
 from deepthink_cli.experiments.plan import cells
-from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.plan import planned as plan_run
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
 from deepthink_cli.techniques.base import Trained
@@ -125,11 +126,12 @@ class Planned(Exception):
     """Raised in place of the work, with what would be done."""
 
 
-def effect_of_run(request: RunRequest) -> Any:
+def effect_of_run(crossing: Crossing) -> Any:
     """What a run reads and scores, without what it only records."""
-    plan, spec = request.plan(), opened(request.model)
+    (run,) = crossing.runs
+    plan, spec = plan_run(run), opened(run.models[0])
     (task,) = plan.tasks
-    limit = spec.limits.largest(plan.options.positions, plan.options.iterations)
+    limit = spec.limits.largest(plan.positions, plan.options.iterations)
     done: list[Any] = [plan.options.score, limit]
     for job in prepare_jobs(plan, spec, task):
         if isinstance(job, RunJob):
@@ -145,10 +147,7 @@ def effect_of_run(request: RunRequest) -> Any:
 
 def _cells(plan: Any, job: RunJob) -> list[Any]:
     of_job = cells(plan, job.technique)
-    return [
-        (each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.options.positions))
-        for each in of_job
-    ]
+    return [(each.part, each.iteration, each.calibration, job.tuning or (each.gate, plan.positions)) for each in of_job]
 
 
 def effect_of_thinking(plan: ThinkPlan) -> Any:
@@ -165,14 +164,14 @@ opened = cache(lambda model: find_model(model, silent))
 def effect(data: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """What a command line would do, as text; the messages of one that is refused."""
 
-    def stop_run(request: RunRequest, *_: object) -> None:
-        raise Planned(effect_of_run(request))
+    def stop_run(crossing: Crossing, *_: object) -> None:
+        raise Planned(effect_of_run(crossing))
 
     def stop_thinking(*arguments: Any) -> None:
         raise Planned(effect_of_thinking(planned(*arguments)))
 
     planned = make_memory.plan_thinking
-    monkeypatch.setattr(run_workflow, "prepare_request", stop_run)
+    monkeypatch.setattr(prepare, "prepare", stop_run)
     monkeypatch.setattr(make_memory, "plan_thinking", stop_thinking)
     monkeypatch.setattr(make_memory, "find_model", lambda model, *_: opened(model))
 

@@ -19,7 +19,7 @@ from deepthink_cli.cli.grouped import Given, Without, default_text, grouped
 from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.meaning import TABLE, sentence
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
@@ -148,7 +148,7 @@ def test_the_help_says_when_an_option_has_no_meaning(command: str) -> None:
         assert helps["order_seed"].endswith("not with --demos-by, which chooses the demonstrations and their order.")
 
 
-@pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, RunOptions, TuneOptions, LabelOptions])
+@pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, Experiment, TuneOptions, LabelOptions])
 def test_the_default_of_an_option_is_text_that_gives_the_default_of_its_field(kind: type[Options]) -> None:
     texts = {name: default_text(field) for name, field in kind.model_fields.items()}
     given = {name: text for name, text in texts.items() if text is not None}
@@ -190,15 +190,15 @@ def test_a_choice_comes_from_the_environment_and_from_a_file(
 
 def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> None:
     typed = {"etas": "0.01,0.1", "momentums": "0,0.9", "seeds": "3,5", "shots": "4", "limit": "7"}
-    options = Given(RunOptions, typed).checked()
-    assert (options.etas, options.momentums, options.every_seed) == ((0.01, 0.1), (0, 0.9), (3, 5))
-    assert (options.shots, options.limit) == (4, 7)
+    options = Given(Experiment, typed).checked()
+    assert (options.etas, options.momentums, options.seeds) == ((0.01, 0.1), (0, 0.9), (3, 5))
+    assert (options.shots, options.limit) == ((4,), 7)
     with pytest.raises(InputError) as caught:
-        Given(RunOptions, {"etas": "2", "iterations": "0", "shots": "none", "limit": "few"}).checked()
+        Given(Experiment, {"etas": "2", "iterations": "0", "shots": "none", "limit": "few"}).checked()
     assert [message.split(":")[0] for message in caught.value.messages] == [
+        "eta 2",
         "shots none",
         "limit few",
-        "eta 2",
         "iterations 0",
     ]
 

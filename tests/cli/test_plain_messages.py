@@ -15,7 +15,7 @@ from test_corpus import PYDANTIC
 
 from deepthink_cli.cli import main
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.results import FILE, read_results
 from deepthink_cli.method import GateOptions, MethodOptions
 from deepthink_cli.model.options import ModelOptions
@@ -35,7 +35,7 @@ def refusal(call: Callable[..., object], *arguments: object, **options: object) 
     return ""
 
 
-@pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, GateOptions, RunOptions, TuneOptions])
+@pytest.mark.parametrize("kind", [ModelOptions, MethodOptions, TaskOptions, GateOptions, Experiment, TuneOptions])
 def test_options_are_refused_in_plain_words(kind: Any) -> None:
     for name in kind.model_fields:
         for value in TYPED:

@@ -12,8 +12,8 @@ from helpers.synthetic import curve, row, seeds, write
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study.figure import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
-from deepthink_cli.experiments.study.files import packaged
+from deepthink_cli.experiments.figure import Block, IterationsForm, LinesForm, TableForm, ViolinsForm
+from deepthink_cli.experiments.study import packaged
 from deepthink_cli.report.forms.iterations import draw_iterations
 from deepthink_cli.report.forms.lines import draw_lines
 from deepthink_cli.report.forms.table import draw_table, lines_of

@@ -13,14 +13,14 @@ from helpers.tiny import tiny_task
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Event as Told
 from deepthink_cli.events import Warn, silent
+from deepthink_cli.experiments.crossing import cross
 from deepthink_cli.experiments.executors import scheduler
 from deepthink_cli.experiments.executors.base import Deliver
 from deepthink_cli.experiments.executors.messages import Died, Do, Event, Failed, Made, Message, Open, Opened
-from deepthink_cli.experiments.options import RunOptions
-from deepthink_cli.experiments.prepared import PreparedRun
-from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.prepare import PreparedRun, prepare
 from deepthink_cli.experiments.results import FILE
-from deepthink_cli.experiments.run import execute, prepare_request
+from deepthink_cli.experiments.run import execute
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
@@ -28,18 +28,24 @@ Prepare = Callable[..., PreparedRun]
 
 
 @pytest.fixture
-def prepare(models: Models, tmp_path: Path) -> Prepare:
+def prepared(models: Models, tmp_path: Path) -> Prepare:
     """Prepares a run of two tasks into a folder of this name, with any options."""
     names = ("first", "second")
     tasks = [tiny_task(_made(tmp_path / name), train=12, name=name) for name in names]
 
-    def prepared(folder: str, family: str = "llama", **options: str) -> PreparedRun:
-        checked = RunOptions.checked(**{"seeds": "2", "iterations": "2", "limit": "3", "shots": "2", **options})
+    def of_options(folder: str, family: str = "llama", **options: str) -> PreparedRun:
         model = ModelOptions.checked(model=str(models(family)), batch_tokens=64)
-        request = RunRequest(tuple(str(task) for task, _ in tasks), model, checked, "paper", tasks[0][1])
-        return prepare_request(request, tmp_path / folder)
+        experiment = Experiment.checked(
+            models=(model,),
+            tasks=[str(task) for task, _ in tasks],
+            protocols=("paper",),
+            data_dir=str(tasks[0][1]),
+            **{"seeds": "2", "iterations": "2", "limit": "3", "shots": "2", **options},
+        )
+        (run,) = prepare(cross(experiment), tmp_path / folder)
+        return run
 
-    return prepared
+    return of_options
 
 
 def _made(folder: Path) -> Path:
@@ -91,54 +97,54 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
     ],
     ids=["techniques", "chosen demonstrations", "dev rows"],
 )
-def test_the_rows_of_workers_are_those_of_a_serial_run(prepare: Prepare, options: dict[str, str]) -> None:
-    serial, divided = prepare("serial", **options), prepare("divided", **options)
-    execute(serial)
-    summary = execute(divided, executor=InlineExecutor(2))
+def test_the_rows_of_workers_are_those_of_a_serial_run(prepared: Prepare, options: dict[str, str]) -> None:
+    serial, divided = prepared("serial", **options), prepared("divided", **options)
+    execute([serial])
+    summary = execute([divided], executor=InlineExecutor(2))
     assert rows(divided) == rows(serial)
     assert summary.rows == summary.written == len(rows(serial))
 
 
-def test_samples_of_workers_are_those_of_a_serial_run(prepare: Prepare) -> None:
-    serial, divided = prepare("serial", seeds="1"), prepare("divided", seeds="1")
-    execute(serial, samples=True)
-    execute(divided, samples=True, executor=InlineExecutor(2))
+def test_samples_of_workers_are_those_of_a_serial_run(prepared: Prepare) -> None:
+    serial, divided = prepared("serial", seeds="1"), prepared("divided", seeds="1")
+    execute([serial], samples=True)
+    execute([divided], samples=True, executor=InlineExecutor(2))
     files = {path.name: path.read_bytes() for path in (serial.out / "samples").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (divided.out / "samples").iterdir()}
 
 
-def test_a_worker_loads_each_model_at_most_once(prepare: Prepare) -> None:
+def test_a_worker_loads_each_model_at_most_once(prepared: Prepare) -> None:
     executor = InlineExecutor(2)
-    runs = [prepare("out"), prepare("out", "gpt2"), prepare("out", etas="0.1")]
+    runs = [prepared("out"), prepared("out", "gpt2"), prepared("out", etas="0.1")]
     execute(runs, executor=executor)
     opened = [(life, message.model) for life, message in messages(executor, Open) if isinstance(message, Open)]
     assert len(set(opened)) == len(opened) <= 2 * 2
     assert len(rows(runs[0])) == 3 * 2 * 2 * 2
 
 
-def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepare: Prepare) -> None:
+def test_a_dead_worker_is_replaced_and_loses_and_doubles_nothing(prepared: Prepare) -> None:
     def dies_after_a_row(life: int, message: Message, event: Event) -> Iterable[Event]:
         return [event, Died("was killed")] if life <= 2 and isinstance(event, Made) else [event]
 
-    serial, divided = prepare("serial"), prepare("divided")
-    execute(serial)
+    serial, divided = prepared("serial"), prepared("divided")
+    execute([serial])
     told: list[Told] = []
-    execute(divided, tell=told.append, executor=InlineExecutor(2, dies_after_a_row))
+    execute([divided], tell=told.append, executor=InlineExecutor(2, dies_after_a_row))
     assert rows(divided) == rows(serial)
     warnings = [event.text for event in told if isinstance(event, Warn)]
     assert any("worker 1 was killed; it was doing first" in text and "tried again" in text for text in warnings)
 
 
 def test_a_worker_that_a_signal_has_stopped_is_named_and_then_replaced(
-    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+    prepared: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "TICK", 0.01)
     monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
     monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
-    serial, divided = prepare("serial"), prepare("divided")
-    execute(serial)
+    serial, divided = prepared("serial"), prepared("divided")
+    execute([serial])
     told: list[Told] = []
-    execute(divided, tell=told.append, executor=InlineExecutor(2, suspended=2))
+    execute([divided], tell=told.append, executor=InlineExecutor(2, suspended=2))
     assert rows(divided) == rows(serial)
     first, second = [event.text for event in told if isinstance(event, Warn)]
     assert first.startswith("worker 2 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
@@ -146,53 +152,53 @@ def test_a_worker_that_a_signal_has_stopped_is_named_and_then_replaced(
     assert second.endswith("which is tried again")
 
 
-def test_a_worker_that_is_slow_or_continued_is_not_replaced(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_slow_or_continued_is_not_replaced(prepared: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "TICK", 0.01)
     monkeypatch.setattr(scheduler, "SUSPENDED_WARNING", 0.02)
     monkeypatch.setattr(scheduler, "SUSPENDED_LIMIT", 0.05)
-    run, executor = prepare("out"), SlowExecutor(1)
+    run, executor = prepared("out"), SlowExecutor(1)
     told: list[Told] = []
-    execute(run, tell=told.append, executor=executor)
+    execute([run], tell=told.append, executor=executor)
     assert executor.lives == 1
     (warning,) = [event.text for event in told if isinstance(event, Warn)]
     assert warning.startswith("worker 1 is stopped (SIGSTOP) and does nothing: kill -CONT 4711 continues it")
 
 
-def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepare: Prepare) -> None:
+def test_a_unit_that_kills_its_workers_is_named_and_the_others_are_done(prepared: Prepare) -> None:
     def dies_of_first(life: int, message: Message, event: Event) -> Iterable[Event]:
         return [Died("was killed")] if isinstance(message, Do) and message.unit.task == "first" else [event]
 
-    run, executor = prepare("out", seeds="1"), InlineExecutor(2, dies_of_first)
+    run, executor = prepared("out", seeds="1"), InlineExecutor(2, dies_of_first)
     with pytest.raises(DeepThinkError, match="first, seed 0: not done: 3 workers ended while doing it") as caught:
-        execute(run, executor=executor)
+        execute([run], executor=executor)
     assert not isinstance(caught.value, InputError)
     assert len(rows(run)) == 2  # those of the second task
     units = [message.unit.task for _, message in messages(executor, Do) if isinstance(message, Do)]
     assert units.count("first") == 3
-    execute(run, executor=InlineExecutor(2))
+    execute([run], executor=InlineExecutor(2))
     assert len(rows(run)) == 4
 
 
-def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepare: Prepare) -> None:
+def test_an_error_that_every_worker_would_meet_is_not_tried_again(prepared: Prepare) -> None:
     def refuses(life: int, message: Message, event: Event) -> Iterable[Event]:
         of_first = isinstance(message, Do) and message.unit.task == "first"
         return [Failed(("task first: no query fits",), True)] if of_first else [event]
 
-    run, executor = prepare("out", seeds="1"), InlineExecutor(1, refuses)
+    run, executor = prepared("out", seeds="1"), InlineExecutor(1, refuses)
     with pytest.raises(InputError, match="task first: no query fits"):
-        execute(run, executor=executor)
+        execute([run], executor=executor)
     assert len(messages(executor, Do)) == 2
 
 
-def test_workers_that_cannot_load_the_model_are_given_up(prepare: Prepare) -> None:
+def test_workers_that_cannot_load_the_model_are_given_up(prepared: Prepare) -> None:
     executor = InlineExecutor(2, lambda life, message, event: [Died("ended with status 1: no space left on device")])
     with pytest.raises(DeepThinkError, match="no worker is left; the last: ended with status 1: no space left"):
-        execute(prepare("out"), executor=executor)
+        execute([prepared("out")], executor=executor)
     assert executor.lives == 6
 
 
 @pytest.mark.parametrize("other", ["package", "model", "dtype"])
-def test_a_worker_with_another_package_or_model_is_refused(prepare: Prepare, other: str) -> None:
+def test_a_worker_with_another_package_or_model_is_refused(prepared: Prepare, other: str) -> None:
     def differs(life: int, message: Message, event: Event) -> Iterable[Event]:
         if life == 2 and isinstance(event, Opened):
             changes = {"model": {"config_sha256": "0" * 64}, "dtype": {"dtype": "float64"}}.get(other)
@@ -201,25 +207,25 @@ def test_a_worker_with_another_package_or_model_is_refused(prepare: Prepare, oth
         return [event]
 
     told: list[Told] = []
-    run, executor = prepare("out"), InlineExecutor(2, differs)
-    execute(run, tell=told.append, executor=executor)
+    run, executor = prepared("out"), InlineExecutor(2, differs)
+    execute([run], tell=told.append, executor=executor)
     assert len(rows(run)) == 8
     assert {life for life, _ in messages(executor, Do)} == {1}
     (warning,) = [event.text for event in told if isinstance(event, Warn) and "not used any more" in event.text]
     assert {"package": "install the same version", "model": "config_sha256", "dtype": "dtype"}[other] in warning
 
 
-def test_a_unit_of_other_rows_is_refused_by_its_digest(prepare: Prepare, tmp_path: Path) -> None:
-    run = prepare("out", seeds="1")
+def test_a_unit_of_other_rows_is_refused_by_its_digest(prepared: Prepare, tmp_path: Path) -> None:
+    run = prepared("out", seeds="1")
     rows_of_first = tmp_path / "first" / "data" / "tiny" / "test.jsonl"
     rows_of_first.write_text(rows_of_first.read_text().replace("warm", "chilly"))
     with pytest.raises(InputError, match=r"first, seed 0: its rows, demonstrations or model on .* digests differ"):
-        execute(run, executor=InlineExecutor(1))
+        execute([run], executor=InlineExecutor(1))
 
 
-def test_two_different_rows_of_one_key_are_an_error(prepare: Prepare) -> None:
+def test_two_different_rows_of_one_key_are_an_error(prepared: Prepare) -> None:
     def twice(life: int, message: Message, event: Event) -> Iterable[Event]:
         return [event, replace(event, row=replace(event.row, ties=99))] if isinstance(event, Made) else [event]
 
     with pytest.raises(DeepThinkError, match=r"two workers made different rows of first, seed \d"):
-        execute(prepare("out"), tell=silent, executor=InlineExecutor(1, twice))
+        execute([prepared("out")], tell=silent, executor=InlineExecutor(1, twice))

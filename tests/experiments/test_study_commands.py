@@ -11,8 +11,8 @@ from helpers.imports import HEAVY, modules_after
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.study import preparing
-from deepthink_cli.experiments.study.files import open_study, packaged
+from deepthink_cli.experiments import prepare
+from deepthink_cli.experiments.study import open_study, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
 
@@ -180,9 +180,9 @@ def test_options_are_checked_as_those_of_run(study: Path, capsys: pytest.Capture
     wrong = ["--seeds", "x", "--limit", "0", "-T", "none"]
     assert run(["study", "validate", str(study), *wrong]) == 2
     assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [
+        " --seeds x",
         " --limit 0",
         " --iterations none",
-        " --seeds x",
     ]
     assert run(["study", "validate", str(study), "--models", "a,a", "--task", "sst3"]) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -198,10 +198,10 @@ def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
 
 def test_a_note_is_told_once() -> None:
     heard: list[object] = []
-    tell = preparing.once(heard.append)
+    tell = prepare.once(heard.append)
     for text in ("a", "a", "b"):
-        tell(preparing.Note(text))
-    assert heard == [preparing.Note("a"), preparing.Note("b")]
+        tell(prepare.Note(text))
+    assert heard == [prepare.Note("a"), prepare.Note("b")]
 
 
 def test_a_study_knows_where_its_fields_are_written(study: Path) -> None:

@@ -14,9 +14,9 @@ from helpers.tiny import run_words, tiny_task
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments import here as run_here
+from deepthink_cli.experiments.crossing import cross_study
 from deepthink_cli.experiments.results import FILE, read_results
-from deepthink_cli.experiments.study.crossing import cross, requests_of
-from deepthink_cli.experiments.study.files import open_study
+from deepthink_cli.experiments.study import open_study
 
 Models = Callable[[str], Path]
 
@@ -142,10 +142,8 @@ def test_the_shards_of_a_study_have_its_rows(study: Callable[..., Path], tmp_pat
 
 def test_a_scale_and_options_replace_fields(study: Callable[..., Path], tmp_path: Path) -> None:
     path = study(seeds=3, limit=8, scales={"small": {"seeds": 2, "iterations": 1}})
-    small = cross(open_study(str(path), "small"))
-    assert [(each.options.seeds, each.options.iterations, each.options.limit) for each in requests_of(small)] == [
-        ("2", 1, 8)
-    ]
+    small = cross_study(open_study(str(path), "small"))
+    assert [(each.seeds, each.iterations, each.limit) for each in small.runs] == [((0, 1), 1, 8)]
     assert study_run(path, tmp_path / "out", "--scale", "small", "--seeds", "5,", "--limit", "4", "-T", "3") == 0
     rows = read_results(tmp_path / "out")
     assert {(row.setting.seed, row.setting.limit, row.n) for row in rows} == {(5, 4, 4)}
@@ -197,12 +195,12 @@ def test_paths_are_relative_to_the_study(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (request,) = requests_of(cross(open_study(f"../{path.name}")))
-    assert request.tasks == ("../tiny.yaml",)
-    assert str(request.data_dir) == "../data"
-    assert request.options.seeds == "1"
+    (only,) = cross_study(open_study(f"../{path.name}")).runs
+    assert only.tasks == ("../tiny.yaml",)
+    assert only.data_dir == "../data"
+    assert only.seeds == (0,)
     with pytest.raises(InputError, match=r"gone\.yaml: no such task file"):
-        cross(open_study(str(study(tasks=["gone.yaml"]))))
+        cross_study(open_study(str(study(tasks=["gone.yaml"]))))
 
 
 def test_a_run_of_a_study_is_described_in_json(

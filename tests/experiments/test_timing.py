@@ -9,11 +9,10 @@ import pytest
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.console import duration
-from deepthink_cli.experiments.estimate import estimate
-from deepthink_cli.experiments.options import RunOptions
+from deepthink_cli.experiments.estimate import estimate_runs
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.experiments.prepared import PreparedRun
-from deepthink_cli.experiments.run import prepare_run
+from deepthink_cli.experiments.prepare import PreparedRun, prepare_run
 from deepthink_cli.experiments.timing import Amount, Rates, amount_of
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -27,8 +26,8 @@ Models = Callable[[str], Path]
 def prepared(models: Models, tmp_path: Path) -> PreparedRun:
     """One task, two seeds, two gates, T = 3."""
     task, data = tiny_task(tmp_path)
-    options = RunOptions.checked(iterations=3, etas="0.01,0.1", seeds="2")
-    plan = RunPlan(tuple(find_tasks([str(task)])), options, "paper", Source(data))
+    options = Experiment.checked(iterations=3, etas="0.01,0.1", seeds="2", protocols=("paper",))
+    plan = RunPlan(tuple(find_tasks([str(task)])), options, Source(data))
     return prepare_run(plan, open_model(ModelOptions(model=str(models("llama")))), tmp_path / "out")
 
 
@@ -47,7 +46,7 @@ def test_the_time_of_an_amount_is_the_sum_of_its_parts() -> None:
 
 def test_tasks_that_are_not_timed_are_like_the_mean(prepared: PreparedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepthink_cli.experiments.estimate.measure", lambda *arguments: Rates(0, 0, 0, 1, 0))
-    estimated = estimate(prepared)
+    estimated = estimate_runs([prepared])
     assert (estimated.timed, estimated.tasks, estimated.inputs) == (1, 1, 2 * 12 * 5)
     assert estimated.seconds == pytest.approx(estimated.inputs + estimated.loading)
     assert estimated.as_json()["hours"] == round((estimated.seconds or 0) / 3600, 4)

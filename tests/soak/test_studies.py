@@ -9,7 +9,7 @@ from conftest import Soak
 from helpers.task_rows import write_task_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments.study.files import open_study, packaged
+from deepthink_cli.experiments.study import open_study, packaged
 
 STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]
 SHORT = [

@@ -39,8 +39,7 @@ from deepthink_cli.experiments.executors.messages import (
     Scored,
 )
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob, prepare_jobs
-from deepthink_cli.experiments.plan import RunPlan, settings
-from deepthink_cli.experiments.request import RunRequest
+from deepthink_cli.experiments.plan import RunPlan, planned, settings
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, max_tokens_together, run_jobs, together
 from deepthink_cli.experiments.units import Unit, jobs_digest, pending_digest
@@ -51,7 +50,7 @@ from deepthink_cli.selection.store import Store
 
 
 class MessageHandler:
-    """A model and the jobs of the tasks of one request, which are kept for the units that follow.
+    """A model and the jobs of the tasks of one run, which are kept for the units that follow.
 
     What methods read of pools is cached in `store`.
     """
@@ -61,7 +60,6 @@ class MessageHandler:
         self.naming: Naming = parameter
         self.engine: Engine | None = None
         self.spec: ModelSpec | None = None
-        self.request: RunRequest | None = None
         self.plan: RunPlan | None = None
         self.prepared: dict[str, list[RunJob | PendingJobs]] = {}  # by task
 
@@ -101,7 +99,7 @@ class MessageHandler:
 
     def _close(self) -> None:
         """Free the memory of the model before the next one is loaded."""
-        self.engine, self.spec, self.request = None, None, None
+        self.engine, self.spec, self.plan = None, None, None
         self.prepared.clear()
         gc.collect()
         if torch.cuda.is_available():
@@ -134,9 +132,9 @@ class MessageHandler:
             yield from job_events(plan, engine, work, message.samples)
 
     def _jobs(self, unit: Unit, spec: ModelSpec) -> tuple[RunPlan, list[RunJob | PendingJobs]]:
-        """The plan of the unit's request and the jobs of its task."""
-        if self.plan is None or self.request != unit.request:
-            self.request, self.plan = unit.request, unit.request.plan()
+        """The plan of the unit's run and the jobs of its task."""
+        if self.plan is None or self.plan.options != unit.run:
+            self.plan = planned(unit.run)
             self.prepared.clear()
         if unit.task not in self.prepared:
             task = next(task for task in self.plan.tasks if task.name == unit.task)

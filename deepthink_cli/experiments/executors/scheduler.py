@@ -256,7 +256,7 @@ class Scheduler:
             self.failures.append(f"{unit.label}: not done: {ended}; the last {reason}")
             self.are_input = False
             return f"doing {unit.label}, which is given up"
-        self.queues[first.request.model].appendleft(unit)
+        self.queues[first.run.models[0]].appendleft(unit)
         self.counts.retried += 1
         return f"doing {unit.label}, which is tried again"
 

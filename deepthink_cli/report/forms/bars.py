@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study.figure import BarsForm
+from deepthink_cli.experiments.figure import BarsForm
 from deepthink_cli.report.figures import GREY
 from deepthink_cli.report.forms.canvas import ICL, LOOKS, OURS, legend, panels_of, short, titled
 from deepthink_cli.report.forms.pairs import distinct

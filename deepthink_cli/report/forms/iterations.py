@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study.figure import IterationsForm
+from deepthink_cli.experiments.figure import IterationsForm
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.curves import Curve, Panel, panels
 from deepthink_cli.report.figures import COLOURS, GREY, MARKERS

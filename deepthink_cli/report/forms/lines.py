@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deepthink_cli.experiments.study.figure import LinesForm
+from deepthink_cli.experiments.figure import LinesForm
 from deepthink_cli.report.forms.canvas import ICL, LOOKS, OURS, legend, panels_of, short, titled
 from deepthink_cli.report.forms.pairs import Pair, distinct, pairs
 from deepthink_cli.report.job_results import JobResults

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study.figure import CurvesForm, Form
+from deepthink_cli.experiments.figure import CurvesForm, Form
 from deepthink_cli.report.curves import panels, with_gains
 from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
 from deepthink_cli.report.forms.bars import draw_bars

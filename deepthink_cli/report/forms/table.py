@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import InputError
-from deepthink_cli.experiments.study.figure import Block, TableForm
+from deepthink_cli.experiments.figure import Block, TableForm
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import COLUMN, GREY
 from deepthink_cli.report.forms.canvas import short

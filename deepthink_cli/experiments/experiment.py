@@ -1,23 +1,35 @@
-"""The options of a run and of a study, and their validation."""
+"""What a run or a study measures: the values of its axes, which are crossed, and what all of them have in common.
+
+The options of `deepthink run` make an experiment, the file of a study makes one, and a worker on another machine plans
+its part of one. A new option of all of them is a field here, and a field of the rows that it identifies.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
+from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import DATA, METHOD, Flag, Score, chosen_iterations, named_by
 from deepthink_cli.registry import installed
-from deepthink_cli.selection.options import BALANCE, POOL_SIZE, TaskOptions
-from deepthink_cli.selection.registry import selection_method
+from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
+from deepthink_cli.selection.registry import Sampling, selection_method
 from deepthink_cli.techniques.base import Technique
 from deepthink_cli.techniques.options import LEARNING_RATE, STEPS
 from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, technique_of
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, split_rules
+
+# One run crosses the values of these axes; of every other axis it has one.
+IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GateOptions.model_fields, "calibrations")
+AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
+BETWEEN_RUNS = tuple(axis for axis in AXES if axis not in IN_ONE_RUN)
 
 RunCode = Annotated[
     bool,
@@ -31,6 +43,21 @@ RunCode = Annotated[
 Unsafe = Annotated[
     bool, Flag(DATA, "With --run-code: also as root where programs can only be limited.", variable=False)
 ]
+Word = Annotated[str, Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0)]
+Shots = Annotated[int, Field(ge=1)]
+
+
+def _model(value: Any) -> Any:
+    return {"model": value} if isinstance(value, str) else value
+
+
+Model = Annotated[ModelOptions, BeforeValidator(_model)]
+
+
+def _several(flag: Flag, metavar: str, name: str = "") -> Flag:
+    """The flag of an option that takes values separated by commas, where other commands take one value."""
+    return replace(flag, metavar=metavar, name=name, closed=False)
 
 
 def _selection(name: str) -> object:
@@ -45,9 +72,37 @@ def _correction(name: str) -> object:
     return name == NONE or calibration(name)
 
 
-class SweepOptions(GateOptions):
-    """What a run and a study have in common: gates, techniques, corrections and the iterations that are scored."""
+class Experiment(GateOptions):
+    """The values of every axis, and the options that all combinations of them share.
 
+    None in an axis stands for the task's own number of shots, order or sampling. `tasks` are names of tasks and groups,
+    and paths of task files; `demos` is the path of a file of demonstrations, for one task and one seed. Relative paths
+    are those of the process that plans. `run_code` lets programs of the model run, and `unsafe` also as root without
+    confinement.
+    """
+
+    models: tuple[Model, ...] = Field(default_factory=lambda: (ModelOptions.checked(),), min_length=1)
+    tasks: tuple[Word, ...] = ()
+    protocols: tuple[Word, ...] = Field(("official",), min_length=1)
+    seeds: Annotated[
+        tuple[Seed, ...],
+        Flag(
+            DATA,
+            "Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
+            "N",
+            hint="a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
+            default="1",
+        ),
+    ] = (0,)
+    shots: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], _several(SHOTS, "N,...")] = (None,)
+    orders: Annotated[tuple[Seed | None, ...], _several(ORDER_SEED, "S,...", "order_seed")] = (None,)
+    sampling: Annotated[tuple[Sampling | None, ...], _several(SAMPLING, "NAME,...")] = (None,)
+    positions: Annotated[tuple[Positions, ...], _several(POSITIONS, "[continued|restarted],...")] = ("continued",)
+    limit: Limit = None
+    data_dir: Word | None = None
+    demos: Word | None = None
+    chat: bool = False
+    system: str | None = None
     iterations: Annotated[int, Field(ge=1), ITERATIONS] = 5
     at: Annotated[
         str,
@@ -132,15 +187,43 @@ class SweepOptions(GateOptions):
         ),
     ] = (GATE,)
 
+    run_code: RunCode = False
+    unsafe: Unsafe = False
+
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """The values of every axis; of one that has none, None alone."""
+        return {name: getattr(self, name) or (None,) for name in AXES}
+
+    @property
+    def conversation(self) -> Chat | None:
+        """The conversation that the prompts are turns of, if any; raises InputError for a wrong system message."""
+        return Chat(self.system) if self.chat else None
+
     @property
     def rules(self) -> tuple[UpdateRule, ...]:
         """Every update rule with every gate, if it has one."""
         return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
-    @field_validator("demos_by", "methods", "calibrations", mode="before")
+    @field_validator("demos_by", "methods", "calibrations", "shots", "orders", "sampling", "positions", mode="before")
     @classmethod
-    def _listed_names(cls, text: Any) -> Any:
+    def _written_list(cls, text: Any) -> Any:
         return [name.strip() for name in text.split(",")] if isinstance(text, str) else text
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _written_seeds(cls, text: Any) -> Any:
+        """`10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
+        if not isinstance(text, str):
+            return text
+        if not re.fullmatch(r"\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*", text) or not text.strip().strip("0"):
+            raise ValueError("no list of seeds")
+        parts = [int(part) for part in text.split(",") if part.strip()]
+        return tuple(parts) if "," in text else tuple(range(parts[0]))
+
+    @field_validator("seeds", "shots", "orders", "sampling", "positions")
+    @classmethod
+    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(values))
 
     @field_validator("demos_by", "methods", "calibrations")
     @classmethod
@@ -171,37 +254,3 @@ class SweepOptions(GateOptions):
     def scored(self) -> tuple[int, ...]:
         """The iterations that are scored, in order; raises InputError for one beyond T."""
         return chosen_iterations("at", self.at, self.iterations)
-
-
-class RunOptions(SweepOptions, TaskOptions):
-    """Options of a run: its grid of seeds and gates; `seeds` is a number or a list.
-
-    `run_code` lets programs run, and `unsafe` also as root without confinement.
-    """
-
-    seeds: Annotated[
-        str,
-        Field(pattern=r"^\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*$"),
-        Flag(
-            DATA,
-            "Demonstration seeds: a count (10 for 0 to 9) or a list, as in 3,5; '42,' is the single seed 42.",
-            "N",
-            hint="a number of seeds, as in 10 for 0 to 9, or a list, as in 3,5, or one with a comma, as in 0,",
-        ),
-    ] = "1"
-    positions: Annotated[Positions, POSITIONS] = "continued"
-    run_code: RunCode = False
-    unsafe: Unsafe = False
-
-    @field_validator("seeds")
-    @classmethod
-    def _at_least_one(cls, seeds: str) -> str:
-        if not seeds.strip().strip("0"):
-            raise ValueError("no seeds")
-        return seeds
-
-    @property
-    def every_seed(self) -> tuple[int, ...]:
-        """The seeds: `10` is 0 to 9, `3,5` these two, `7,` the seventh alone."""
-        parts = [int(part) for part in self.seeds.split(",") if part.strip()]
-        return tuple(dict.fromkeys(parts)) if "," in self.seeds else tuple(range(parts[0]))

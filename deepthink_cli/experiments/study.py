@@ -1,23 +1,84 @@
-"""Study files by name or path; errors name file and line."""
+"""Study files, by name or path, and which study a folder's rows belong to; errors name file and line."""
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator, with_config
+from pydantic_core import PydanticKnownError
 
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.experiments.study.format import Study
+from deepthink_cli.experiments.experiment import AXES, Experiment, Word
+from deepthink_cli.experiments.figure import Form
+from deepthink_cli.experiments.folder import open_run_folder
+from deepthink_cli.experiments.shards import with_shards
+from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.documents import Document, read_document
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.permissions import check_allows_no_code
 from deepthink_cli.model.options import ModelOptions
 
-FOLDER = Path(__file__).parent.parent / "studies"
+WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
+MAX_SEEDS = 1_000_000
+
+
+class Study(Experiment):
+    """An experiment in a file.
+
+    `exclude` holds combinations to leave out, `scales` fields that replace those of the study, and `figure` how it is
+    drawn.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    name: str = Field(min_length=1)
+    title: str = ""
+    source: str = ""
+    note: str = ""
+    tasks: tuple[Word, ...] = Field(min_length=1)
+    exclude: tuple[dict[str, Any], ...] = ()
+    scales: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    figure: Form | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists(cls, values: Any) -> Any:
+        """A single value of an axis is a list of one; the number of seeds counts them from 0."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: _listed(name, value) for name, value in values.items()}
+
+    @field_validator(*AXES, mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """An axis without values would cross to nothing."""
+        if values == ():
+            raise PydanticKnownError("too_short", {"field_type": "Tuple", "min_length": 1, "actual_length": 0})
+        return values
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _numbers(cls, at: Any) -> Any:
+        numbers = at if isinstance(at, tuple) else (at,)
+        is_listed = all(isinstance(each, int) and not isinstance(each, bool) for each in numbers)
+        return ",".join(map(str, numbers)) if numbers and is_listed else at
+
+
+def _listed(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if name == "seeds" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SEEDS:
+        return tuple(range(value))
+    is_list = name in (*AXES, "exclude") and (value is not None or name in WITH_DEFAULTS)
+    return (value,) if is_list else value
+
+
+FOLDER = Path(__file__).parent / "studies"
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -162,7 +223,7 @@ def _message(error: Any, opened: OpenedStudy) -> str:
 def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The fields with their relative paths made relative to the current directory instead of to the file's folder."""
     located = dict(fields)
-    for name, change in (("tasks", _task), ("models", _model), ("data_dir", _path)):
+    for name, change in (("tasks", _task), ("models", _model), ("data_dir", _path), ("demos", _path)):
         if name in located:
             located[name] = _each(located[name], lambda value, change=change: change(value, folder))  # type: ignore[misc]
     if "exclude" in located:
@@ -193,3 +254,49 @@ def is_path(model: str) -> bool:
 
 def _path(value: Any, folder: Path) -> Any:
     return str(folder / Path(value).expanduser()) if isinstance(value, str) and value else value
+
+
+ORIGIN = "study.json"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Origin:
+    """A study of the package by its name, or another one by the path of its file, and the scale, if one was run."""
+
+    study: str
+    scale: str | None = None
+
+    @classmethod
+    def of(cls, name: str, scale: str | None) -> Origin:
+        """The origin for a study as it is named on the command line, whatever the current directory is later."""
+        return cls(str(Path(name).absolute()) if name.endswith(SUFFIXES) else name, scale)
+
+    def write(self, folder: Path) -> None:
+        """Write `study.json` into a folder unless it says so already; raises as `open_run_folder` does."""
+        if _origin_in(folder) == self:
+            return
+        with open_run_folder(folder), writing(folder / ORIGIN, "out") as file:
+            file.write(json.dumps(asdict(self)) + "\n")
+
+
+def origin_of(runs: Sequence[Path]) -> Origin | None:
+    """The study that all these folders, or their shards, belong to; None if they name none, or several.
+
+    Raises InputError for a `study.json` that this program did not write.
+    """
+    found = {_origin_in(folder) for folder in with_shards(runs)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _origin_in(folder: Path) -> Origin | None:
+    path = folder / ORIGIN
+    if not path.is_file():
+        return None
+    try:
+        return _ORIGIN.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InputError(f"{path}: is not what deepthink study run writes; remove it") from error
+
+
+_ORIGIN = TypeAdapter(Origin)

@@ -1,9 +1,12 @@
-"""What a study takes, for each of its models: rows, inputs, time and memory; nothing is downloaded or written."""
+"""What a study takes, for each of its models: rows, inputs, time and memory; nothing is downloaded or written.
+
+Where the model or its data are not on this machine, the definitions of the tasks say how much there is to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -11,22 +14,85 @@ from typing import Any, Literal
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Tell, silent
+from deepthink_cli.experiments.axes import shown
+from deepthink_cli.experiments.crossing import Crossing
 from deepthink_cli.experiments.estimate import estimate_runs
+from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import SharedRows
-from deepthink_cli.experiments.prepared import PreparedRun
-from deepthink_cli.experiments.request import RunRequest
-from deepthink_cli.experiments.study.axes import shown
-from deepthink_cli.experiments.study.crossing import Crossing, requests_of
-from deepthink_cli.experiments.study.preparing import once, prepared_with
-from deepthink_cli.experiments.study.work import Amount, amount_of
+from deepthink_cli.experiments.plan import RunPlan, cells, planned, scorings
+from deepthink_cli.experiments.prepare import PreparedRun, once, prepare_run
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.model.devices import choose_device
 from deepthink_cli.model.footprint import parameter_count
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.tasks.files import example_query
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import evaluation_set, protocol_name
+from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES
+
+_CHARACTERS = 4  # of English text in a token, about
+_TRAINING = 3  # passes forward that a gradient step costs
+
+
+@dataclass(frozen=True)
+class Amount:
+    """The rows and scored inputs of runs, and the tokens that the model reads for them.
+
+    `longest` is the number of tokens of the longest demonstrations.
+    """
+
+    rows: int = 0
+    inputs: int = 0
+    tokens: float = 0.0
+    longest: float = 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        return Amount(**{**sums, "longest": max(self.longest, other.longest)})
+
+
+def amount_of(run: Experiment) -> Amount:
+    """What a run does; raises InputError for a task whose rows must be read to be counted, and cannot."""
+    plan = planned(run)
+    return sum((_of_task(plan, task) for task in plan.tasks), Amount())
+
+
+def _of_task(plan: RunPlan, task: Task) -> Amount:
+    demonstration, scored = _lengths(task)
+    jobs = len(plan.options.seeds) * max(1, len(plan.options.demos_by))
+    length = (plan.shots or task.shots) * demonstration
+    count, total = _rows(plan, task), Amount()
+    for technique in plan.options.techniques:
+        wanted = cells(plan, technique)
+        inputs = scorings(plan, count, technique.members, wanted)
+        readings = 1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)
+        passes = readings * technique.members
+        if isinstance(technique, Trained):
+            passes = 1 + _TRAINING * technique.steps
+        total += Amount(jobs * len(wanted), jobs * inputs, jobs * (passes * length + inputs * scored), length)
+    return total
+
+
+def _rows(plan: RunPlan, task: Task) -> int:
+    protocol = task.protocols[protocol_name(task, plan.protocol)]
+    known = protocol.sample or protocol.rows
+    if known is None:
+        return len(evaluation_set(task, plan.protocol, plan.source, plan.options.limit))
+    return min(known, plan.options.limit or known)
+
+
+def _lengths(task: Task) -> tuple[float, float]:
+    """The tokens of one demonstration and of one scored input with all candidates, by the task's example."""
+    query = example_query(task, task.name)
+    text = task.prompt.query(query.text)
+    demonstration = task.prompt.demonstrations([(query.text, query.gold or query.candidates[0])])
+    candidates = sum(map(len, query.candidates))
+    return len(demonstration) / _CHARACTERS, (len(text) + candidates) / _CHARACTERS
+
 
 TABLE = Path(__file__).parent / "models.yaml"
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.5}
@@ -123,45 +189,45 @@ def plan_study(
     `speed` TFLOP/s.
     """
     tell = once(tell)
-    for requests in _by_model(crossing).values():
-        yield _plan(requests, out, may_load, speed, tell)
+    for runs in _by_model(crossing).values():
+        yield _plan(runs, out, may_load, speed, tell)
 
 
 def compute_plan(crossing: Crossing, out: Path, speed: float = SPEED) -> Iterator[ModelPlan]:
     """The plan of every model by arithmetic alone, from definitions and tables: the same on every machine."""
-    for name, requests in _by_model(crossing).items():
-        options, amount = requests[0].model, sum(map(amount_of, requests), Amount())
-        yield _computed(name, requests, amount, known_size(options), speed, out, None)
+    for name, runs in _by_model(crossing).items():
+        amount = sum(map(amount_of, runs), Amount())
+        yield _computed(name, runs, amount, known_size(runs[0].models[0]), speed, out, None)
 
 
-def _by_model(crossing: Crossing) -> dict[str, list[RunRequest]]:
-    by_model: dict[str, list[RunRequest]] = {}
-    for request in requests_of(crossing):
-        offline = request.model.model_copy(update={"offline": True})
-        by_model.setdefault(shown(request.model), []).append(replace(request, model=offline))
+def _by_model(crossing: Crossing) -> dict[str, list[Experiment]]:
+    by_model: dict[str, list[Experiment]] = {}
+    for run in crossing.runs:
+        offline = run.models[0].model_copy(update={"offline": True})
+        by_model.setdefault(shown(run.models[0]), []).append(run.model_copy(update={"models": (offline,)}))
     return by_model
 
 
-def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:
-    options = requests[0].model
-    size, reason, runs, what = known_size(options), None, list[PreparedRun](), "model"
+def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:
+    options = runs[0].models[0]
+    size, reason, prepared, what = known_size(options), None, list[PreparedRun](), "model"
     try:
         spec = find_model(options, tell)
         size, what = size_of(spec), "data"
         shared = SharedRows()
-        runs = [prepared_with(request, spec, out, tell, shared) for request in requests]
+        prepared = [prepare_run(planned(run), spec, out, tell, shared) for run in runs]
         shared.clear()
     except NotInCache:
-        runs, reason = [], f"its {what} is not on this machine, and a plan downloads nothing"
+        prepared, reason = [], f"its {what} is not on this machine, and a plan downloads nothing"
     except DeepThinkError as error:
-        runs, reason = [], error.messages[0]
+        prepared, reason = [], error.messages[0]
     name = shown(options.model_copy(update={"offline": False}))
-    amount = sum(map(amount_of, requests), Amount())
-    if not runs:
-        return _computed(name, requests, amount, size, speed, out, reason)
-    estimate = estimate_runs(runs, may_load, tell)
-    rows = sum(run.as_json()["rows"] for run in runs)
-    lengths = [len(member.token_ids) for run in runs for job in run.jobs for member in job.members]
+    amount = sum(map(amount_of, runs), Amount())
+    if not prepared:
+        return _computed(name, runs, amount, size, speed, out, reason)
+    estimate = estimate_runs(prepared, may_load, tell)
+    rows = sum(run.rows for run in prepared)
+    lengths = [len(member.token_ids) for run in prepared for job in run.jobs for member in job.members]
     seconds = estimate.seconds
     if seconds is None:
         seconds = _seconds(amount, size, speed, estimate.rows / rows)
@@ -181,7 +247,7 @@ def _plan(requests: Sequence[RunRequest], out: Path, may_load: bool, speed: floa
 
 def _computed(
     name: str,
-    requests: Sequence[RunRequest],
+    runs: Sequence[Experiment],
     amount: Amount,
     size: Size | None,
     speed: float,
@@ -189,13 +255,13 @@ def _computed(
     reason: str | None,
 ) -> ModelPlan:
     """The plan of a model that cannot be opened here, or whose data cannot be read."""
-    written = sum(row.setting.model == requests[0].model.model for row in found_in(out))
+    written = sum(row.setting.model == runs[0].models[0].model for row in found_in(out))
     written = min(written, amount.rows)
     left = 1 - written / amount.rows
     seconds = _seconds(amount, size, speed, left)
     return ModelPlan(
         model=name,
-        runs=len(requests),
+        runs=len(runs),
         rows=amount.rows,
         written=written,
         inputs=round(amount.inputs * left),

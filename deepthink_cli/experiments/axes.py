@@ -1,4 +1,4 @@
-"""The axes of a study: their values, and boxes of combinations of them."""
+"""The axes of an experiment: their values, and boxes of combinations of them."""
 
 from __future__ import annotations
 

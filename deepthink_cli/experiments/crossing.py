@@ -1,0 +1,242 @@
+"""The combinations of the axes of an experiment, without those that a study excludes, and the run of each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import InputError, Problem, Problems, naming_options, parameter
+from deepthink_cli.experiments.axes import Box, Tasks, count, listed, matching, meet, overlaps, shown, split, without
+from deepthink_cli.experiments.experiment import AXES, BETWEEN_RUNS, IN_ONE_RUN, Experiment
+from deepthink_cli.experiments.plan import run_tasks
+from deepthink_cli.experiments.study import OpenedStudy, Study, is_path
+from deepthink_cli.meaning import meaningless
+from deepthink_cli.tasks.catalogue import PROTOCOLS, find_tasks
+from deepthink_cli.tasks.files import read_tasks
+from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.splits import protocol_name
+
+_OPTIONS = Study.option_names()  # options of a run by the fields of a study
+_FIELDS = {option: field for field, option in _OPTIONS.items()}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The runs of an experiment, those of a model together: each crosses the values of its box.
+
+    `opened` is the study that the experiment is written in; None for options of the command line.
+    """
+
+    experiment: Experiment
+    boxes: Sequence[Box]
+    tasks: Tasks
+    opened: OpenedStudy | None = None
+
+    @property
+    def runs(self) -> list[Experiment]:
+        """The experiment of every run, with one value in each axis that a run does not cross."""
+        shared = {name: getattr(self.experiment, name) for name in Experiment.model_fields}
+        return [Experiment.model_construct(None, **{**shared, **box, "demos_by": _methods(box)}) for box in self.boxes]
+
+    @property
+    def combinations(self) -> int:
+        """The number of combinations in all runs; a file of several tasks counts once."""
+        return sum(map(count, self.boxes))
+
+
+def cross(experiment: Experiment) -> Crossing:
+    """Cross the axes of an experiment that options of the command line state.
+
+    Raises InputError for no task and an unknown one, and for combinations whose rows would be the same.
+    """
+    run_tasks(experiment.tasks)
+    tasks = {name: run_tasks([name]) for name in experiment.tasks}
+    boxes = list(split(experiment.axes(), BETWEEN_RUNS))
+    problems = Problems()
+    for axis, text in _alike(boxes, tasks):
+        value = ",".join(map(shown, getattr(experiment, axis)))
+        problems.add(Problem.of(experiment.option_names()[axis], value, text))
+    problems.raise_any()
+    return Crossing(experiment, boxes, tasks)
+
+
+def cross_study(opened: OpenedStudy) -> Crossing:
+    """Cross the axes of a study, before a model is opened.
+
+    Raises InputError, with a line for each mistake, for values that are duplicated, unknown or not on this machine, for
+    an exclusion that matches nothing, for combinations whose rows would be the same, and if nothing is left.
+    """
+    problems = Problems()
+    axes, tasks = _resolved_axes(opened, problems)
+    with problems.collected():
+        boxes = _without_excluded(opened, axes, tasks)
+    problems.raise_any()
+    if not boxes:
+        raise InputError(f"{opened.where('exclude')}: exclude: leaves no combination of the axes; exclude fewer")
+    models = axes["models"]
+    runs = [run for box in boxes for run in split(box, BETWEEN_RUNS)]
+    runs.sort(key=lambda run: models.index(run["models"][0]))
+    problems.add(*(f"{opened.where(axis)}: {axis}: {text}" for axis, text in _alike(runs, tasks)))
+    problems.raise_any()
+    return Crossing(opened.study, runs, tasks, opened)
+
+
+def _methods(run: Box) -> tuple[str, ...]:
+    return tuple(name for name in run["demos_by"] if name is not None)
+
+
+def _without_excluded(opened: OpenedStudy, axes: Box, tasks: Tasks) -> list[Box]:
+    boxes, problems = [axes], Problems()
+    for number, excluded in enumerate(opened.study.exclude):
+        with problems.collected():
+            values = _excluded(opened, number, axes, tasks)
+            if not all(values.values()):  # a scale or an option has removed them
+                continue
+            if not any(overlaps(box, values) for box in boxes):
+                where = f"{opened.where('exclude', number)}: exclude: {dict(excluded)}"
+                raise InputError(f"{where} matches nothing that the exclusions before it leave; omit it")
+            boxes = without(boxes, values)
+    problems.raise_any()
+    return boxes
+
+
+def _excluded(opened: OpenedStudy, number: int, axes: Box, tasks: Tasks) -> Box:
+    """The excluded values of each axis that an exclusion names; none of an axis if another layer replaced them."""
+    excluded = opened.study.exclude[number]
+    if not excluded:
+        raise InputError(f"{opened.where('exclude', number)}: exclude: names no axis; name one, as in {{seeds: 3}}")
+    problems, values = Problems(), dict[str, tuple[Any, ...]]()
+    for axis, written in excluded.items():
+        where = f"{opened.where('exclude', number, axis)}: exclude.{axis}"
+        if axis not in AXES:
+            problems.add(f"{where}: not an axis; the axes are {', '.join(AXES)}")
+            continue
+        known, values[axis] = axes[axis], ()
+        for value in written if isinstance(written, list) else [written]:
+            matched = matching(axis, value, known, tasks)
+            if not matched and not opened.is_replaced(axis):
+                problems.add(f"{where}: {shown(value)} matches nothing: {axis} is {listed(known)}")
+            values[axis] += tuple(matched)
+    problems.raise_any()
+    return values
+
+
+def _alike(runs: Sequence[Box], tasks: Tasks) -> Iterator[tuple[str, str]]:
+    """The axes whose values mean the same for a task, so that two runs would have the same rows, and what to do."""
+    alike: dict[tuple[Any, ...], list[Box]] = defaultdict(list)
+    for run in runs:
+        for value in run["tasks"]:
+            for task in tasks[value]:
+                alike[(task.name, *(_meant(axis, run[axis][0], task) for axis in BETWEEN_RUNS))].append(run)
+    for (name, *_), same in alike.items():
+        for first, second in combinations(same, 2):
+            axis = next((axis for axis in BETWEEN_RUNS if first[axis] != second[axis]), None)
+            if axis is not None and meet(first, second, [each for each in IN_ONE_RUN if each != "tasks"]):
+                both = f"{shown(first[axis][0])} and {shown(second[axis][0])}"
+                yield (
+                    axis,
+                    f"{both} are the same for task {name}, so that two sets of rows would have one key; omit one",
+                )
+
+
+def _meant(axis: str, value: Any, task: Task) -> Any:
+    """What the value of an axis means for a task: its own where the study says nothing."""
+    own = {"shots": task.shots, "sampling": task.sampling}
+    if axis == "protocols":
+        return protocol_name(task, value)
+    return own.get(axis) if value is None else value
+
+
+def _resolved_axes(opened: OpenedStudy, problems: Problems) -> tuple[Box, Tasks]:
+    """The values of every axis, groups of tasks as their tasks, and the tasks by these values.
+
+    Collects a line for every value that is duplicated, unknown or not on this machine. Raises InputError with all of
+    them if a task is unknown.
+    """
+    tasks: Tasks = {}
+    with problems.collected():
+        tasks = _tasks(opened)
+    for check in (_duplicates, _paths, _scored, _conditions):
+        problems.add(*check(opened))
+    if not tasks:
+        problems.raise_any()
+    problems.add(*_protocols(opened, tasks))
+    return {**opened.study.axes(), "tasks": tuple(tasks)}, tasks
+
+
+def _tasks(opened: OpenedStudy) -> Tasks:
+    """The tasks of every value; raises InputError for an unknown task, and for one that two values name."""
+    problems, tasks, values = Problems(), dict[str, list[Task]](), dict[str, str]()
+    for number, written in enumerate(opened.study.tasks):
+        where = f"{opened.where('tasks', number)}: tasks"
+        with problems.collected():
+            members = _named(written, where)
+            if twice := [task.name for task in members if task.name in values]:
+                raise InputError(f"{where}: {twice[0]} is duplicated: {values[twice[0]]} has it already; omit one")
+            values |= {task.name: written for task in members}
+            if written.endswith((".yaml", ".yml")):
+                tasks[written] = members
+            else:
+                tasks |= {task.name: [task] for task in members}
+    problems.raise_any()
+    return tasks
+
+
+def _named(written: str, where: str) -> list[Task]:
+    if written.endswith((".yaml", ".yml")):
+        if not Path(written).is_file():
+            raise InputError(f"{where}: {written}: no such task file; paths are relative to the study's folder")
+        return read_tasks(written)  # its messages name its own lines
+    try:
+        return find_tasks([written])
+    except InputError as error:
+        raise InputError(*(Problem(each.reason, place=f"{where}: {each.value}") for each in error.problems)) from error
+
+
+def _duplicates(opened: OpenedStudy) -> Iterator[str]:
+    for axis in AXES:
+        values = opened.study.models if axis == "models" else opened.written(axis)
+        for number, value in enumerate(values if isinstance(values, list | tuple) and axis != "tasks" else ()):
+            if value in values[:number]:
+                yield f"{opened.where(axis, number)}: {axis}: {shown(value)} is duplicated; keep one"
+
+
+def _paths(opened: OpenedStudy) -> Iterator[str]:
+    for number, options in enumerate(opened.study.models):
+        if is_path(options.model) and not Path(options.model).expanduser().exists():
+            yield (
+                f"{opened.where('models', number)}: models: {options.model}: no such file or directory; paths are "
+                "relative to the study's folder"
+            )
+    folder = opened.study.data_dir
+    if folder is not None and not Path(folder).is_dir():
+        yield f"{opened.where('data_dir')}: data_dir: {folder}: no such directory; name one, or omit it"
+
+
+def _scored(opened: OpenedStudy) -> Iterator[str]:
+    with naming_options(parameter):
+        try:
+            _ = opened.study.scored
+        except InputError as error:
+            for problem in error.problems:
+                yield f"{opened.where('at')}: at: {problem.value}: {problem.reason}"
+
+
+def _conditions(opened: OpenedStudy) -> Iterator[str]:
+    study = opened.study
+    values = {_OPTIONS.get(field, field): getattr(study, field) for field in type(study).model_fields}
+    given = [_OPTIONS.get(field, field) for field in type(study).model_fields if opened.written(field) is not None]
+    for option, rule in meaningless("study", given, values):
+        field = _FIELDS.get(option, option)
+        yield f"{opened.where(field)}: {field}: {rule.refusal(lambda name: _FIELDS.get(name, name))}"
+
+
+def _protocols(opened: OpenedStudy, tasks: Tasks) -> Iterator[str]:
+    known = dict.fromkeys([*PROTOCOLS, *(name for each in tasks.values() for task in each for name in task.protocols)])
+    for number, name in enumerate(opened.study.protocols):
+        if name not in known:
+            yield f"{opened.where('protocols', number)}: protocols: {name}: no task has it; use {' or '.join(known)}"

@@ -1,1 +1,0 @@
-"""Studies: files that cross models, tasks and settings into runs of one folder."""
