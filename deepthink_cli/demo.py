@@ -43,7 +43,7 @@ class Exhibit:
 class ReadingCost:
     """Seconds for one reading of `tokens` demonstration tokens, for all `inputs` after it, and for `again` inputs.
 
-    Before each of those `again` inputs the demonstrations were read anew; `difference` is the largest difference
+    Before each of those `again` inputs the demonstrations were read again; `difference` is the largest difference
     between a score of theirs and the same score after one reading, in nats.
     """
 

@@ -22,7 +22,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Download(Note):
-    """A note of a download that a memory asks for, not the user: who shows it may ask first, and raise if refused."""
+    """A note before a download for a model that a memory names; what shows it may ask first, and raise if refused."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError, Problem, Problems
 from deepthink_cli.meaning import PLACES, check_meaning
 
 FILE = "@"  # begins the name of a file of labels
-_WAY_OUT = "write a,b,c"
+_HINT = "write a,b,c"
 
 
 def label_list(typed: Sequence[str] | None) -> list[str] | None:
@@ -44,7 +44,7 @@ def label_list(typed: Sequence[str] | None) -> list[str] | None:
         return _of_file(path)
     words = [*typed] if others else _of_json(first) if first.lstrip().startswith("[") else _of_csv(first)
     if not all(isinstance(word, str) and word.strip() for word in words):
-        raise InputError(named.because(f"a label word is empty; {_WAY_OUT}"))
+        raise InputError(named.because(f"a label word is empty; {_HINT}"))
     if len(words) < 2:
         raise InputError(named.because("one label only; name at least two"))
     return [word.strip() for word in words]
@@ -75,7 +75,7 @@ def _of_json(text: str) -> list[Any]:
     try:
         words: list[Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError.of("labels", text, f"not a JSON list; {_WAY_OUT}") from error
+        raise InputError.of("labels", text, f"not a JSON list; {_HINT}") from error
     return words
 
 
@@ -86,7 +86,7 @@ def _of_csv(text: str) -> list[str]:
         (words,) = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     except (csv.Error, ValueError) as error:
         raise InputError.of(
-            "labels", text, f"not a line of CSV; {_WAY_OUT}, with quotation marks around a label that has a comma"
+            "labels", text, f"not a line of CSV; {_HINT}, with quotation marks around a label that has a comma"
         ) from error
     return words
 

@@ -1,6 +1,6 @@
 """Demonstrations and a query as turns of a conversation.
 
-Knows roles and texts; how a model writes them is in the chat template of its tokenizer (`model/chat.py`).
+How a model writes the turns is in the chat template of its tokenizer (`model/chat.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rows of a table, read one at a time from a file or from standard input, in any of the formats.
-
-Handles files and fields; does not know which field is the label.
-"""
+"""Rows of a table, read one at a time from a file or from standard input, in any of the formats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The prompt: a template with named fields, filled for demonstrations and for queries.
-
-Knows strings; does not know tokens.
-"""
+"""The prompt: a template with named fields, filled for demonstrations and for queries."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What one pass says of a query: the log-probability of every candidate in nats, and hidden states.
+    """What one pass gives for a query: the log-probability of every candidate in nats, and hidden states.
 
     `hidden` is the input of the output embedding in float32, on the CPU: at the token after which the candidates begin
     (W,), or at every token of the query that not all queries of the plan begin with (S, W).
@@ -162,8 +162,8 @@ class Engine(Protocol):
         """Yield the tokens that continue every prompt after a memory, or after nothing at all, one by one.
 
         A prompt has positions L onward. Tokens of different prompts may alternate; those of one are in order, and the
-        last one says why it is. Raises InputError before the first token if a prompt and its new tokens do not fit the
-        model, or if the engine cannot generate.
+        last one says why the text ends. Raises InputError before the first token if a prompt and its new tokens do not
+        fit the model, or if the engine cannot generate.
         """
         raise InputError(f"{self.description}: does not generate; use {option('engine')} packed or padded")
 
@@ -183,7 +183,7 @@ class Engine(Protocol):
 
     @property
     def warning(self) -> str | None:
-        """A warning for users, always shown: an error that prevented a faster engine."""
+        """A warning of an error that prevented a faster engine, which is always shown; None if there is none."""
         return None
 
     @property

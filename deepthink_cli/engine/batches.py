@@ -82,7 +82,7 @@ class BatchedEngine(Engine):
 
     @property
     def warning(self) -> str | None:
-        """A warning for users, always shown: an error that prevented a faster engine."""
+        """A warning of an error that prevented a faster engine, which is always shown; None if there is none."""
         return self._warning
 
     @property

@@ -60,7 +60,7 @@ def best_tokens(model: LanguageModel) -> int:
 
 
 def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """The most tokens of a packed pass over a memory of L tokens that fit `free` bytes; at least one.
+    """How many tokens of a packed pass over a memory of L tokens fit `free` bytes; at least one.
 
     No row has more than `width` tokens.
     """
@@ -78,7 +78,7 @@ def tokens_over(model: LanguageModel, memory: Memory, width: int, free: int) -> 
 
 
 def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """The most padded rows of `width` tokens, each with a copy of the memory, that fit `free` bytes; at least one."""
+    """How many padded rows of `width` tokens, each with a copy of the memory, fit `free` bytes; at least one."""
     length, itemsize = memory.length + width, model.dtype.itemsize
     copy = itemsize * length * sum(tensor.shape[0] * tensor.shape[2] for tensor in (*memory.keys, *memory.values))
     # Attention without a kernel stores scores and weights (heads, width, length) of one layer at a time.
@@ -87,7 +87,7 @@ def rows_over(model: LanguageModel, memory: Memory, width: int, free: int) -> in
 
 
 def rows_trained(model: LanguageModel, memory: Memory, width: int, free: int) -> int:
-    """The most rows of `width` tokens whose gradient by a memory can be computed in `free` bytes; at least one.
+    """For how many rows of `width` tokens the gradient by a memory fits `free` bytes; at least one.
 
     Every layer keeps what its backward pass needs: the keys and values of each row, also repeated for all heads, its
     attention weights and its activations.

@@ -89,9 +89,9 @@ class Prompt:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A generated token of the prompt at `place`; `finish` says why it is the last one, or is None.
+    """A generated token of the prompt at `place`; `finish` says why the text ends with it, or is None.
 
-    A token that ends the text of its own (`end`) is not part of the text.
+    The model's own end of text (`end`) is not part of the text.
     """
 
     place: int

@@ -1,4 +1,4 @@
-"""Generation of tokens after a memory, by plain steps of the network: right wherever a cache can be continued.
+"""Generation of tokens after a memory, by plain steps of the network, for every network that continues a cache.
 
 The rows of a batch advance together, one token of each at a time and without padding, so that every row attends to its
 own tokens at its own positions only, whatever the architecture does with masks and positions. The first pass reads as

@@ -1,7 +1,6 @@
 """Pack many inputs into one pass: a row contains a query once, followed by its candidates as branches.
 
-Handles token ids and positions; does not know models. A candidate's last token is never fed; leading tokens
-that candidates share are fed once.
+A candidate's last token is never fed; leading tokens that candidates share are fed once.
 """
 
 from __future__ import annotations

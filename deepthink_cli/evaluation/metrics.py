@@ -1,7 +1,4 @@
-"""Metrics of predictions: accuracy with its interval, F1, ties, calibration error, and what changed since T = 1.
-
-Knows labels, counts and probabilities; does not know models.
-"""
+"""Metrics of predictions: accuracy with its interval, F1, ties, calibration error, and what changed since T = 1."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def prepared(
 ) -> Iterator[Publication]:
     """Everything that would be published of a verified memory; nothing is sent.
 
-    The licence of the model, unless given, is asked of its own card. Raises InputError for a file that is not a
+    The licence of the model, unless given, is read from its own card. Raises InputError for a file that is not a
     complete memory, and for `results` of another memory.
     """
     from deepthink_cli.artifact.files import read_memories

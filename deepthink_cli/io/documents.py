@@ -1,7 +1,4 @@
-"""Read a YAML or TOML file as values, with the line of each value.
-
-Knows the two formats; does not know what the fields mean.
-"""
+"""Read a YAML or TOML file as values, with the line of each value."""
 
 from __future__ import annotations
 

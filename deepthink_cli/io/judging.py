@@ -44,7 +44,7 @@ _TEXTS: dict[str, tuple[Any, Callable[[Any], str], Callable[[str], Any]]] = {  #
     "date": (datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
     "time": (datetime.time, datetime.time.isoformat, datetime.time.fromisoformat),
 }
-# What may be asked of an object that stays in the answer's process. No comparison is: the answer would decide it.
+# What may be asked of an object that stays in the answer's process; comparisons are not, as the answer would decide.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda function, *values, **named: function(*values, **named),
     **{each.__name__: each for each in (getattr, setattr, iter, next, len, bool, str)},
@@ -276,7 +276,7 @@ def own_statements(before: str, answer: str) -> list[ast.stmt]:
 
 
 def main() -> None:
-    """Play a part in a judgement: the words are the part, the channel, and the arguments of `confine`."""
+    """Run one of the two processes; the arguments name it, the channel, and the limits of `confine`."""
     part, channel, way, *numbers = sys.argv[1:]
     program = json.loads(sys.stdin.buffer.read())
     confine(way, *map(int, numbers))

@@ -1,4 +1,4 @@
-"""The mistakes that pydantic finds, in the words of this program."""
+"""Messages for the mistakes that pydantic finds."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def passes(program: Program, seconds: int, way: Way | None = None) -> bool:
 def _confined(
     part: str, program: dict[str, str], channel: socket.socket, way: Way, seconds: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that plays a part in a judgement, which ends with the block, as does what it has started."""
+    """One of the two processes; it ends with the block, as does all that it has started."""
     # A user of its own has its own count of processes, which the kernel does not limit for root.
     user = secrets.choice(_USERS) if os.geteuid() == 0 and way != "limits" else 0
     with tempfile.TemporaryDirectory(prefix="deepthink-", ignore_cleanup_errors=True) as folder, channel:

@@ -80,12 +80,12 @@ class Arm:
 
     @property
     def is_compared_with_plain(self) -> bool:
-        """Whether its baseline is plain in-context learning rather than its own T = 1."""
+        """Whether its technique is compared with plain in-context learning, not with its own T = 1."""
         return is_rival(self.technique)
 
     @property
     def baseline_is_plain(self) -> bool:
-        """Whether its baseline is plain in-context learning: not with other labels than the demonstrations have."""
+        """Whether its baseline is plain in-context learning: for Deep-Thinking, and techniques that keep the labels."""
         return self.technique is None or self.is_compared_with_plain
 
     @property

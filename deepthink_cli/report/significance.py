@@ -1,7 +1,4 @@
-"""Significance of differences: Student's interval, Wilcoxon's signed-rank test, McNemar's test.
-
-Knows numbers; does not know runs.
-"""
+"""Significance of differences: Student's interval, Wilcoxon's signed-rank test, McNemar's test."""
 
 from __future__ import annotations
 

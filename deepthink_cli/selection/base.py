@@ -1,4 +1,4 @@
-"""The interface of a selection method: a pool of labelled rows, what a model says of them, and the choice."""
+"""The interface of a selection method: a pool of labelled rows, what a model computes from them, and the choice."""
 
 from __future__ import annotations
 

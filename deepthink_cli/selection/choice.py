@@ -48,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a choice took of the model; what was cached is not counted, except in `cached`.
+    """What a choice computed with the model; what was cached is not counted, except in `cached`.
 
     Rows and queries that it observed or that were cached; sets of demonstrations that it read, and inputs that it
     scored after them.

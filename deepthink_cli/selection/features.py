@@ -1,4 +1,4 @@
-"""What a model says of rows without demonstrations: hidden states and label probabilities, from one pass."""
+"""Hidden states and label probabilities of rows without demonstrations, from one pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERSION = 1  # of what is computed from a row; cached features of another versio
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a model says of n rows; W is its width, C the number of candidates.
+    """The features of n rows; W is its width, C the number of candidates.
 
     `hidden` (n, W) are the inputs of its output embedding where the label is read; `probabilities` (n, C) the softmax
     of the candidates' summed log-probabilities, None if the rows differ in their candidates; `tokens`

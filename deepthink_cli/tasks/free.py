@@ -1,4 +1,4 @@
-"""Find the answer in a generated text and compare it with the true one. Knows texts; does not know models."""
+"""Find the answer in a generated text and compare it with the true one."""
 
 from __future__ import annotations
 

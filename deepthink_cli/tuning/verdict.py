@@ -1,7 +1,4 @@
-"""Whether a chosen setting is better than plain in-context learning beyond noise.
-
-Knows counts of rows; does not know settings.
-"""
+"""Whether a chosen setting is better than plain in-context learning beyond noise."""
 
 from __future__ import annotations
 
