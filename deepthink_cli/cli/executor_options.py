@@ -126,24 +126,11 @@ class ExecutorArguments:
         Enter it before the run is planned: its processes start meanwhile. `device` is that of the model's options.
         Raises InputError for more workers than GPUs, and DeepThinkError for a cluster that cannot be reached.
         """
-        executor = None if self.slurm else self._executor(device, cache)
-        try:
+        if self.slurm or (self.ray is None and self.workers is None):
+            yield None
+            return
+        with started(self.ray, self._number("workers"), device, cache) as executor:
             yield executor
-        finally:
-            if executor is not None:
-                executor.close()
-
-    def _executor(self, device: str, cache: Path) -> Executor | None:
-        workers = self._number("workers")
-        if self.ray is not None:
-            from deepthink_cli.experiments.executors.ray_cluster import RayExecutor
-
-            return RayExecutor(self.ray, workers, device, cache)
-        if workers is None:
-            return None
-        from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
-
-        return LocalExecutor(workers, visible_gpus(device, workers), cache)
 
     def wrote_script(self, out: Path, quiet: bool) -> bool:
         """Whether a script for SLURM was asked for; it is then written, and submitted if that was asked for too."""
@@ -162,6 +149,25 @@ class ExecutorArguments:
 
     def _number(self, name: str) -> int | None:
         return number_of(name, getattr(self, name))
+
+
+@contextmanager
+def started(address: str | None, workers: int | None, device: str, cache: Path) -> Iterator[Executor]:
+    """An executor on the Ray cluster at an address, or of processes on this machine; closed in the end."""
+    executor: Executor
+    if address is not None:
+        from deepthink_cli.experiments.executors.ray_cluster import RayExecutor
+
+        executor = RayExecutor(address, workers, device, cache)
+    else:
+        from deepthink_cli.experiments.executors.local import LocalExecutor, visible_gpus
+
+        workers = workers or 1
+        executor = LocalExecutor(workers, visible_gpus(device, workers), cache)
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 def number_of(name: str, value: str | None) -> int | None:

@@ -15,14 +15,14 @@ import typer
 from deepthink_cli.calibration.registry import calibrations, from_rows
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import RowFormat, TaskName
-from deepthink_cli.cli.executor_options import Ray, Workers, number_of
+from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.show import Show
 from deepthink_cli.data.rows import RowSource
-from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
@@ -53,15 +53,17 @@ def predict_folder(
 ) -> None:
     """Label the folder; raises InputError for options that only apply to one file (`refused`, by their names)."""
     from deepthink_cli.experiments.label_folder import FolderLabels, label_folder
+    from deepthink_cli.selection.store import default_folder
 
-    if address is None:
-        raise InputError.of("workers", workers, "only with --ray here; add it")
-    for name, value in refused.items():
-        if value:
-            raise InputError.of(name, None, "not with --ray, which labels the files of a folder; omit one of the two")
+    given, value = ("workers", workers) if address is None else ("ray", address)
+    for name, other in refused.items():
+        if other:
+            reason = f"not with {option(given)}, which labels the files of a folder; omit one of the two"
+            raise InputError.of(name, None, reason)
+    number = number_of("workers", workers)
     if output is None or not os.path.isdir(inputs):
         raise InputError.of(
-            "ray", None, "labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER"
+            given, value, "labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER"
         )
     if output.resolve() == Path(inputs).resolve():
         raise InputError.of("output", output, "the folder of the inputs; name another one")
@@ -69,7 +71,8 @@ def predict_folder(
     paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
     with Show(common) as tell:
         job = FolderLabels(**paths, **values, skip=errors.skip)
-        counts = label_folder(job, address, number_of("workers", workers), tell)
+        machine = started(address, number, values["options"].device, default_folder())
+        counts = label_folder(job, machine, tell)
     note(f"wrote {counts.files} files into {output} ({counts.rows:,} rows, {counts.kept} files kept)", common.quiet)
     if counts.errors > (errors.allow_errors or 0):
         raise DeepThinkError(f"{counts.errors} rows could not be labelled; their errors are in {output}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 
 from deepthink_cli.events import Detail, Note, Tell, Warn
 from deepthink_cli.experiments.collect import Collector, RunSummary
-from deepthink_cli.experiments.executors.base import Executor, package_sha256
-from deepthink_cli.experiments.executors.messages import JobEvent, Opened
+from deepthink_cli.experiments.executors.base import Executor, other_version
+from deepthink_cli.experiments.executors.messages import Done, Labelled, Opened
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.experiments.here import by_model, tasks_of
 from deepthink_cli.experiments.jobs import RunJob
@@ -19,7 +18,7 @@ from deepthink_cli.experiments.prepare import PreparedRun
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.experiments.units import Unit, grouped_jobs, unit_of_jobs, unit_of_pending
+from deepthink_cli.experiments.units import RunUnit, grouped_jobs, unit_of_jobs, unit_of_pending
 from deepthink_cli.model.options import ModelOptions
 
 
@@ -57,9 +56,9 @@ class Driver:
         self.first: dict[ModelOptions, Opened] = {}
         self.rows = 0
 
-    def units(self, model: ModelOptions, opened: Opened) -> list[Unit]:
+    def units(self, model: ModelOptions, opened: Opened) -> list[RunUnit]:
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""
-        units: dict[str, Unit] = {}  # two requests may have a unit in common
+        units: dict[str, RunUnit] = {}  # two requests may have a unit in common
         for run in self.runs[model]:
             for unit in self._pending(run, opened) if run.pending else self._known(run, opened):
                 units.setdefault(unit.digest, unit)
@@ -67,9 +66,8 @@ class Driver:
 
     def refusal(self, model: ModelOptions, opened: Opened) -> str | None:
         """Why a worker is refused: another version of the package, or another model than the others have."""
-        here = f"{version('deepthink-cli')} ({package_sha256()[:12]})"
-        if opened.package != here:
-            return f"{opened.host} has deepthink {opened.package}, this machine {here}; install the same version on all"
+        if (reason := other_version(opened)) is not None:
+            return reason
         known = self.first.get(model)
         if known is None:
             differing = self.runs[model][0].spec.identify().differences(opened.identity)
@@ -86,11 +84,12 @@ class Driver:
             self._describe(opened)
         return None
 
-    def happened(self, unit: Unit, event: JobEvent) -> None:
+    def happened(self, unit: RunUnit, event: Done) -> None:
         """Write a row, or show progress."""
+        assert not isinstance(event, Labelled)
         self.collector.happened(unit.digest, event)
 
-    def missing(self, unit: Unit) -> Unit:
+    def missing(self, unit: RunUnit) -> RunUnit:
         """The unit without the rows that exist by now."""
         self.collector.interrupted(unit.digest)
         return replace(unit, done=unit.done | self.collector.folder.done)
@@ -107,11 +106,11 @@ class Driver:
         else:
             self.tell(Note(opened.description))
 
-    def _known(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
+    def _known(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""
         plan, folder = run.plan, self.collector.folder
         rows, jobs, inputs = 0, 0, 0
-        units: list[tuple[float, Unit]] = []
+        units: list[tuple[float, RunUnit]] = []
         for group in grouped_jobs(plan, run.jobs, opened.identity, opened.most):
             unit = unit_of_jobs(plan.options, group, folder.done)
             if not self.share.takes(unit.digest, sum(len(wanted) for _, _, wanted in group)):
@@ -127,7 +126,7 @@ class Driver:
         self.collector.observer.begin(jobs, inputs)
         yield from (unit for _, unit in sorted(units, key=lambda entry: -entry[0]))
 
-    def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[Unit]:
+    def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
         """The units of tasks whose demonstrations are chosen by the workers."""
         plan = run.plan
         for pending in tasks_of(run.pending):

@@ -10,12 +10,11 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.events import Note, Progress, Tell
 from deepthink_cli.experiments.collect import Collector, RunSummary
-from deepthink_cli.experiments.executors.handler import job_events
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob
 from deepthink_cli.experiments.plan import settings
 from deepthink_cli.experiments.prepare import PreparedRun
-from deepthink_cli.experiments.runner import Work, together
+from deepthink_cli.experiments.runner import Work, job_events, together
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
 from deepthink_cli.experiments.units import jobs_digest, pending_digest

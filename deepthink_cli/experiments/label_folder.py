@@ -1,7 +1,7 @@
-"""Label a folder of Parquet files on a Ray cluster: one file at a time by each worker, which holds model and memory.
+"""Label a folder of Parquet files with workers: one file at a time by each, which holds model and memory.
 
-Workers read and write the files themselves, so no rows pass through Ray. A file of labels appears when it is
-complete; files that are complete are kept, so the same command continues a labelling that was interrupted.
+Workers read and write the files themselves. A file of labels appears when it is complete; files that are complete are
+kept, so the same command continues a labelling that was interrupted.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from deepthink_cli.artifact.opening import find_its_model, load_both, model_opti
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.rows import RowSource
 from deepthink_cli.engine.opening import tell_of_download
-from deepthink_cli.errors import DeepThinkError, InputError, Naming, Problems, current_naming, naming_options, option
-from deepthink_cli.events import Note, Progress, Tell, silent
-from deepthink_cli.experiments.executors.ray_cluster import cluster_part, connected
+from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.events import Note, Progress, Tell, Warn, silent
+from deepthink_cli.experiments.executors.base import Executor, other_version
+from deepthink_cli.experiments.executors.messages import Done, Labelled, Opened, Unit
+from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
@@ -50,11 +52,16 @@ class FolderLabels:
     skip: bool = False
 
     @property
+    def name(self) -> str:
+        """The folder of the inputs, for messages."""
+        return self.inputs
+
+    @property
     def files(self) -> list[Path]:
         """The files of the folder, by name; raises InputError if there are none."""
         files = sorted(Path(self.inputs).glob(f"*{SUFFIX}"))
         if not files:
-            raise InputError(f"{self.inputs}: no {SUFFIX} files in it; give a folder of them, or omit {option('ray')}")
+            raise InputError(f"{self.inputs}: no {SUFFIX} files in it; give a folder of them, or omit the workers")
         return files
 
     def identity(self) -> dict[str, Any]:
@@ -76,26 +83,44 @@ class FolderCounts:
     errors: int
 
 
-class PartLabeller:
-    """What a worker of Ray Data holds: the model and the memory, loaded once, which label file after file."""
+@dataclass(frozen=True)
+class FileUnit:
+    """A file of a folder to label."""
 
-    def __init__(self, job: FolderLabels, naming: Naming) -> None:
-        self.job, self.memory, self.naming = job, open_memory(job.memory, job.iteration), naming
+    subject: FolderLabels
+    file: str
+
+    @property
+    def digest(self) -> str:
+        """The name of the file, which is its own."""
+        return self.file
+
+    @property
+    def label(self) -> str:
+        """The path of the file."""
+        return str(Path(self.subject.inputs) / self.file)
+
+
+class Labeller:
+    """What a worker holds: the model and the memory, loaded once, which label file after file."""
+
+    def __init__(self, job: FolderLabels) -> None:
+        self.job, self.memory = job, open_memory(job.memory, job.iteration)
         spec = find_its_model(self.memory, job.options, silent)
-        self.loaded = (spec, *load_both(self.memory, spec, silent))
+        self.engine, placed = load_both(self.memory, spec, silent)
+        self.loaded = (spec, self.engine, placed)
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Label the file that a row names; an error that is known is returned as text."""
-        name = row["name"]
+    def do(self, unit: Unit, samples: bool) -> Iterator[Labelled]:
+        """Label a file; raises InputError with the first problem, which another worker would meet, too."""
+        assert isinstance(unit, FileUnit)
         try:
-            with naming_options(self.naming):
-                return {"name": name, "error": "", **self._labelled(name)}
+            yield self._labelled(unit.file)
         except DeepThinkError as error:
-            return {"name": name, "error": "\n".join(error.messages), "rows": 0, "errors": 0}
+            raise InputError(_shortened(error.messages)) from error
         except OSError as error:
-            return {"name": name, "error": f"{name}: {error.strerror or error}", "rows": 0, "errors": 0}
+            raise InputError(f"{unit.label}: {error.strerror or error}") from error
 
-    def _labelled(self, name: str) -> dict[str, int]:
+    def _labelled(self, name: str) -> Labelled:
         job, problems = self.job, Problems()
         source = RowSource(str(Path(job.inputs) / name))
         checked = check_rows(self.memory.provenance.demonstrations, source, problems, skip=job.skip)
@@ -114,18 +139,19 @@ class PartLabeller:
             loaded=self.loaded,
         )
         counts = write_labels(label, output, form)
-        return {"rows": counts.rows, "errors": counts.errors}
+        return Labelled(counts.rows, counts.errors)
 
 
-def label_folder(job: FolderLabels, address: str, workers: int | None, tell: Tell) -> FolderCounts:
+def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], tell: Tell) -> FolderCounts:
     """Label every file of the folder whose labels are missing, into a file of the same name in `job.output`.
 
-    Raises InputError for a folder without files, for one with labels of other options, and for a calibration that is
-    estimated from rows; one error with a line for each file that could not be labelled, after all others are done.
+    `workers` are entered if a file is missing. Raises InputError for a folder without files, for one with labels of
+    other options, and for a calibration that is estimated from rows; one error with a line for each file that could not
+    be labelled, after all others are done.
     """
     if from_rows(job.calibrate):
         raise InputError.of(
-            "calibrate", ",".join(job.calibrate), f"is estimated from all rows, which {option('ray')} divides; omit it"
+            "calibrate", ",".join(job.calibrate), "is estimated from all rows, which workers divide; omit it"
         )
     files = job.files
     _claim(Path(job.output), job.identity())
@@ -134,57 +160,55 @@ def label_folder(job: FolderLabels, address: str, workers: int | None, tell: Tel
     missing = [path.name for path in files if not _is_done(path, Path(job.output) / path.name, several)]
     if len(missing) < len(files):
         tell(Note(f"{job.output}: {len(files) - len(missing)} of {len(files)} files are there already"))
+    driver = Driver(job, missing, tell)
     if missing:
         tell_of_download(model_options(memory, job.options), tell, named_by(memory, job.options))
-    rows, errors, messages = 0, 0, list[str]()
-    for number, row in enumerate(_labelled(job, missing, address, workers) if missing else ()):
-        rows, errors = rows + row["rows"], errors + row["errors"]
-        messages += _shortened(row["error"].splitlines())
-        tell(Progress("labelling files", number + 1, len(missing)))
-    if messages:
-        problems = Problems()
-        problems.add(*messages)
-        problems.raise_any()
-    return FolderCounts(len(missing), len(files) - len(missing), rows, errors)
+        with workers as executor:
+            scheduler = Scheduler(executor, driver, {job: len(missing)})
+            scheduler.run()
+        scheduler.raise_failures()
+    return FolderCounts(len(missing), len(files) - len(missing), driver.rows, driver.errors)
 
 
-def _labelled(job: FolderLabels, names: Sequence[str], address: str, workers: int | None) -> Iterator[dict[str, Any]]:
-    """The results of the files, as they come; Ray Data replaces a worker that dies, and its file is labelled again."""
-    ray = connected(address)
-    try:
-        part = cluster_part(workers, job.options.device if job.options else "auto")
-        getLogger("ray.data").setLevel(ERROR)
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        dataset = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names)).map(
-            PartLabeller,
-            fn_constructor_args=(job, current_naming()),
-            compute=ray.data.ActorPoolStrategy(size=min(part.workers, len(names))),
-            num_cpus=part.cpus,
-            num_gpus=part.gpus,
-        )
-        yield from dataset.iter_rows()
-    except ray.exceptions.RayError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise DeepThinkError.of(
-            "ray",
-            None,
-            f"labelling stopped: {lines[-1] if lines else type(error).__name__}; finished files are kept, the "
-            "same command continues",
-        ) from error
-    finally:
-        ray.shutdown()
+class Driver:
+    """What the scheduler asks about the files of a folder; see `Client` there."""
+
+    def __init__(self, job: FolderLabels, missing: Sequence[str], tell: Tell) -> None:
+        self.job, self.names, self.tell = job, missing, tell
+        self.done = self.rows = self.errors = 0
+
+    def units(self, subject: FolderLabels, opened: Opened) -> list[FileUnit]:
+        """The files whose labels are missing."""
+        return [FileUnit(subject, name) for name in self.names]
+
+    def refusal(self, subject: FolderLabels, opened: Opened) -> str | None:
+        """Why a worker is refused: another version of the package; the memory itself refuses another model."""
+        return other_version(opened)
+
+    def happened(self, unit: FileUnit, event: Done) -> None:
+        """Count the rows of a file that was labelled."""
+        assert isinstance(event, Labelled)
+        self.done, self.rows, self.errors = self.done + 1, self.rows + event.rows, self.errors + event.errors
+        self.tell(Progress("labelling files", self.done, len(self.names)))
+
+    def missing(self, unit: FileUnit) -> FileUnit:
+        """The file itself: it is labelled from its beginning."""
+        return unit
+
+    def warn(self, text: str) -> None:
+        """Warn of a worker that died or was refused."""
+        self.tell(Warn(text))
 
 
-def _shortened(messages: Sequence[str]) -> list[str]:
+def _shortened(messages: Sequence[str]) -> str:
     """The first message about a file, with the number of the others."""
-    more = f" (and {len(messages) - 1} more lines)" if len(messages) > 1 else ""
-    return [messages[0] + more] if messages else []
+    return messages[0] + (f" (and {len(messages) - 1} more lines)" if len(messages) > 1 else "")
 
 
 def _claim(output: Path, identity: dict[str, Any]) -> None:
     """Make the folder of labels, or check that its labels were made with the same memory and options."""
     if output.exists() and not output.is_dir():
-        raise InputError.of("output", output, f"is a file; with {option('ray')}, name a folder")
+        raise InputError.of("output", output, "is a file; with workers, name a folder")
     path = output / IDENTITY
     if path.is_file():
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from deepthink_cli.engine.base import Engine
+from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
@@ -102,6 +103,27 @@ def run_jobs(plan: RunPlan, engine: Engine, work: Work) -> Iterator[Step]:
         for _ in training:
             yield Step(thinking.scorer.job, 0)
         yield from thinking.score(training.memory, set())
+
+
+def job_events(plan: RunPlan, engine: Engine, work: Work, samples: bool) -> Iterator[JobEvent]:
+    """Run jobs that are read together, and yield what happens; nothing if no row is missing."""
+    numbers = {job: number for number, job in enumerate(job for job, wanted in work if wanted)}
+    if not numbers:
+        return
+    yield Began([_job_info(plan, job, engine.identity.id) for job in numbers])
+    for step in run_jobs(plan, engine, work):
+        if step.scored or step.row is None:
+            yield Scored(numbers[step.job], step.scored)
+        if step.row is not None:
+            yield Made(numbers[step.job], step.row, tuple(step.predictions) if samples else ())
+    yield Ended()
+
+
+def _job_info(plan: RunPlan, job: RunJob, model: str) -> JobInfo:
+    """What is shown of a job."""
+    gates, calibration = len(plan.options.rules), plan.options.calibrations[0]
+    fewer = job.fewer(model) if job.from_pool else None
+    return JobInfo(job.label, job.task.name, job.seed, model, gates, calibration, fewer)
 
 
 def _scored(thinkings: Sequence[_Thinking]) -> Callable[[Sequence[int], list[Memory]], Iterator[Step]]:

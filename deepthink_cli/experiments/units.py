@@ -8,22 +8,29 @@ whether they are the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+import socket
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.experiments.executors.messages import JobEvent, Unit
 from deepthink_cli.experiments.experiment import Experiment
-from deepthink_cli.experiments.jobs import PendingJobs, RunJob
-from deepthink_cli.experiments.plan import RunPlan, cells, settings
+from deepthink_cli.experiments.jobs import PendingJobs, RunJob, prepare_jobs
+from deepthink_cli.experiments.plan import RunPlan, cells, planned, settings
 from deepthink_cli.experiments.results import Setting
-from deepthink_cli.experiments.runner import Work, groups_of
+from deepthink_cli.experiments.runner import Work, groups_of, job_events, together
 from deepthink_cli.io.text import canonical_json
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
+from deepthink_cli.selection.store import Store
 
 Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number within their task, with all settings
 
 
 @dataclass(frozen=True)
-class Unit:
+class RunUnit:
     """Some jobs of one task of a run, or all of them if a method chooses their demonstrations with the model.
 
     `jobs` are numbers in the order of `prepare_jobs`, empty for all; `done` are the keys of rows that exist already.
@@ -36,12 +43,17 @@ class Unit:
     done: frozenset[str]
     label: str
 
+    @property
+    def subject(self) -> ModelOptions:
+        """The model of the run."""
+        return self.run.models[0]
 
-def unit_of_jobs(run: Experiment, group: Group, done: Collection[str]) -> Unit:
+
+def unit_of_jobs(run: Experiment, group: Group, done: Collection[str]) -> RunUnit:
     """The unit of jobs whose demonstrations are known."""
     keys = [key for _, _, wanted in group for setting in wanted for key in (setting.key, setting.without_digests.key)]
     job, more = group[0][1], len(group) - 1
-    return Unit(
+    return RunUnit(
         run=run,
         task=job.task.name,
         jobs=tuple(number for number, _, _ in group),
@@ -53,10 +65,10 @@ def unit_of_jobs(run: Experiment, group: Group, done: Collection[str]) -> Unit:
 
 def unit_of_pending(
     plan: RunPlan, pending: Sequence[PendingJobs], identity: ModelIdentity, done: Collection[str]
-) -> Unit:
+) -> RunUnit:
     """The unit of a task whose demonstrations methods choose: its jobs can be grouped only when they are chosen."""
     task = pending[0].task.name
-    return Unit(plan.options, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
+    return RunUnit(plan.options, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
 
 
 def jobs_digest(wanted: Sequence[Sequence[Setting]]) -> str:
@@ -92,3 +104,61 @@ def _numbers(jobs: Sequence[RunJob]) -> dict[RunJob, int]:
 
 def _digest(values: object) -> str:
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:16]
+
+
+class UnitRunner:
+    """A model and the jobs of the tasks of one run, which are kept for the units that follow."""
+
+    def __init__(self, spec: ModelSpec, engine: Engine, store: Store | None) -> None:
+        self.spec, self.engine, self.store = spec, engine, store
+        self.plan: RunPlan | None = None
+        self.prepared: dict[str, list[RunJob | PendingJobs]] = {}  # by task
+
+    def do(self, unit: Unit, samples: bool) -> Iterator[JobEvent]:
+        """Make the missing rows of a unit; raises InputError if its jobs are others on this machine."""
+        assert isinstance(unit, RunUnit)
+        engine, spec = self.engine, self.spec
+        plan, jobs = self._jobs(unit)
+        if unit.jobs:
+            group = [each for number in unit.jobs if isinstance(each := jobs[number], RunJob)]
+            asked: Work = [(job, settings(plan, job, engine.identity)) for job in group]
+            _check(unit, jobs_digest([wanted for _, wanted in asked]))
+            groups = [asked]
+        else:
+            pending = [each for each in jobs if isinstance(each, PendingJobs)]
+            _check(unit, pending_digest(plan, pending, engine.identity))
+            chosen = [job for each in pending for job in each.jobs(plan, spec, engine, self.store)]
+            asked = [(job, settings(plan, job, engine.identity)) for job in chosen]
+            groups = list(together(plan, engine, asked))
+        for job, _ in asked:
+            for member in job.members:
+                engine.check_ids(member.token_ids, f"task {job.label}: demonstrations")
+        for together_read in groups:
+            work = [
+                (job, [setting for setting in wanted if not _exists(setting, unit.done)])
+                for job, wanted in together_read
+            ]
+            yield from job_events(plan, engine, work, samples)
+
+    def _jobs(self, unit: RunUnit) -> tuple[RunPlan, list[RunJob | PendingJobs]]:
+        """The plan of the unit's run and the jobs of its task."""
+        if self.plan is None or self.plan.options != unit.run:
+            self.plan = planned(unit.run)
+            self.prepared.clear()
+        if unit.task not in self.prepared:
+            task = next(task for task in self.plan.tasks if task.name == unit.task)
+            self.prepared[unit.task] = list(prepare_jobs(self.plan, self.spec, task))
+        return self.plan, self.prepared[unit.task]
+
+
+def _exists(setting: Setting, done: frozenset[str]) -> bool:
+    return setting.key in done or setting.without_digests.key in done
+
+
+def _check(unit: RunUnit, digest: str) -> None:
+    """Raise InputError unless this worker's jobs are those that were asked for."""
+    if digest != unit.digest:
+        raise InputError(
+            f"{unit.label}: its rows, demonstrations or model on {socket.gethostname()} are others than those of this "
+            "run (their digests differ); give every machine the same data, model and versions"
+        )

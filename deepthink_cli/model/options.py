@@ -99,3 +99,8 @@ class ModelOptions(Options):
             hint="a number of tokens, 1 or more; omit it to have it chosen",
         ),
     ] = None
+
+    @property
+    def name(self) -> str:
+        """The model in messages."""
+        return self.model

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
+from helpers.folders import memory_and_folder
 from helpers.tiny import run_words
 
 from deepthink_cli.cli.main import run
@@ -47,24 +46,12 @@ def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_a_folder_is_labelled_as_its_files_are_and_continues(tmp_path: Path) -> None:
-    inputs, labels, memory = tmp_path / "in", tmp_path / "labels", str(tmp_path / "mem.safetensors")
-    inputs.mkdir()
-    (tmp_path / "demos.jsonl").write_text(
-        '{"text": "a warm film", "kind": "good"}\n{"text": "a dull film", "kind": "bad"}'
-    )
-    for number in range(3):
-        rows = pyarrow.table({"text": [f"a kind film {number} {row}" for row in range(4)]})
-        pyarrow.parquet.write_table(rows, inputs / f"part-{number}.parquet")
-    assert run(["think", str(tmp_path / "demos.jsonl"), "-T", "2", "-q", "-o", memory]) == 0
-    command = ["predict", memory, str(inputs), "-o", str(labels), "-q", "--ray", "auto"]
-    assert run(command) == 0
+def test_a_folder_is_labelled_on_a_cluster_as_its_files_are(tmp_path: Path) -> None:
+    memory, inputs = memory_and_folder(tmp_path)
+    assert run(["predict", memory, str(inputs), "-o", str(tmp_path / "labels"), "-q", "--ray", "auto"]) == 0
     alone = tmp_path / "alone.parquet"
     assert run(["predict", memory, str(inputs / "part-1.parquet"), "-o", str(alone), "-q"]) == 0
-    assert (labels / "part-1.parquet").read_bytes() == alone.read_bytes()
-    before = {path.name: path.stat().st_mtime_ns for path in labels.iterdir()}
-    assert run(command) == 0  # everything is there: needs no cluster
-    assert {path.name: path.stat().st_mtime_ns for path in labels.iterdir()} == before
+    assert (tmp_path / "labels" / "part-1.parquet").read_bytes() == alone.read_bytes()
 
 
 def test_a_cluster_that_is_not_there_is_one_line(
@@ -83,7 +70,7 @@ def test_a_cluster_that_is_not_there_is_one_line(
 def test_a_wrong_address_is_one_line(address: str) -> None:
     from deepthink_cli.experiments.executors.ray_cluster import connected
 
-    with pytest.raises(DeepThinkError, match=f"--ray {address}: no Ray cluster answers .say HOST:PORT"):
+    with pytest.raises(DeepThinkError, match=f"ray {address}: no Ray cluster answers .say HOST:PORT"):
         connected(address)
 
 

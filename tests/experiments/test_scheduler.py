@@ -117,7 +117,7 @@ def test_a_worker_loads_each_model_at_most_once(prepared: Prepare) -> None:
     executor = InlineExecutor(2)
     runs = [prepared("out"), prepared("out", "gpt2"), prepared("out", etas="0.1")]
     execute(runs, executor=executor)
-    opened = [(life, message.model) for life, message in messages(executor, Open) if isinstance(message, Open)]
+    opened = [(life, message.subject) for life, message in messages(executor, Open) if isinstance(message, Open)]
     assert len(set(opened)) == len(opened) <= 2 * 2
     assert len(rows(runs[0])) == 3 * 2 * 2 * 2
 

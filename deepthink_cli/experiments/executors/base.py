@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from deepthink_cli.experiments.executors.messages import Event, Message
+from deepthink_cli.experiments.executors.messages import Event, Message, Opened
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent
 
@@ -22,6 +23,20 @@ def package_sha256() -> str:
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def this_version() -> str:
+    """The version of the package, and the beginning of the digest of its files."""
+    return f"{version('deepthink-cli')} ({package_sha256()[:12]})"
+
+
+def other_version(opened: Opened) -> str | None:
+    """Why a worker with another version of the package is refused; None if it has the same."""
+    if opened.package == this_version():
+        return None
+    return (
+        f"{opened.host} has deepthink {opened.package}, this machine {this_version()}; install the same version on all"
+    )
 
 
 Deliver = Callable[[Event], None]  # called from any thread; `Died` is the last event of a worker

@@ -1,32 +1,54 @@
-"""What the process that drives a run and its workers say to each other."""
+"""What the process that drives workers and the workers say to each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.errors import Naming, Problem, current_naming
 from deepthink_cli.experiments.results import Result
-from deepthink_cli.experiments.units import Unit
-from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     from deepthink_cli.scoring.prediction import Prediction
 
 
+class Subject(Protocol):
+    """What a worker opens before it does units of it: hashable, and equal in all processes."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+
+
+class Unit(Protocol):
+    """What a worker does at a time; `digest` tells units apart, and `label` names them in messages."""
+
+    @property
+    def subject(self) -> Subject:
+        """What has to be open."""
+
+    @property
+    def digest(self) -> str:
+        """The same in all processes."""
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+
+
 @dataclass(frozen=True)
 class Open:
-    """Load a model, in place of the one that is loaded; `naming` is how messages write options."""
+    """Open a subject, in place of the one that is open; `naming` is how messages write options."""
 
-    model: ModelOptions
+    subject: Subject
     naming: Naming = field(default_factory=current_naming)
 
 
 @dataclass(frozen=True)
 class Do:
-    """Make the missing rows of a unit of the loaded model; with `samples`, return the predictions as well."""
+    """Do a unit of the open subject; with `samples`, return the predictions of its rows as well."""
 
     unit: Unit
     samples: bool = False
@@ -94,6 +116,14 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """A file was labelled: its rows, and those that were skipped as bad."""
+
+    rows: int
+    errors: int
+
+
+@dataclass(frozen=True)
 class Finished:
     """A unit is done."""
 
@@ -114,5 +144,6 @@ class Died:
 
 
 JobEvent = Began | Scored | Made | Ended
+Done = JobEvent | Labelled
 Message = Open | Do
-Event = JobEvent | Opened | Finished | Failed | Died
+Event = Done | Opened | Finished | Failed | Died

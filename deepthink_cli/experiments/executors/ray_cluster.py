@@ -151,7 +151,7 @@ def connected(address: str) -> Any:
         raise DeepThinkError.of(
             "ray",
             address,
-            f"no Ray cluster answers ({reason}); start one with `ray start {option('head')}`, or give "
+            f"no Ray cluster answers ({reason}); start one with `ray start --head`, or give "
             f"{option('ray')} without an address to start one on this machine",
         ) from error
     with suppress(ValueError):  # not in the main thread

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar, cast
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.experiments.executors.base import Executor, Worker
@@ -16,38 +16,44 @@ from deepthink_cli.experiments.executors.messages import (
     Began,
     Died,
     Do,
+    Done,
     Ended,
     Event,
     Failed,
     Finished,
-    JobEvent,
+    Labelled,
     Made,
     Message,
     Open,
     Opened,
     Scored,
+    Subject,
+    Unit,
 )
-from deepthink_cli.experiments.units import Unit
-from deepthink_cli.model.options import ModelOptions
 
 RETRIES = 2  # how often a unit is tried again, and a worker replaced without having finished a unit
 TICK = 1.0  # seconds from one look at the workers to the next
 SUSPENDED_WARNING, SUSPENDED_LIMIT = 30.0, 600.0  # seconds that a worker is stopped until it is named, and replaced
 
 
-class Client(Protocol):
-    """The driver of a run: it knows the units, and writes the rows."""
+U = TypeVar("U", bound=Unit)
+S = TypeVar("S", bound=Subject)
+S_contra = TypeVar("S_contra", bound=Subject, contravariant=True)
 
-    def units(self, model: ModelOptions, opened: Opened) -> Sequence[Unit]:
-        """The units of a model that a worker has loaded."""
 
-    def refusal(self, model: ModelOptions, opened: Opened) -> str | None:
-        """Why a worker may not take part in the run; None if it may."""
+class Client(Protocol[S_contra, U]):
+    """The driver of workers: it knows the units, and writes the rows of a run."""
 
-    def happened(self, unit: Unit, event: JobEvent) -> None:
+    def units(self, subject: S_contra, opened: Opened) -> Sequence[U]:
+        """The units of a subject that a worker has opened."""
+
+    def refusal(self, subject: S_contra, opened: Opened) -> str | None:
+        """Why a worker may not take part; None if it may."""
+
+    def happened(self, unit: U, event: Done) -> None:
         """Note progress, or write a row."""
 
-    def missing(self, unit: Unit) -> Unit:
+    def missing(self, unit: U) -> U:
         """A unit that was interrupted, with the rows that it has made among those that are done."""
 
     def warn(self, text: str) -> None:
@@ -64,7 +70,7 @@ class _Slot:
     number: int
     worker: Worker | None = None
     life: int = 0
-    model: ModelOptions | None = None
+    subject: Subject | None = None
     message: Message | None = None
     failures: int = 0
     suspended: float = 0.0
@@ -73,7 +79,7 @@ class _Slot:
 
 @dataclass
 class Counts:
-    """What a scheduler did: units finished, models loaded, workers replaced, units tried again."""
+    """What a scheduler did: units finished, subjects opened, workers replaced, units tried again."""
 
     units: int = 0
     loads: int = 0
@@ -82,16 +88,16 @@ class Counts:
 
 
 @dataclass(eq=False)
-class Scheduler:
-    """Does all units of some models, which are given with the largest number of units that each may have.
+class Scheduler(Generic[S, U]):
+    """Does all units of some subjects, which are given with the largest number of units that each may have.
 
-    A worker keeps its model as long as there are units of it, so that weights are loaded once. `failures` has a line
-    for each unit that could not be done, and `are_input` says whether other workers could not do them either.
+    A worker keeps its subject open as long as there are units of it, so that weights are loaded once. `failures` has a
+    line for each unit that could not be done, and `are_input` says whether other workers could not do them either.
     """
 
     executor: Executor
-    client: Client
-    models: Mapping[ModelOptions, int]
+    client: Client[S, U]
+    subjects: Mapping[S, int]
     samples: bool = False
     counts: Counts = field(default_factory=Counts)
     failures: list[str] = field(default_factory=list)
@@ -99,8 +105,8 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         self.events: SimpleQueue[tuple[_Slot, int, Event]] = SimpleQueue()
-        self.queues: dict[ModelOptions, deque[Unit]] = {}
-        self.given_up: set[ModelOptions] = set()
+        self.queues: dict[Subject, deque[U]] = {}
+        self.given_up: set[Subject] = set()
         self.tries: Counter[str] = Counter()  # by the digest of the unit
         self.last_reason = ""  # why the last worker that was closed is not used
         self.slots = [_Slot(number) for number in range(self.executor.workers)]
@@ -164,21 +170,21 @@ class Scheduler:
                 slot.worker.send(message)
 
     def _message_for(self, slot: _Slot) -> Message | None:
-        """The next unit of the worker's model, or else the model with the fewest workers that could have more."""
-        if slot.model is not None and (queue := self.queues.get(slot.model)):
+        """The next unit of the worker's subject, or else the subject with the fewest workers that could have more."""
+        if slot.subject is not None and (queue := self.queues.get(slot.subject)):
             return Do(queue.popleft(), self.samples)
-        wanting = [model for model in self.models if self._wanting(model) > 0]
+        wanting = [subject for subject in self.subjects if self._wanting(subject) > 0]
         if not wanting:
             return None
-        return Open(min(wanting, key=lambda model: sum(each.model == model for each in self.slots if each.message)))
+        return Open(min(wanting, key=lambda one: sum(each.subject == one for each in self.slots if each.message)))
 
-    def _wanting(self, model: ModelOptions) -> int:
-        """The number of further workers that a model could have a unit for."""
-        if model in self.given_up:
+    def _wanting(self, subject: S) -> int:
+        """The number of further workers that a subject could have a unit for."""
+        if subject in self.given_up:
             return 0
-        opening = sum(slot.message == Open(model) for slot in self.slots)
-        queue = self.queues.get(model)
-        return (self.models[model] if queue is None else len(queue)) - opening
+        opening = sum(slot.message == Open(subject) for slot in self.slots)
+        queue = self.queues.get(subject)
+        return (self.subjects[subject] if queue is None else len(queue)) - opening
 
     def _start(self, slot: _Slot) -> None:
         slot.life += 1
@@ -191,7 +197,7 @@ class Scheduler:
     def _stop(self, slot: _Slot) -> None:
         if slot.worker is not None:
             slot.worker.stop()
-        slot.worker = slot.model = slot.message = None
+        slot.worker = slot.subject = slot.message = None
 
     def _handle(self, slot: _Slot, life: int, event: Event) -> None:
         if life != slot.life or slot.worker is None:
@@ -210,28 +216,29 @@ class Scheduler:
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Began() | Scored() | Made() | Ended():
+            case Began() | Scored() | Made() | Ended() | Labelled():
                 assert isinstance(message, Do)
-                self.client.happened(message.unit, event)
+                self.client.happened(cast(U, message.unit), event)
 
     def _opened(self, slot: _Slot, opened: Opened) -> None:
         assert isinstance(slot.message, Open)
-        model = slot.message.model
+        subject = cast(S, slot.message.subject)
         self.counts.loads += 1
-        if reason := self.client.refusal(model, opened):
+        if reason := self.client.refusal(subject, opened):
             self._stop(slot)
             self._close(slot, reason)
             return
-        slot.model, slot.message = model, None
-        if model not in self.queues:
-            self.queues[model] = deque(self.client.units(model, opened))
+        slot.subject, slot.message = subject, None
+        if subject not in self.queues:
+            self.queues[subject] = deque(self.client.units(subject, opened))
 
     def _fail_for_good(self, message: Message | None, reason: str) -> None:
         """Note an error that every worker would meet."""
         if isinstance(message, Do):
-            self.failures.append(reason if reason.startswith("task ") else f"{message.unit.label}: {reason}")
-        elif isinstance(message, Open) and message.model not in self.given_up:
-            self.given_up.add(message.model)
+            named = reason.startswith(("task ", message.unit.label))
+            self.failures.append(reason if named else f"{message.unit.label}: {reason}")
+        elif isinstance(message, Open) and message.subject not in self.given_up:
+            self.given_up.add(message.subject)
             self.failures.append(reason)
 
     def _replace(self, slot: _Slot, reason: str) -> None:
@@ -242,12 +249,12 @@ class Scheduler:
         self.counts.replaced += 1
         doing = "waiting" if message is None else "loading the model"
         if isinstance(message, Do):
-            doing = self._again(message.unit, reason)
+            doing = self._again(cast(U, message.unit), reason)
         self.client.warn(f"worker {slot.number + 1} {reason}; it was {doing}")
         if slot.failures > RETRIES:
             self._close(slot, reason)
 
-    def _again(self, unit: Unit, reason: str) -> str:
+    def _again(self, unit: U, reason: str) -> str:
         """Queue a unit again, at most twice; returns what was done, for a message."""
         unit, first = self.client.missing(unit), unit
         self.tries[unit.digest] += 1
@@ -256,7 +263,7 @@ class Scheduler:
             self.failures.append(f"{unit.label}: not done: {ended}; the last {reason}")
             self.are_input = False
             return f"doing {unit.label}, which is given up"
-        self.queues[first.run.models[0]].appendleft(unit)
+        self.queues[first.subject].appendleft(unit)
         self.counts.retried += 1
         return f"doing {unit.label}, which is tried again"
 
@@ -269,7 +276,7 @@ class Scheduler:
     def _name_what_is_left(self) -> None:
         """Note the units that no worker was left for."""
         left = sum(map(len, self.queues.values()))
-        unopened = [model.model for model in self.models if model not in self.queues and model not in self.given_up]
+        unopened = [each.name for each in self.subjects if each not in self.queues and each not in self.given_up]
         if (left or unopened) and all(slot.is_closed for slot in self.slots):
             what = f"{left} units" if left else f"the jobs of {', '.join(unopened)}"
             self.failures.append(f"{what} not done: no worker is left; the last: {self.last_reason}")

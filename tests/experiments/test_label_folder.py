@@ -1,0 +1,67 @@
+"""A folder of Parquet files is labelled by workers, file by file, and continued."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from helpers.folders import memory_and_folder
+from helpers.inline_workers import InlineExecutor
+
+from deepthink_cli.cli.main import run
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import silent
+from deepthink_cli.experiments.executors.messages import Died
+from deepthink_cli.experiments.label_folder import FolderCounts, FolderLabels, label_folder
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> FolderLabels:
+    memory, inputs = memory_and_folder(tmp_path)
+    return FolderLabels(memory, str(inputs), str(tmp_path / "labels"))
+
+
+def times(folder: str) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
+
+
+def test_a_folder_is_labelled_by_processes_as_its_files_are_and_continues(job: FolderLabels, tmp_path: Path) -> None:
+    command = ["predict", job.memory, job.inputs, "-o", job.output, "-q", "--workers", "2"]
+    assert run(command) == 0
+    alone = tmp_path / "alone.parquet"
+    assert run(["predict", job.memory, f"{job.inputs}/part-1.parquet", "-o", str(alone), "-q"]) == 0
+    assert Path(job.output, "part-1.parquet").read_bytes() == alone.read_bytes()
+    before = times(job.output)
+    assert run(command) == 0
+    assert times(job.output) == before
+
+
+def test_a_file_whose_worker_died_is_labelled_by_another(job: FolderLabels) -> None:
+    executor = InlineExecutor(1, lambda life, message, event: [Died("was killed")] if life == 1 else [event])
+    assert label_folder(job, nullcontext(executor), silent) == FolderCounts(files=3, kept=0, rows=12, errors=0)
+    assert executor.lives == 2
+
+
+def test_a_bad_file_is_one_line_and_the_others_are_labelled(job: FolderLabels) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"words": ["a", "b"]}), f"{job.inputs}/part-1.parquet")
+    with pytest.raises(InputError) as caught:
+        label_folder(job, nullcontext(InlineExecutor(1)), silent)
+    (line,) = caught.value.messages
+    assert line.startswith(f"{job.inputs}/part-1.parquet:1: ")
+    assert line.endswith("(and 1 more lines)")
+    assert {path.name for path in Path(job.output).glob("*.parquet")} == {"part-0.parquet", "part-2.parquet"}
+
+
+def test_nothing_is_started_for_labels_that_are_there(job: FolderLabels) -> None:
+    label_folder(job, nullcontext(InlineExecutor(1)), silent)
+    executor = InlineExecutor(1)
+    assert label_folder(job, nullcontext(executor), silent) == FolderCounts(files=0, kept=3, rows=0, errors=0)
+    assert executor.lives == 0
+
+
+def test_workers_label_folders_only(job: FolderLabels, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", job.memory, f"{job.inputs}/part-1.parquet", "--workers", "2"]) == 2
+    assert "--workers 2: labels a folder of Parquet files into another; give predict" in capsys.readouterr().err
