@@ -39,7 +39,7 @@ SETTINGS = {
     "autodoc_typehints": "description",
     "suppress_warnings": ["misc.highlighting_failure"],  # a console's output is no shell
 }
-STYLE = "pre { font-size: 75%; }\n"  # so that help, which has up to 98 columns, needs no scrolling
+STYLE = ".highlight pre { font-size: 75%; }\n"  # so that help, which has up to 98 columns, needs no scrolling
 LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 UP = re.compile(r"^(\.\./)*(docs/)?")
 

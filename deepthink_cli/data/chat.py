@@ -19,7 +19,7 @@ Turn = dict[str, str]  # `role` and `content`, as transformers' apply_chat_templ
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Chat:
-    """That prompts are conversations: an optional system message, and the digest of the chat template.
+    """Makes prompts conversations: an optional system message, and the digest of the chat template.
 
     `template_sha256` is empty until demonstrations are tokenised. Raises InputError for a system message that is not
     valid Unicode.
