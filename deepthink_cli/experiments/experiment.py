@@ -94,7 +94,7 @@ class Experiment(GateOptions):
             default="1",
         ),
     ] = (0,)
-    shots: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], _several(SHOTS, "N,...")] = (None,)
+    shots: Annotated[tuple[Shots | None, ...], _several(SHOTS, "N,...")] = (None,)
     orders: Annotated[tuple[Seed | None, ...], _several(ORDER_SEED, "S,...", "order_seed")] = (None,)
     sampling: Annotated[tuple[Sampling | None, ...], _several(SAMPLING, "NAME,...")] = (None,)
     positions: Annotated[tuple[Positions, ...], _several(POSITIONS, "[continued|restarted],...")] = ("continued",)

@@ -10,6 +10,7 @@ from typing import Any
 from deepthink_cli.calibration.extended_labels import ExtendedLabels
 from deepthink_cli.calibration.notes import check_count
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.opening import find_model, warn_without_chat
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.events import Event, Note, Progress, Tell, Warn, silent
@@ -97,6 +98,7 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
     """
     tell, problems, runs, shared = once(tell), Problems(), list[PreparedRun](), SharedRows()
     specs: dict[ModelOptions, ModelSpec | None] = {}
+    given: DemonstrationSet | None = None
     for options in crossing.runs:
         (model,) = options.models
         if model not in specs:
@@ -106,7 +108,8 @@ def prepare(crossing: Crossing, out: Path, tell: Tell = silent) -> list[Prepared
         spec = specs[model]
         if spec is not None:
             with problems.collected():
-                plan = planned(options, runs[0].plan.demonstrations if runs else None)
+                plan = planned(options, given)
+                given = plan.demonstrations  # standard input can be read once
                 runs.append(prepare_run(plan, spec, out, tell, shared))
     shared.clear()
     problems.raise_any()

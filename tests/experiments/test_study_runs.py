@@ -56,6 +56,10 @@ ONE_LINE = [
         {"select": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
         "--select dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
     ),
+    (
+        {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"], "limit": 3},
+        "--shots 2,4 --order-seed 0,1 --positions continued,restarted --limit 3",
+    ),
 ]
 
 
@@ -69,7 +73,7 @@ def test_a_study_with_the_values_of_a_run_writes_its_rows(
     assert (tmp_path / "study" / FILE).read_bytes() == (tmp_path / "line" / "out" / FILE).read_bytes()
 
 
-def test_axes_that_one_run_cannot_cross_are_crossed_too(study: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_axis_is_crossed(study: Callable[..., Path], tmp_path: Path) -> None:
     fields = {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"]}
     fields |= {"protocols": ["paper", "official"], "sampling": ["random", "stratified"]}
     assert study_run(study(**fields, iterations=1, limit=4), tmp_path / "out") == 0
