@@ -80,6 +80,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(config.getoption("--seed"))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked `soak` runs with --soak only."""
+    if not config.getoption("--soak"):
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
 def pytest_collection_finish() -> None:
     """What has been imported and collected stays: the garbage collector need not look through it again and again."""
     gc.collect()

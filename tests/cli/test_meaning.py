@@ -212,11 +212,11 @@ def line(base: str, options: dict[str, Given], names: Any) -> str:
     ("base", "options"),
     [
         ("run --task {task} --data-dir {data} -m {model} --out {out}", RUN),
-        ("think --task {task} --data-dir {data} -m {model} -o {out}", THINK),
         ("think {file} -m {model} -o {out}", THINK),
-        ("think {demos} --task {task} -m {model} -o {out}", THINK),
+        pytest.param("think --task {task} --data-dir {data} -m {model} -o {out}", THINK, marks=pytest.mark.soak),
+        pytest.param("think {demos} --task {task} -m {model} -o {out}", THINK, marks=pytest.mark.soak),
     ],
-    ids=["run", "think-task", "think-file", "think-file-task"],
+    ids=["run", "think-file", "think-task", "think-file-task"],
 )
 def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
     base: str, options: dict[str, Given], effect: Callable[..., Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.families import FAMILIES, random_network
+from helpers.families import EVERY_FAMILY, random_network
 
 from deepthink_cli import load_model
 from deepthink_cli.engine.batches import BatchedEngine
@@ -36,8 +36,8 @@ def made(llama: BatchedEngine, family: str, dtype: torch.dtype, **fields: Any) -
     return replace(llama.model, network=network, identity=replace(llama.identity, architecture=type(network).__name__))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.soak)])
 def test_every_family_agrees_with_a_plain_pass(family: str, dtype: str, models: Callable[[str], Path]) -> None:
     check_plain_pass(load_model(str(models(family)), dtype=dtype).model, TEXT, QUERY)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Loaded, read
-from helpers.families import FAMILIES
+from helpers.families import EVERY_FAMILY
 from queries import (
     DEMOS,
     QUERIES,
@@ -39,7 +39,7 @@ def sums(engine: BatchedEngine, memory: Memory, queries: Sequence[TokenizedQuery
     return [value for scores in score(with_passes_of(engine, tokens), memory, queries) for value in scores.sums]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_scores_as_whole_prompts_do(family: str, loaded: Loaded) -> None:
     engine = loaded(family)
     memory = read(engine, DEMOS)
@@ -49,7 +49,7 @@ def test_every_family_scores_as_whole_prompts_do(family: str, loaded: Loaded) ->
     assert sums(engine, memory, QUERIES[:1], 4096) == pytest.approx(expected[: len(SHARED)], abs=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_reads_together_as_it_reads_alone(family: str, loaded: Loaded) -> None:
     engine = loaded(family)
     first = engine.model.read(LONG)

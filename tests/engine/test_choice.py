@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import read, write_rows
-from helpers.families import FAMILIES, write_model
+from helpers.families import EVERY_FAMILY, FAMILIES, write_model
 from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
@@ -70,7 +70,7 @@ def assert_scores_are_right(engine: BatchedEngine) -> None:
     assert score(engine, read(engine, DEMOS), [QUERY])[0].sums == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_a_family_gets_the_packed_engine_where_the_probe_finds_it_right(family: str, models: Models) -> None:
     engine = load_model(str(models(family)))
     assert type(engine) is (PaddedEngine if family in NOT_PACKED else PackedEngine)

@@ -35,7 +35,13 @@ def on_two(tied: bool) -> Callable[[str], torch.device]:
     return lambda name: LAST if any(f".{part}." in f".{name}." for part in last) else FIRST
 
 
-@pytest.fixture(params=[("llama", False), ("llama", True), ("gpt2", True), ("gemma2", True), ("opt", False)], ids=str)
+PLACED = [
+    *[("llama", False), ("gpt2", True)],
+    *[pytest.param(each, marks=pytest.mark.soak) for each in (("llama", True), ("gemma2", True), ("opt", False))],
+]
+
+
+@pytest.fixture(params=PLACED, ids=str)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     family, tied = request.param
     return write_model(tmp_path / "model", family, tie_word_embeddings=tied)

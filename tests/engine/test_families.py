@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Loaded
-from helpers.families import FAMILIES
+from helpers.families import EVERY_FAMILY
 from queries import plain_scores
 
 from deepthink_cli import (
@@ -30,7 +30,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_one_reading_is_plain_in_context_learning(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
     engine = loaded(family)
     demos = tokenize_demonstrations(engine.tokenizer, reviews)
@@ -40,7 +40,7 @@ def test_one_reading_is_plain_in_context_learning(family: str, loaded: Loaded, r
         assert found.sums == pytest.approx(plain_scores(engine, demos.token_ids, query), abs=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_thinking_moves_every_layer_of_every_family(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
     engine = loaded(family)
     memory = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews), Method(3, Gate(0.1))))[-1]
@@ -48,7 +48,7 @@ def test_thinking_moves_every_layer_of_every_family(family: str, loaded: Loaded,
     assert all(change > 0 for change in memory.drift[-1].values[1:])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_the_size_of_a_memory_is_known_before_the_weights_are_loaded(
     family: str, models: Callable[[str], Path], reviews: DemonstrationSet
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Loaded, read
-from helpers.families import FAMILIES
+from helpers.families import EVERY_FAMILY
 
 from deepthink_cli import DemonstrationSet, Gate, Memory, Method, load_model, think, tokenize_demonstrations
 from deepthink_cli.engine.base import Engine
@@ -57,7 +57,7 @@ def by_transformers(engine: Any, memory: Memory, prompt: Prompt, **fields: Any) 
     return out_1S[0, len(ids) :].tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "mpt"])  # its generate refuses a cache
+@pytest.mark.parametrize("family", [each for each in EVERY_FAMILY if each != "mpt"])  # its generate refuses a cache
 def test_greedy_tokens_are_those_of_transformers_on_the_same_cache(
     family: str, loaded: Loaded, reviews: DemonstrationSet
 ) -> None:
@@ -78,7 +78,7 @@ def test_sampled_tokens_are_those_of_transformers_with_the_same_seed(
     assert [generated(engine, memory, [prompt], temperature=1.5, top_p=top_p)[0] for prompt in prompts] == theirs
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_one_reading_generates_as_without_a_cache(family: str, loaded: Loaded, reviews: DemonstrationSet) -> None:
     engine: Any = loaded(family)
     memory, (prompt, *_) = memory_of(engine, reviews, 1), prompts_of(engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,13 @@ def test_what_did_not_fit_is_told_with_a_hint(
     error: Exception,
     told: str,
     demos: Path,
+    models: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     memory, inputs = tmp_path / "mem.safetensors", write_rows(tmp_path / "in.jsonl", [{"review": "x"}])
-    words = ["think", str(demos), "-T", "1", "-q", "-o", str(memory)]
+    words = ["think", str(demos), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(memory)]
     assert run(words) == 0
 
     def full(*_: Any, **__: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import shared
-from helpers.families import FAMILIES, write_model
+from helpers.families import EVERY_FAMILY, write_model
 from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
 
@@ -28,7 +28,7 @@ def load(folder: Path, dtype: str = "auto") -> LanguageModel:
     return load_language_model(open_model(ModelOptions.checked(model=str(folder), dtype=dtype)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_whether_a_family_is_packed_is_found_by_trying_it(family: str, models: Models) -> None:
     verdict = try_packed(load(models(family)))
     assert (verdict.reason is None) is (family not in NOT_PACKED)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Soak, read
-from helpers.families import WINDOWED, write_model
+from helpers.families import EVERY_WINDOWED, WINDOWED, write_model
 from helpers.oracle import LlamaOracle
 from queries import QUERIES, assert_close, plain_scores
 from transformers import CONFIG_MAPPING, DynamicCache
@@ -67,7 +67,7 @@ def present_by_the_model(engine: BatchedEngine, ids: tuple[int, ...], history: M
     return from_cache(cache, len(ids))
 
 
-@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("family", EVERY_WINDOWED)
 def test_a_family_with_windows_gets_the_engine_that_the_probe_finds_right(
     family: str, windowed: Callable[[str], BatchedEngine]
 ) -> None:
@@ -79,7 +79,7 @@ def lengths(family: str, soak: Soak) -> tuple[int, ...]:
     return LENGTHS if soak.long or family in EVERY_LENGTH else LENGTHS[2:]
 
 
-@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("family", EVERY_WINDOWED)
 def test_one_reading_is_plain_in_context_learning_at_any_length(
     family: str, windowed: Callable[[str], BatchedEngine], soak: Soak
 ) -> None:
@@ -96,7 +96,7 @@ def _is_plain(engine: BatchedEngine, length: int) -> None:
 
 
 @pytest.mark.parametrize("positions", ["continued", "restarted"])
-@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("family", EVERY_WINDOWED)
 def test_later_readings_are_the_models_own_passes_after_the_history(
     family: str, positions: str, windowed: Callable[[str], BatchedEngine], soak: Soak
 ) -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, Loaded
 from helpers.chats import chat_tokenizer
-from helpers.families import FAMILIES, WINDOWED, write_model
+from helpers.families import FAMILIES, OF_EACH_KIND, WINDOWED, write_model
+from helpers.soak import with_soak
 from transformers import AutoModelForCausalLM
 
 from deepthink_cli import (
@@ -78,14 +79,14 @@ def check_scores(engine: Engine, folder: Path, memory: Memory, into: Path) -> No
         assert through_peft(model, query) == pytest.approx(ours.sums, abs=1e-4)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - UNEQUAL))
+@pytest.mark.parametrize("family", with_soak(sorted(FAMILIES.keys() - UNEQUAL), set(OF_EACH_KIND) - UNEQUAL))
 def test_scores_through_peft_are_ours(family: str, loaded: Loaded, models: Models, tmp_path: Path) -> None:
     first, *_, last = memories(loaded(family), Method(3, Gate(0.5)))
     for memory in (first, last):
         check_scores(loaded(family), models(family), memory, tmp_path / "adapter")
 
 
-@pytest.mark.parametrize("family", WINDOWS)
+@pytest.mark.parametrize("family", with_soak(WINDOWS, ("gemma3n_text", "llama4_text", "mistral")))
 def test_scores_through_attention_windows_are_ours(family: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", family, **WINDOWED[family])
     engine = load_model(str(folder), engine="padded")

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 from transformers.utils import logging
 
 import small_models
+from helpers.soak import with_soak
 from small_models import BOS
 
 TEXT = "Review: a warm and funny film\nSentiment: positive\n\nReview: a dull and lifeless mess\nSentiment: negative\n\n"
@@ -70,6 +71,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 
+
+# One for each way of attending: `make soak` tries the other families in every test of them.
+OF_EACH_KIND = (
+    *("gpt2", "opt", "gpt_neo", "gpt_neox", "llama", "qwen3"),
+    *("gemma2", "bloom", "falcon", "mpt", "deepseek_v3"),
+)
+EVERY_FAMILY = with_soak(FAMILIES, OF_EACH_KIND)
 
 _WINDOW = {"sliding_window": 8}
 _MIXED = {**_GROUPED, **_WINDOW, "layer_types": ["sliding_attention", "full_attention"], "head_dim": 8}
@@ -163,6 +171,12 @@ WINDOWED: dict[str, dict[str, Any]] = {
     },
 }
 
+# One for each form of window and of what stands beside it, among them those that are padded.
+WINDOWED_OF_EACH_KIND = (
+    *("gpt_neo", "mistral", "ministral", "qwen2", "gemma2", "gemma3_text", "gemma3n_text", "gpt_oss"),
+    *("mimo_v2_flash", "modernbert-decoder", "doge", "llama4_text"),
+)
+EVERY_WINDOWED = with_soak(WINDOWED, WINDOWED_OF_EACH_KIND)
 
 logging.disable_progress_bar()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.families import write_model
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -35,7 +36,7 @@ class NumbersClassifier(DeepThinkingClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = False, True, False
-        tags.classifier_tags.poor_score = True  # the built-in model does not understand numbers
+        tags.classifier_tags.poor_score = True  # a random model does not understand numbers
         return tags
 
 
@@ -43,11 +44,22 @@ def _texts(features: Any) -> list[str]:
     return [" ".join(f"{value:.2f}" for value in row) for row in features]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random model `tiny` that holds long rows of numbers."""
+    folder = tmp_path_factory.mktemp("checks")
+    write_model(folder / "tiny", "llama", max_position_embeddings=8192)
+    return folder
+
+
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [NumbersClassifier(shots=6, iterations=2, random_state=0)], expected_failed_checks=lambda _: EXPECTED
+    [NumbersClassifier("tiny", shots=6, iterations=2, random_state=0)], expected_failed_checks=lambda _: EXPECTED
 )
-def test_the_estimator_passes_the_checks_of_scikit_learn(estimator: NumbersClassifier, check: Any) -> None:
+def test_the_estimator_passes_the_checks_of_scikit_learn(
+    estimator: NumbersClassifier, check: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
     check(estimator)
 
 

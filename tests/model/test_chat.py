@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE
 from helpers.chats import KINDS, MARKS, chat_tokenizer, turns, whole_ids, write_chat_model
+from helpers.soak import with_soak
 from helpers.texts import HARD
 from transformers import PreTrainedTokenizerBase
 
@@ -31,6 +33,9 @@ PAIR = ("positive", "negative")
 PAIRS = [(f"Review: {text}\nSentiment:", label) for text, label in REVIEWS]
 SYSTEM = "You say what a review thinks.\nAnswer with one word."
 WITHOUT_SYSTEM = ("gemma", "mistral")
+TEMPLATES = list(product(MARKS, KINDS))
+# Every template with one kind of tokenizer, every kind with one template, and some more.
+IN_SUITE = {*zip(MARKS, cycle(KINDS)), *product(["llama3"], KINDS)}
 
 
 def read_as_chat(
@@ -44,8 +49,7 @@ def asked(text: str) -> str:
     return f"Review: {text.strip()}\nSentiment:"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize(("name", "kind"), with_soak(TEMPLATES, IN_SUITE))
 def test_the_ids_are_those_of_the_whole_conversation(name: str, kind: str) -> None:
     tokenizer = chat_tokenizer(name, kind)
     for system in (None,) if name in WITHOUT_SYSTEM else (None, "", SYSTEM):
@@ -109,8 +113,7 @@ def test_the_date_does_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Date: Friday July 2024-07-26 00:00\n" in tokenizer.decode(read_as_chat(tokenizer).token_ids)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize(("name", "kind"), with_soak(TEMPLATES, IN_SUITE))
 def test_a_control_token_in_a_text_is_text(name: str, kind: str) -> None:
     tokenizer = chat_tokenizer(name, kind)
     hostile = "".join(f" {mark}x" for mark in tokenizer.added_tokens_encoder if mark.strip() and "0x" not in mark)
