@@ -11,26 +11,24 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from helpers.families import write_model
 from helpers.forks import Forks
 from hypothesis import HealthCheck, settings
 
-from deepthink_cli import DemonstrationSet, Example, Memory, load_model
-from deepthink_cli.cli.main import run
-from deepthink_cli.engine import choice, opening
-from deepthink_cli.engine.base import Engine, Reading
-from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.probe import Verdict, try_packed
-from deepthink_cli.experiments.executors import handler
-from deepthink_cli.model.opening import open_model
-from deepthink_cli.model.options import POCKET, ModelOptions
-from deepthink_cli.model.spec import ModelSpec
+# Libraries of models are imported where they are used: the process that hands out the tests needs none.
+if TYPE_CHECKING:
+    from deepthink_cli import DemonstrationSet, Memory
+    from deepthink_cli.engine.base import Engine
+    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.probe import Verdict
+    from deepthink_cli.model.options import ModelOptions
+    from deepthink_cli.model.spec import ModelSpec
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
-Loaded = Callable[[str], Engine]
+Loaded = Callable[[str], "Engine"]
 TEMPLATE = "Review: {review}\nSentiment: {sentiment}"
 REVIEWS = [
     ("a warm and funny film", "positive"),
@@ -112,6 +110,9 @@ _verdicts: dict[object, Verdict] = {}
 def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use a model that an earlier one has opened, if its options and files are the same."""
     if request.path.parent.name not in LOADING:
+        from deepthink_cli.engine import choice, opening
+        from deepthink_cli.experiments.executors import handler
+
         monkeypatch.setattr(choice, "try_packed", _probed)
         for module in (opening, handler):
             monkeypatch.setattr(module, "open_model", _opened)
@@ -121,10 +122,16 @@ def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pyt
 @pytest.fixture
 def loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands load their models all the same."""
+    from deepthink_cli import load_model
+    from deepthink_cli.engine import opening
+
     monkeypatch.setattr(opening, "load_model", load_model)
 
 
 def _opened(options: ModelOptions) -> ModelSpec:
+    from deepthink_cli.model.opening import open_model
+    from deepthink_cli.model.options import POCKET
+
     folder = Path(options.model).absolute()
     if options.adapter is not None or not (options.model == POCKET or folder.is_dir()):
         return open_model(options)
@@ -135,6 +142,8 @@ def _opened(options: ModelOptions) -> ModelSpec:
 
 
 def _loaded(spec: ModelSpec) -> Engine:
+    from deepthink_cli import load_model
+
     if spec.adapter is not None:
         return load_model(spec)
     key = (spec.options, _files(Path(spec.source)))
@@ -144,6 +153,8 @@ def _loaded(spec: ModelSpec) -> Engine:
 
 
 def _probed(model: LanguageModel) -> Verdict:
+    from deepthink_cli.engine.probe import try_packed
+
     key = (model.identity, model.device)
     if key not in _verdicts:
         _verdicts[key] = try_packed(model)
@@ -165,6 +176,8 @@ def soak(request: pytest.FixtureRequest) -> Soak:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Directories of random tiny models, by family, each written once."""
+    from helpers.families import write_model
+
     root = tmp_path_factory.mktemp("models")
 
     def directory(family: str) -> Path:
@@ -196,6 +209,8 @@ def forks(libraries: Forks, models: Callable[[str], Path]) -> Iterator[Forks]:
 @pytest.fixture(scope="session")
 def loaded(models: Callable[[str], Path]) -> Loaded:
     """Engines of the tiny models, by family, each loaded once; a test that changes its model loads its own."""
+    from deepthink_cli import load_model
+
     return cache(lambda family: load_model(str(models(family))))
 
 
@@ -208,6 +223,8 @@ def llama(loaded: Loaded) -> Engine:
 @pytest.fixture(scope="session")
 def thought_of(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Copies of memories of the four reviews, by their target, the model's family and options; each is made once."""
+    from deepthink_cli.cli.main import run
+
     root = tmp_path_factory.mktemp("memories")
     demos = write_reviews(root / "demos.jsonl")
 
@@ -227,6 +244,8 @@ def thought_of(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def reviews() -> DemonstrationSet:
     """Four solved reviews."""
+    from deepthink_cli import DemonstrationSet, Example
+
     return DemonstrationSet.of([Example(text, label) for text, label in REVIEWS], TEMPLATE)
 
 
@@ -238,6 +257,8 @@ def demos(tmp_path: Path) -> Path:
 
 def read(engine: Engine, token_ids: Iterable[int], history: Memory | None = None, start: int = 0) -> Memory:
     """The present of one reading."""
+    from deepthink_cli.engine.base import Reading
+
     (present,) = engine.read([Reading(tuple(token_ids), history, start)])
     return present
 
