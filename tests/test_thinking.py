@@ -65,7 +65,10 @@ def test_memory_and_scores_follow_the_equations(
     assert_as_the_paper_says(engine, ORACLES[family](engine.model.network), momentum, positions)
 
 
-@pytest.mark.parametrize(("family", "tokenizer"), [("gpt2", "gpt2"), ("llama", "llama2"), ("llama", "pythia")])
+@pytest.mark.parametrize(
+    ("family", "tokenizer"),
+    [("gpt2", "gpt2"), ("llama", "llama2"), pytest.param("llama", "pythia", marks=pytest.mark.soak)],
+)
 def test_the_equations_hold_with_real_tokenizers(family: str, tokenizer: str, tmp_path: Path) -> None:
     words = AutoTokenizer.from_pretrained(shared(f"tokenizers/{tokenizer}"))
     torch.manual_seed(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forks import Forks
+from helpers.soak import with_soak
 
 from deepthink_cli.cli.main import run
 
@@ -19,13 +20,13 @@ def shell(command: str, closed: str, folder: Path) -> subprocess.CompletedProces
     return subprocess.run(words, shell=True, cwd=folder, input="", capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", pytest.param(">&- 2>&-", marks=pytest.mark.soak), "<&- >&- 2>&-"])
 def test_data_that_nobody_can_read_is_an_error(tmp_path: Path, closed: str) -> None:
     done = shell("tasks --json", closed, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+@pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.soak), "<&- 2>&-"])
 def test_data_are_written_although_nobody_can_read_messages(
     tmp_path: Path, closed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,7 +35,7 @@ def test_data_are_written_although_nobody_can_read_messages(
     assert (done.returncode, done.stdout) == (0, capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", with_soak([">&-", "2>&-", ">&- 2>&-"], ["2>&-"]))
 def test_a_mistake_has_its_exit_code_although_nobody_can_read_why(tmp_path: Path, closed: str) -> None:
     done = shell("inspect nothing", closed, tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

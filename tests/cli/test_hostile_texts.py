@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import shared, write_rows
 from helpers.families import BOS, write_model
+from helpers.soak import with_soak
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
@@ -40,7 +41,7 @@ TOKENIZERS = ["tiny", "pocket", "gpt2", "llama2", "pythia"]
 Models = Callable[[str], Path]
 
 
-@pytest.fixture(params=TOKENIZERS)
+@pytest.fixture(params=with_soak(TOKENIZERS, ["tiny", "gpt2", "llama2"]))
 def engine(request: pytest.FixtureRequest, llama: Engine, tmp_path: Path) -> Engine:
     """A tiny model with each of the tokenizers."""
     if request.param == "tiny":

@@ -177,6 +177,7 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
         Tracking.checked("wandb:x")
 
 
+@pytest.mark.soak  # starts the process of wandb
 def test_wandb_itself_writes_a_run_offline(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

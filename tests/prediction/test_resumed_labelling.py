@@ -50,7 +50,7 @@ def killed(forks: Forks, words: list[str], output: Path, chunks: int) -> None:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("out.jsonl", []),
+        pytest.param("out.jsonl", [], marks=pytest.mark.soak),
         ("out.csv", ["--top", "2", "--threshold", "0.6"]),
         ("out.parquet", ["--columns", "id"]),
         ("out.jsonl", ["--calibrate", "batch,prior,contextual"]),
