@@ -71,7 +71,7 @@ def state(engine: BatchedEngine) -> list[Any]:
     return [engine.model.network.config._attn_implementation, [type(one) for one in modules], hooks]
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "bloom"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("gpt2", marks=pytest.mark.soak), "bloom"])
 def test_ten_threads_on_one_model_get_what_one_gets(family: str, models: Models, reviews: DemonstrationSet) -> None:
     def work(engine: BatchedEngine, number: int) -> list[Any]:
         memory = read(engine, DEMOS[number:])

@@ -249,6 +249,7 @@ def test_a_mask_that_is_not_causal_with_a_window_is_refused() -> None:
         model_mask(mask_function=lambda _, __, slots, keys: keys <= slots, use_vmap=True)
 
 
+@pytest.mark.soak  # it depends on the version of transformers alone
 def test_every_architecture_with_a_window_is_tested() -> None:
     missing = set()
     for model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

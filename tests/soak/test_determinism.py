@@ -50,17 +50,18 @@ class Desk:
     root: Path
     names: list[str]
     libraries: Forks
+    anew: bool = False  # whether processes but the first start anew, and not as copies of one
 
     def work(self, number: int, threads: int = 1) -> tuple[bytes, bytes]:
-        """Think and predict in a new process in surroundings of its own; returns the two files it writes.
+        """Think and predict in a new process; returns the two files it writes.
 
-        Number 0 is a copy of a process, with the surroundings of the tests.
+        One that starts anew has surroundings of its own; number 0 has those of the tests.
         """
         folder = self.root / f"process {number}"
         folder.mkdir()
         files = [f"{name}-{number}" for name in ("memory", "labels")]
         words = [self.names[number % len(self.names)], "../demos.jsonl", str(self.root / "inputs.jsonl"), *files]
-        if not number:
+        if not (number and self.anew):
             assert self.libraries.program(BOTH_STAGES, words, folder).returncode == 0
             return self.written(folder, files)
         odd = number % 2
@@ -93,15 +94,15 @@ def desk(request: pytest.FixtureRequest, models: Models, libraries: Forks, tmp_p
     write_rows(tmp_path / "demos.jsonl", [*made[:2], *({"text": label, "kind": label} for label in LABELS)])
     write_rows(tmp_path / "inputs.jsonl", [{"text": row["text"]} for row in made[2:]])
     if request.param == "pocket":
-        return Desk(tmp_path, ["pocket"], libraries)
+        return Desk(tmp_path, ["pocket"], libraries, anew=True)
     (tmp_path / "link").symlink_to(models(request.param))
     names = ["../link", os.path.relpath(models(request.param), tmp_path / "any"), str(models("llama"))]
-    return Desk(tmp_path, names, libraries)
+    return Desk(tmp_path, names, libraries, soak.long)
 
 
 def test_new_processes_write_the_same_bytes_and_with_more_threads_the_same_labels(desk: Desk, soak: Soak) -> None:
     threads = (1,) * soak.count(2, 10) + (2, 3) * soak.long
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2 if soak.long else 1) as pool:
         written = list(pool.map(desk.work, range(len(threads)), threads))
     same = written[: threads.count(1)]
     assert len(set(same)) == 1
