@@ -45,7 +45,7 @@ def curves(by_eta: Mapping[float, Evaluation]) -> Table:
     return table("T", *columns, rows=rows)
 
 
-_NOTABLE = 0.01  # nats; a smaller loss of log p is not called over-thinking
+_NOTABLE = 0.01  # nats; a smaller loss of log p is not called harm
 _COLUMNS = ("log p", "accuracy", "changed")
 
 

@@ -154,7 +154,7 @@ def _cache() -> dict[str, Any]:
 
 
 def _selection_cache() -> dict[str, Any]:
-    """The folder where `deepthink select` keeps what models say of rows, and its size."""
+    """The folder where `deepthink select` caches what it computes with models, and its size."""
     from deepthink_cli.selection.store import default_folder
 
     folder = Path(os.environ.get("DEEPTHINK_CACHE") or default_folder())

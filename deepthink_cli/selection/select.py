@@ -186,7 +186,7 @@ def write_selection(result: SelectResult, output: str | Path) -> None:
 
 
 def write_scores(result: SelectResult, path: str | Path) -> None:
-    """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix is the format."""
+    """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix decides the format."""
     with writing_rows(path, _SCORES, "scores") as write:
         write(result.score_rows())
 
