@@ -10,6 +10,7 @@ from test_minimal_engine import Similarity
 from torch import Tensor
 
 from deepthink_cli import Engine
+from deepthink_cli.engine.base import ScoringPlan
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.padded import PaddedEngine
 from deepthink_cli.errors import InputError
@@ -65,6 +66,14 @@ def test_a_model_whose_own_logits_are_used_is_observed_at_its_head(
     for own, ours in zip(engine.observe(None, engine.plan(QUERIES)), expected, strict=True):
         torch.testing.assert_close(own.hidden, ours.hidden)
         assert own.sums == pytest.approx(ours.sums, abs=1e-4)
+
+
+def test_a_plan_of_another_engine_has_no_rows_and_is_made_anew(llama: BatchedEngine) -> None:
+    memory, plan = read(llama, DEMOS), llama.plan(QUERIES)
+    without_rows = ScoringPlan(plan.queries)
+    for own, other in zip(llama.observe(memory, plan), llama.observe(memory, without_rows), strict=True):
+        assert own.sums == other.sums
+    assert llama.likelihoods(memory, without_rows) == llama.likelihoods(memory, plan)
 
 
 def test_an_engine_without_hidden_states_says_so(llama: Engine) -> None:
