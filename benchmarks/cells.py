@@ -15,7 +15,7 @@ from typing import Any
 from deepthink_cli import Engine, Method, score, think
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import choose_engine
+from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery

@@ -31,7 +31,7 @@ from deepthink_cli import (
     tokenize_queries,
 )
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import choose_engine
+from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Positions

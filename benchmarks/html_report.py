@@ -17,8 +17,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from deepthink_cli.report.html.page import WebPage, versions
-from deepthink_cli.report.html.render import render
+from deepthink_cli.report.html.page import WebPage, render, versions
 from deepthink_cli.report.html.samples import Group, Samples
 
 LABELS = ("world", "sports", "business", "technology")

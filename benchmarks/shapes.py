@@ -21,8 +21,8 @@ from transformers.initialization import no_init_weights
 from deepthink_cli import load_model
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import choose_engine
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.options import POCKET

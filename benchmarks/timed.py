@@ -89,12 +89,12 @@ class _Clock:
 def main() -> None:
     """Run the command line and report."""
     from deepthink_cli.cli.main import run
-    from deepthink_cli.engine import choice
+    from deepthink_cli.engine import opening
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.engine.network import LanguageModel
     from deepthink_cli.engine.registry import AUTO
 
-    clock, choose, loaded = _Clock(), choice.choose_engine, []
+    clock, choose, loaded = _Clock(), opening.choose_engine, []
 
     def chosen(model: LanguageModel, name: str = AUTO) -> Engine:
         """Choose the engine; the passes of its network are clocked from then on."""
@@ -106,7 +106,7 @@ def main() -> None:
         loaded.append(time.perf_counter())
         return engine
 
-    choice.choose_engine = chosen
+    opening.choose_engine = chosen
     started = time.perf_counter()
     code = run(sys.argv[1:])
     ended = time.perf_counter()

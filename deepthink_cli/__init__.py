@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations
     from deepthink_cli.data.template import Template
     from deepthink_cli.engine.base import Engine
-    from deepthink_cli.engine.choice import load_model
     from deepthink_cli.engine.decoding import Decoding
+    from deepthink_cli.engine.opening import load_model
     from deepthink_cli.evaluation.evaluate import EvaluationReport, evaluate
     from deepthink_cli.generation.dialogue import Dialogue
     from deepthink_cli.generation.generation import Generation, generate
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
     from deepthink_cli.scoring.pipeline import predict
-    from deepthink_cli.scoring.prediction import Prediction
-    from deepthink_cli.scoring.score import score
+    from deepthink_cli.scoring.prediction import Prediction, score
     from deepthink_cli.selection.options import SelectOptions
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.selection.select import SelectResult, select, write_selection
     from deepthink_cli.selection.store import Store
-    from deepthink_cli.tasks.evaluated import rows_of_file, rows_of_task
-    from deepthink_cli.tasks.pool import pool_of_task
+    from deepthink_cli.tasks.evaluated import pool_of_task, rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
 
@@ -62,17 +60,17 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "generate": "generation.generation",
     "load_memory": "artifact.files",
-    "load_model": "engine.choice",
+    "load_model": "engine.opening",
     "open_memory": "artifact.opening",
     "pool_of_file": "selection.pool",
-    "pool_of_task": "tasks.pool",
+    "pool_of_task": "tasks.evaluated",
     "predict": "scoring.pipeline",
     "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "tasks.evaluated",
     "rows_of_task": "tasks.evaluated",
     "save_memory": "artifact.files",
-    "score": "scoring.score",
+    "score": "scoring.prediction",
     "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepthink_cli.cli.interrupt import leave_at_ctrl_c
+from deepthink_cli.cli.process import leave_at_ctrl_c
 
 
 def main() -> None:

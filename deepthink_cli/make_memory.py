@@ -22,7 +22,7 @@ from deepthink_cli.meaning import check_meaning
 from deepthink_cli.memory import Memory
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.families import windowed_layers
-from deepthink_cli.model.fitting import SHARE, check_fit, count_tokens, last_of, max_demonstrations
+from deepthink_cli.model.limits import SHARE, check_fit, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from deepthink_cli.artifact.format import read_header
-from deepthink_cli.data.rows import STDIN, name_of
+from deepthink_cli.data.rows import name_of
+from deepthink_cli.data.source import STDIN
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.folder import LOCK, check_folder
 from deepthink_cli.experiments.results import FILE
@@ -46,7 +47,7 @@ def check_apart(
             )
 
 
-def check_run_apart(folder: Path, read: Paths, field: str = "out") -> None:
+def check_run_apart(folder: Path, read: Paths) -> None:
     """Raise InputError unless a run can be written to `folder` without overwriting its inputs.
 
     `read` is as in `check_apart`. Also raises as `check_folder` does.
@@ -57,24 +58,24 @@ def check_run_apart(folder: Path, read: Paths, field: str = "out") -> None:
         around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
             raise InputError.of(
-                field, folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
+                "out", folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
             )
 
 
-def check_folder_apart(path: Path, runs: Collection[Path], field: str = "output") -> None:
+def check_folder_apart(path: Path, runs: Collection[Path]) -> None:
     """Raise InputError unless files can be added to a folder, which need not exist, outside of any run."""
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not target.is_dir():
-        raise InputError.of(field, path, "a file; name a folder")
+        raise InputError.of("output", path, "a file; name a folder")
     around = [folder for folder in (target, *target.parents) if folder.is_dir()]
     known = {_number(run) for run in runs}
     for folder in around:
         if _is_run(folder) or _number(folder) in known:
             raise InputError.of(
-                field, path, f"{folder} holds a run, and only deepthink run writes there; name another folder"
+                "output", path, f"{folder} holds a run, and only deepthink run writes there; name another folder"
             )
     if not os.access(around[0], os.W_OK | os.X_OK):
-        raise InputError.of(field, path, f"the directory {around[0]} is not writable")
+        raise InputError.of("output", path, f"the directory {around[0]} is not writable")
 
 
 def _lies_in(target: Path, folder: str | Path) -> bool:

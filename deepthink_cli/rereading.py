@@ -1,8 +1,9 @@
 """What a reading after the first reads: the demonstrations after their memory, in the order of the update rule.
 
-The tokens are always those of the first reading. Where a rule changes the order (`updates/orders.py`), a demonstration
-takes its tokens with it: from the first one that holds a character of it to the one before the next demonstration's
-first. The special tokens before the first demonstration stay in front. The memory keeps the order of the first reading.
+The tokens are always those of the first reading. Where a rule changes the order (`updates/ablations.py`), a
+demonstration takes its tokens with it: from the first one that holds a character of it to the one before the next
+demonstration's first. The special tokens before the first demonstration stay in front. The memory keeps the order of
+the first reading.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -110,10 +110,11 @@ _verdicts: dict[object, Verdict] = {}
 def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use a model that an earlier one has opened, if its options and files are the same."""
     if request.path.parent.name not in LOADING:
-        from deepthink_cli.engine import choice, opening
+        from deepthink_cli.engine import opening
         from deepthink_cli.experiments.executors import handler
 
-        monkeypatch.setattr(choice, "try_packed", _probed)
+        _load_model()
+        monkeypatch.setattr(opening, "try_packed", _probed)
         for module in (opening, handler):
             monkeypatch.setattr(module, "open_model", _opened)
             monkeypatch.setattr(module, "load_model", _loaded)
@@ -122,10 +123,9 @@ def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pyt
 @pytest.fixture
 def loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands load their models all the same."""
-    from deepthink_cli import load_model
     from deepthink_cli.engine import opening
 
-    monkeypatch.setattr(opening, "load_model", load_model)
+    monkeypatch.setattr(opening, "load_model", _load_model())
 
 
 def _opened(options: ModelOptions) -> ModelSpec:
@@ -141,11 +141,18 @@ def _opened(options: ModelOptions) -> ModelSpec:
     return _specs[key]
 
 
-def _loaded(spec: ModelSpec) -> Engine:
-    from deepthink_cli import load_model
+@cache
+def _load_model() -> Callable[..., Engine]:
+    """What loads models, as it is before anything replaces it."""
+    from deepthink_cli.engine import opening
 
-    if spec.adapter is not None:
-        return load_model(spec)
+    return opening.load_model
+
+
+def _loaded(spec: str | ModelSpec = "pocket", **options: Any) -> Engine:
+    load_model = _load_model()
+    if isinstance(spec, str) or spec.adapter is not None:
+        return load_model(spec, **options)
     key = (spec.options, _files(Path(spec.source)))
     if key not in _engines:
         _engines[key] = load_model(spec)

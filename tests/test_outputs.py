@@ -57,7 +57,7 @@ def no_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """The commands of these tests load no weights; the other fixtures may."""
     for name in {"memory", "finished"} & set(request.fixturenames):
         request.getfixturevalue(name)
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
 
 
 def refuses(arguments: list[object], capsys: Captured, folder: Path) -> str:

@@ -15,9 +15,8 @@ import pandas as pd
 from benchmarks.evidence.statistics import cluster_interval
 from deepthink_cli.experiments.results import FILE
 from deepthink_cli.report.arms import Arm
-from deepthink_cli.report.diagram import draw_ranking
 from deepthink_cli.report.job_results import JobResults, read_jobs
-from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, rank
+from deepthink_cli.report.ranking import FEWEST_BLOCKS, Ranking, draw_ranking, rank
 from deepthink_cli.report.tables import scores_of
 
 from .runs import BASELINE, SELECTING, TASKS, TECHNIQUES

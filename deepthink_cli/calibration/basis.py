@@ -20,7 +20,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, query_tokenizer, separator_end
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.prediction import check_length
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
 TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their words

@@ -19,8 +19,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, prediction_of
-from deepthink_cli.scoring.score import Scores
+from deepthink_cli.scoring.prediction import Correction, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:

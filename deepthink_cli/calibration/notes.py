@@ -16,8 +16,7 @@ from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
-from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.prediction import Prediction, check_length
 from deepthink_cli.scoring.softmax import shares
 
 CheckRow = Callable[[Query], None]

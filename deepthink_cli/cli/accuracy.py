@@ -6,14 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import interval_bar, report, table, write_json
-from deepthink_cli.evaluation.tables import confusion_table
+from deepthink_cli.evaluation.metrics import confusion_table
 from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport
-    from deepthink_cli.evaluation.evaluation import Evaluation
+    from deepthink_cli.evaluation.evaluation import Evaluation, Overlap
     from deepthink_cli.evaluation.metrics import Changes
-    from deepthink_cli.evaluation.overlap import Overlap
     from deepthink_cli.provenance import Provenance, RecordedTechnique
 
 

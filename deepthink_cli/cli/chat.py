@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.console import note
+from deepthink_cli.cli.console import Show, note
+from deepthink_cli.cli.data_options import IterationChoice
 from deepthink_cli.cli.generate import write_text
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.interrupt import raising_ctrl_c
-from deepthink_cli.cli.method_options import IterationChoice
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.cli.values import decoding_of
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import InputError, Problems

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deepthink_cli.cli.console import table
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.selection.options import TaskOptions
 

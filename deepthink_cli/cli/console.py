@@ -1,17 +1,25 @@
-"""Human-readable output: notes and progress on stderr, reports on stdout; data never passes through Rich."""
+"""Human-readable output: notes, progress and events on stderr, reports on stdout; data never passes through Rich."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+import typer
+
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.io.text import json_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn, Task
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn, Task
     from rich.table import Table
+
+    from deepthink_cli.events import Event, Progress
 
 WIDTH = 120  # columns of reports that are written to a file or a pipe, and the maximum length of a cell
 UNBOUNDED = 10_000
@@ -64,7 +72,7 @@ def table(*columns: str, rows: Sequence[Sequence[str]], left: int = 1) -> Table:
     return layout
 
 
-def progress(quiet: bool, *columns: str, left: bool = False) -> Progress:
+def progress(quiet: bool, *columns: str, left: bool = False) -> Bar:
     """A progress bar on stderr; `columns` are names of the task's fields to show.
 
     It also shows the completed part and the elapsed time; with `left`, only the estimated time left.
@@ -112,3 +120,54 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+
+
+class Show:
+    """Shows events while its block runs; `bar` says whether progress is shown at a terminal."""
+
+    def __init__(self, common: CommonArguments, bar: bool = True) -> None:
+        self.quiet, self.verbose, self.hidden = common.quiet, common.verbose, common.quiet or not bar
+        self.bar: Bar | None = None
+        self.what = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def __call__(self, event: Event) -> None:
+        from deepthink_cli.events import Detail, Download, Note, Warn
+
+        match event:
+            case Detail(text):
+                note(text, not self.verbose)
+            case Download(text) if sys.stdin.isatty() and sys.stderr.isatty():
+                self._stop()
+                note(text)
+                if not typer.confirm("Download it?", err=True):
+                    raise DeepThinkError("nothing was downloaded; name a model that you have with -m")
+            case Note(text):
+                note(text, self.quiet and not self.verbose)
+            case Warn(text):
+                note(f"warning: {text}")
+            case _:
+                self._progress(event)
+
+    def _progress(self, event: Progress) -> None:
+        fields: dict[str, Any] = dict(event.fields)
+        if self.bar is None or self.what != event.what:
+            self._stop()
+            self.bar, self.what = progress(self.hidden, *event.fields), event.what
+            self.task = self.bar.add_task(event.what, total=event.total, **fields)
+            self.bar.start()
+        self.bar.update(self.task, completed=event.done, **fields)
+        if event.done == event.total:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None

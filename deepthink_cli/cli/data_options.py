@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.options import option
 from deepthink_cli.data.chat import Chat
-from deepthink_cli.data.rows import FormatName, RowSource
+from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import DATA
+from deepthink_cli.options import DATA, METHOD, Flag
 
 
 def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
@@ -146,3 +147,25 @@ def row_source(path: str | None, row_format: FormatName | None) -> RowSource | N
     if path is None and row_format is not None:
         raise InputError.of("format", row_format, "no rows are read from a file; name one, or omit it")
     return None if path is None else RowSource(path, row_format)
+
+
+IterationChoice = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, last, or all.", "T|all")]
+Calibrate = Annotated[
+    str | None,
+    Flag(
+        METHOD,
+        f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
+        "of several, the first gives the label.",
+        "NAME,...",
+        complete="calibrations",
+    ),
+]
+EnsembleFiles = Annotated[
+    list[Path] | None,
+    Flag(
+        METHOD,
+        "Another memory of the same model, template and labels: average the log-probabilities. Repeatable.",
+        "FILE",
+        variable=False,
+    ),
+]

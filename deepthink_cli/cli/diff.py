@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
-from deepthink_cli.cli.console import report, table, write_json
+from deepthink_cli.cli.console import Show, report, table, write_json
 from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.show import Show
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import METHOD
@@ -21,8 +20,7 @@ from deepthink_cli.selection.options import Limit
 if TYPE_CHECKING:
     from deepthink_cli.artifact.format import Header
     from deepthink_cli.artifact.opening import OpenedMemory
-    from deepthink_cli.comparison.diff import MemoryDiff, SharedDemonstrations
-    from deepthink_cli.comparison.tensors import Change
+    from deepthink_cli.comparison.diff import Change, MemoryDiff, SharedDemonstrations
     from deepthink_cli.tasks.sources import Source
 
 Before = Annotated[Path, typer.Argument(metavar="A", help="A memory.")]

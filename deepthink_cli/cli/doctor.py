@@ -9,10 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deepthink_cli.cli.console import report, write_json
+from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.show import Show
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 

@@ -12,15 +12,24 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.console import Show
+from deepthink_cli.cli.data_options import (
+    Calibrate,
+    DataDir,
+    EnsembleFiles,
+    IterationChoice,
+    ProtocolName,
+    RowFormat,
+    TaskName,
+    row_source,
+)
 from deepthink_cli.cli.grouped import Given, grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.data.rows import RowSource, check_rereadable
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.data.rows import check_rereadable
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import BelowThreshold, InputError, Problems
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
@@ -96,7 +105,7 @@ def evaluate(
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.basis import check_calibrations
-    from deepthink_cli.prediction.ensemble import open_ensemble
+    from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
     from deepthink_cli.tasks.sources import source_of

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.console import report, write_json
+from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory, option
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.sources import flag
+from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written
 from deepthink_cli.model.options import ModelOptions

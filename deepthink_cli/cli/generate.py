@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note
-from deepthink_cli.cli.data_options import RowFormat, TaskName
+from deepthink_cli.cli.console import Show, note
+from deepthink_cli.cli.data_options import IterationChoice, RowFormat, TaskName
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.method_options import IterationChoice
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import Inputs, MemoryFile, Output, check_output, write_lines
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import decoding_of
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.cli.values import decoding_of, read_by
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import printable

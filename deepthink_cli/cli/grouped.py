@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.naming import flag as typed
+from deepthink_cli.cli.sources import flag as typed
 from deepthink_cli.meaning import sentence
 from deepthink_cli.options import Flag, Options, flag_of
 

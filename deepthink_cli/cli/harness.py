@@ -33,7 +33,7 @@ def harness(arguments: Remaining = None) -> None:
 
     max_length, add_bos_token, prefix_token_id, enable_thinking: as those of the model hf.
     """
-    from deepthink_cli.integrations.lm_eval.command import run_harness
+    from deepthink_cli.integrations.lm_eval.tasks import run_harness
 
     if code := run_harness(arguments or []):
         raise typer.Exit(code)

@@ -15,7 +15,6 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from deepthink_cli.cli.chat import chat
-from deepthink_cli.cli.closed_streams import open_closed_streams
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.diff import diff
@@ -25,20 +24,18 @@ from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
 from deepthink_cli.cli.harness import harness
 from deepthink_cli.cli.help import GROUPS, OTHERS, HelpGroup, ProgramGroup
+from deepthink_cli.cli.hub import pull, push
 from deepthink_cli.cli.inspect import inspect
-from deepthink_cli.cli.interrupt import INTERRUPTED, end_at_ctrl_c
 from deepthink_cli.cli.list import list_registries
-from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.plot import plot
 from deepthink_cli.cli.predict import predict
-from deepthink_cli.cli.pull import pull
-from deepthink_cli.cli.push import push
+from deepthink_cli.cli.process import INTERRUPTED, end_at_ctrl_c, open_closed_streams
 from deepthink_cli.cli.quantize import quantize
 from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
-from deepthink_cli.cli.sources import Command, unread_variables, usage_message
+from deepthink_cli.cli.sources import Command, flag, unread_variables, usage_message
 from deepthink_cli.cli.study import list_studies, show_study, validate_study
 from deepthink_cli.cli.study_plan import plan_study
 from deepthink_cli.cli.study_report import plot_study, report_study

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.configfile import apply_config
 from deepthink_cli.cli.grouped import Given
-from deepthink_cli.io.permissions import RUN_CODE
+from deepthink_cli.cli.sources import apply_config
+from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.options import OUTPUT
 

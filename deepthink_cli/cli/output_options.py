@@ -55,7 +55,7 @@ def check_page(path: Path | None, read: Iterable[str | Path], runs: Collection[P
 def write_page(page: WebPage, path: Path, quiet: bool) -> None:
     """Write a page to a file, and note its size; raises as `io.atomic.writing` does."""
     from deepthink_cli.io.atomic import writing
-    from deepthink_cli.report.html.render import render
+    from deepthink_cli.report.html.page import render
 
     text = render(page)
     with writing(path, "html") as file:

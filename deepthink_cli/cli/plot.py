@@ -14,9 +14,9 @@ import typer
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.report import Runs, Tasks, Where
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing
+from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.options import OUTPUT
 
@@ -144,9 +144,9 @@ def _drawing(
     runs: Sequence[Path], jobs: Sequence[JobResults], options: PlotArguments, form: Form | None
 ) -> tuple[Callable[[Mapping[Path, str]], None], list[str]]:
     """What draws the figure into files, and the names of its panels; raises InputError if there is nothing to draw."""
-    from deepthink_cli.report.diagram import draw_ranking
     from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
     from deepthink_cli.report.forms.registry import draw_form
+    from deepthink_cli.report.ranking import draw_ranking
 
     if form is not None and not options.names_a_figure:
         return partial(draw_form, form, jobs), [form.kind]

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from deepthink_cli.calibration.registry import calibrations, from_rows
-from deepthink_cli.cli.console import note
-from deepthink_cli.cli.data_options import RowFormat, TaskName
+from deepthink_cli.cli.console import Show, note
+from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, RowFormat, TaskName
 from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
 from deepthink_cli.cli.grouped import Given, Without, grouped
-from deepthink_cli.cli.method_options import Calibrate, EnsembleFiles, IterationChoice
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
@@ -137,8 +135,8 @@ def predict(
     """
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.notes import check_supported
-    from deepthink_cli.prediction.ensemble import open_ensemble
     from deepthink_cli.prediction.files import check_resume, identity_of
+    from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -216,7 +214,7 @@ def _labeller(
 def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
     """Raise InputError for an output of unknown format, and for one that would overwrite a file that is read."""
     from deepthink_cli.outputs import check_apart
-    from deepthink_cli.prediction.resume import partial_of
+    from deepthink_cli.prediction.files import partial_of
 
     if output is not None:
         for path in (output, partial_of(output)) if resume else (output,):

@@ -17,8 +17,8 @@ from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Html, check_page, command_line, write_page
-from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
+from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
 from deepthink_cli.options import DATA, METHOD, OUTPUT
@@ -221,7 +221,7 @@ def _write(page: Report, web_page: WebPage | None, format: FormatName, file: Tex
 
     match format:
         case "html":
-            from deepthink_cli.report.html.render import render
+            from deepthink_cli.report.html.page import render
 
             assert web_page is not None
             file.write(render(web_page))

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import duration, note, report, write_json
+from deepthink_cli.cli.console import Show, duration, note, report, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, DataDir, ProtocolName, TaskNames
 from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
-from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.run_progress import RunProgress
-from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given
+from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, table, write_json
+from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import (
     Cache,
     DataDir,
@@ -22,10 +22,8 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given, label_list, labels_option, pattern, unescaped
-from deepthink_cli.data.rows import STDIN, FormatName, RowSource
+from deepthink_cli.cli.values import check_given, label_list, labels_option, pattern, read_by, unescaped
+from deepthink_cli.data.source import STDIN, FormatName, RowSource
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
@@ -199,7 +197,7 @@ def _pool(
     from deepthink_cli.data.template import SEPARATOR
     from deepthink_cli.selection.pool import pool_of_file
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.pool import pool_of_task
+    from deepthink_cli.tasks.evaluated import pool_of_task
     from deepthink_cli.tasks.rows import announce
     from deepthink_cli.tasks.splits import evaluation_set
 

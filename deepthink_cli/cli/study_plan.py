@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import duration, note, report, table, write_json
+from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study import described
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
 from deepthink_cli.errors import InputError, Problems

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deepthink_cli.cli.console import Show
 from deepthink_cli.cli.data_options import Cache
 from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
-from deepthink_cli.cli.reads import read_by
 from deepthink_cli.cli.run import Samples, report_summary
 from deepthink_cli.cli.run_progress import RunProgress
-from deepthink_cli.cli.show import Show
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
+from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.model.options import ModelOptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, write_json
+from deepthink_cli.cli.console import Show, note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
@@ -22,9 +22,7 @@ from deepthink_cli.cli.data_options import (
 )
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
+from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.method import MethodOptions
@@ -35,7 +33,7 @@ from deepthink_cli.techniques.options import TechniqueOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.data.examples import DemonstrationSet
-    from deepthink_cli.data.rows import RowSource
+    from deepthink_cli.data.source import RowSource
     from deepthink_cli.events import Tell
     from deepthink_cli.make_memory import ThinkPlan, ThinkResult
     from deepthink_cli.provenance import TokenizedDemonstrations
@@ -224,7 +222,7 @@ def _from_task(
     name: str, demos: RowSource | None, protocol: str, source: Source, options: TaskOptions, tell: Tell
 ) -> tuple[DemonstrationSet, Origin]:
     from deepthink_cli.tasks.catalogue import find_task
-    from deepthink_cli.tasks.columns import demonstrations_for
+    from deepthink_cli.tasks.items import demonstrations_for
     from deepthink_cli.tasks.rows import draw
 
     task = find_task(name)

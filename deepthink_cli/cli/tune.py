@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, report, table, write_json
+from deepthink_cli.cli.console import Show, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
-from deepthink_cli.cli.reads import read_by
-from deepthink_cli.cli.show import Show
-from deepthink_cli.cli.values import check_given, label_list, pattern, unescaped
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
@@ -22,9 +20,9 @@ from deepthink_cli.options import OUTPUT
 from deepthink_cli.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
+    from deepthink_cli.tuning.nested import Comparison
     from deepthink_cli.tuning.plan import LabelledRows
     from deepthink_cli.tuning.tune import TuneReport
-    from deepthink_cli.tuning.verdict import Comparison
 
 MAX_ROWS = 30  # of the table
 
@@ -138,7 +136,7 @@ def _described(result: TuneReport) -> str:
 def _table(result: TuneReport) -> Any:
     """The best setting of each family, plain in-context learning first."""
     from deepthink_cli.evaluation.metrics import wilson
-    from deepthink_cli.tuning.grid import best_of_families
+    from deepthink_cli.tuning.options import best_of_families
 
     rows, count = [], len(result.plan.rows)
     best = best_of_families(result.settings, result.right)
@@ -151,7 +149,7 @@ def _table(result: TuneReport) -> Any:
 
 
 def _verdict(result: TuneReport) -> list[str]:
-    from deepthink_cli.tuning.verdict import LEVEL
+    from deepthink_cli.tuning.nested import LEVEL
 
     comparison, best = result.comparison, result.right[result.best] / result.comparison.rows
     several = len(result.settings)

@@ -1,4 +1,4 @@
-"""Values of options that are read as more than one word: labels, templates, separators."""
+"""Values of options that are read as more than one word (labels, templates, separators), and the files options read."""
 
 from __future__ import annotations
 
@@ -155,3 +155,34 @@ def check_given(context: typer.Context, command: str) -> None:
     typed = [name for name, source in named.items() if source == "COMMANDLINE"]
     other = [name for name, source in named.items() if source in ("ENVIRONMENT", "DEFAULT_MAP")]
     check_meaning(command, [*typed, *(name for name in other if name not in PLACES)], context.params)
+
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def read_by(
+    *rows: str | Path | None,
+    model: str | None = None,
+    adapter: str | None = None,
+    template: str | None = None,
+    labels: Sequence[str] | None = None,
+    task: str | Sequence[str] | None = None,
+    data_dir: Path | None = None,
+    config: Path | None = None,
+) -> list[str | Path]:
+    """The files and folders that these options read, and the package's own folder; `rows` may be `-`.
+
+    Raises InputError for a wrong task file, for an unknown task if rows come from `data_dir`, and as `labels_file`.
+    """
+    from deepthink_cli.tasks.catalogue import find_tasks
+    from deepthink_cli.tasks.sources import files_of
+
+    tasks = [task] if isinstance(task, str) else task or ()
+    files = [*rows, template if template is not None and "{" not in template else None, config]
+    own = [name for name in tasks if name.endswith((".yaml", ".yml"))]
+    files += [labels_file(labels), *own, *(file for item in find_tasks(own) for file in files_of(item))]
+    folders: list[str | Path] = [PACKAGE]
+    folders += [os.path.expanduser(name) for name in (model, adapter) if name is not None]
+    if data_dir is not None:
+        folders += dict.fromkeys(data_dir / item.folder for item in find_tasks(tasks))
+    return [file for file in files if file is not None] + folders

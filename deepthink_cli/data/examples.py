@@ -8,9 +8,9 @@ from typing import Any
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.formats.lines import field_of_texts, refuse_texts
-from deepthink_cli.data.rows import Row, RowSource, name_of, read_rows, rows_or_errors
-from deepthink_cli.data.template import SEPARATOR, Template
-from deepthink_cli.data.values import distinct, text_value
+from deepthink_cli.data.rows import name_of, read_rows, rows_or_errors
+from deepthink_cli.data.source import Row, RowSource
+from deepthink_cli.data.template import SEPARATOR, Template, distinct, text_value
 from deepthink_cli.errors import InputError, Problem, Problems, option
 
 UNREADABLE = "cannot be read"

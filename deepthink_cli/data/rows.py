@@ -7,13 +7,9 @@ from functools import partial
 
 from deepthink_cli.data.formats.json import json_document, json_lines
 from deepthink_cli.data.formats.lines import FIELD, text_rows
-from deepthink_cli.data.formats.parquet import parquet_rows
-from deepthink_cli.data.formats.tables import csv_rows, tsv_rows
-from deepthink_cli.data.opening import check_path
-from deepthink_cli.data.source import STDIN, FormatName, Row, RowSource
+from deepthink_cli.data.formats.tables import csv_rows, parquet_rows, tsv_rows
+from deepthink_cli.data.source import FormatName, Row, RowSource, check_path
 from deepthink_cli.errors import InputError, Problems
-
-__all__ = ["STDIN", "FormatName", "Row", "RowSource", "check_rereadable", "name_of", "read_rows", "rows_or_errors"]
 
 _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = {
     "csv": csv_rows,
@@ -24,16 +20,16 @@ _READERS: dict[FormatName, Callable[[RowSource], Iterator[Row | InputError]]] = 
 }
 
 
-def read_rows(source: str | RowSource, problems: Problems | None = None, text_field: str = FIELD) -> Iterator[Row]:
+def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iterator[Row]:
     """Yield the rows of `source`: a path, `-` for standard input, or a `RowSource` that names the format.
 
     The format follows the suffix: .jsonl or .ndjson (one object a line), .json (one array of objects, or one object a
-    line), .csv, .tsv, .parquet or .txt (one text a line, in `text_field`); a path without a suffix and standard input
+    line), .csv, .tsv, .parquet or .txt (one text a line); a path without a suffix and standard input
     are read as JSON Lines. `.gz` and `.zst` after it are decompressed. Raises InputError with `file:line` at the first
     row that cannot be read (with `problems`, collects it there and continues), and for a source that is missing or
     holds no row.
     """
-    for row in rows_or_errors(source, text_field):
+    for row in rows_or_errors(source):
         if isinstance(row, Row):
             yield row
         elif problems is None:

@@ -1,15 +1,26 @@
-"""Sources of rows, and the row that each of them gives."""
+"""Sources of rows, the row that each of them gives, and their bytes, decompressed if need be."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
-from collections.abc import Callable
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from shutil import copyfileobj
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.io.text import size
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 @dataclass(frozen=True)
@@ -112,3 +123,104 @@ class RowSource:
     def guessed(self) -> bool:
         """Whether neither an option nor a suffix says the format, so that JSON Lines are assumed."""
         return self.format is None and (self.is_stdin or not Path(self.path).suffix)
+
+
+_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_OTHERS = {
+    b"PAR1": f"a Parquet file; use the suffix .parquet or {option('format')} parquet",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet; save it as CSV",
+}
+_IN_MEMORY = 2**26  # bytes of a spooled stream that are kept in memory
+# A compressed file may hold this many bytes, and this many times its size besides; gzip never compresses by more.
+_MAX_BYTES, _MAX_RATIO = 2**26, 2_000
+
+
+@contextmanager
+def opened(source: RowSource) -> Iterator[io.BufferedReader[Any]]:
+    """The bytes of a source; compressed data are recognised by the suffix or by their first bytes.
+
+    Raises InputError for a file that cannot be opened or begins like one of another kind, and while reading for
+    damaged compressed data.
+    """
+    # Not sys.stdin: at exit Python would wait for a thread that still reads from it.
+    check_path(source)
+    path = sys.stdin.fileno() if source.is_stdin else source.path
+    with open(path, "rb", closefd=not source.is_stdin) as stream:
+        start = stream.peek(4)[:4]
+        kind = source.compression or next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+        content: io.BufferedReader[Any] = (
+            stream if kind is None else io.BufferedReader(_Decompressed(stream, kind, source.name))
+        )
+        other = _OTHERS.get(content.peek(4)[:4])
+        if other is not None and source.row_format != "parquet":
+            raise InputError(f"{source.name}: {other}")
+        yield content
+
+
+@contextmanager
+def seekable(source: RowSource) -> Iterator[BinaryIO]:
+    """The bytes of a source for random access: what is compressed or piped is copied to a temporary file."""
+    with opened(source) as stream:
+        if not isinstance(stream.raw, _Decompressed) and stream.seekable():
+            yield stream
+            return
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as copy:
+            try:
+                copyfileobj(stream, copy)
+            except OSError as error:
+                folder = tempfile.gettempdir()
+                raise DeepThinkError(
+                    f"{source.name}: cannot be copied to {folder} ({error.strerror}); free space there, or set TMPDIR"
+                ) from error
+            copy.seek(0)
+            yield copy  # type: ignore[misc]
+
+
+def check_path(source: RowSource) -> None:
+    """Raise InputError for a file that is missing, a directory or not readable."""
+    path = source.path
+    if source.is_stdin:
+        return
+    if not os.path.exists(path):
+        raise InputError(f"{path}: no such file; check the path, or use - for standard input")
+    if os.path.isdir(path):
+        raise InputError(f"{path}: is a directory; name a .jsonl, .csv, .tsv or .parquet file in it")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path}: cannot be read: permission denied")
+
+
+class _Decompressed(io.RawIOBase):
+    """The decompressed bytes of a stream; raises InputError where the data are damaged or end too early.
+
+    Also raises InputError for a file of far more bytes than its size lets expect. A pipe's size is not known.
+    """
+
+    def __init__(self, stream: io.BufferedReader, kind: Compression, name: str) -> None:
+        self.kind, self.name, self.count = kind, name, 0
+        status = os.fstat(stream.fileno())
+        self.most = _MAX_BYTES + _MAX_RATIO * status.st_size if stat.S_ISREG(status.st_mode) else None
+        self.content: Any = gzip.GzipFile(fileobj=stream) if kind == "gzip" else _zstd(stream)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        try:
+            data = self.content.read(len(view))
+        except (EOFError, OSError, zlib.error) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{self.name}: damaged {self.kind} data ({reason}); copy or compress it again") from error
+        self.count += len(data)
+        if self.most is not None and self.count > self.most:
+            raise InputError(
+                f"{self.name}: over {size(self.most)} of {self.kind} data from so small a file; decompress it first"
+            )
+        view[: len(data)] = data
+        return len(data)
+
+
+def _zstd(stream: io.BufferedReader) -> Any:
+    import pyarrow
+
+    return pyarrow.CompressedInputStream(stream, "zstd")

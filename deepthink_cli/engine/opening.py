@@ -1,20 +1,106 @@
-"""Find and load a model, and report events."""
+"""Find a model, load it, and choose its engine: the requested one, or the fastest that a probe finds to be correct."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from warnings import catch_warnings, simplefilter
+from typing import Any
+from warnings import catch_warnings, simplefilter, warn
+
+import torch
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.choice import load_model
-from deepthink_cli.engine.registry import check_engine
-from deepthink_cli.errors import option
+from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
+from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import COST, PaddedEngine
+from deepthink_cli.engine.probe import Verdict, check_padded, try_packed
+from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
+from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
 from deepthink_cli.model.adapter import adapter_to_download
+from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+
+
+def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
+    """Load a model and choose its engine: `pocket`, a hub id, a local directory or GGUF file, or a `ModelSpec`.
+
+    Options are those of `ModelOptions`: revision, gguf, adapter, dtype, device, device_map, quantize, offline,
+    trust_remote_code, batch_tokens, engine. Warns of what transformers ignores of a GGUF file. Raises InputError if the
+    model cannot be found, has no keys and values, or cannot run on the requested engine, and DeepThinkError if its
+    weights are incomplete or damaged.
+    """
+    if isinstance(model, str):
+        model = open_model(ModelOptions.checked(model=model, **options))
+        if model.warning is not None:
+            warn(model.warning, RuntimeWarning, stacklevel=2)
+    check_engine(model.options.engine)
+    return choose_engine(load_language_model(model), model.options.engine)
+
+
+def load_language_model(spec: ModelSpec) -> LanguageModel:
+    """Load a model's weights, without an engine yet; raises as `load_model` does."""
+    network = load_network(spec)
+    if network.base_model is network and hasattr(network, "model"):  # Llama 4 calls its text model by another name
+        network.base_model_prefix = "model"
+    identity = replace(spec.identify(), dtype=str(network.dtype).removeprefix("torch."))
+    loaded = LanguageModel(network, spec.tokenizer, identity, spec.limits, spec.options.batch_tokens)
+    return loaded if loaded.takes_positions else replace(loaded, limits=replace(loaded.limits, relative=True))
+
+
+def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
+    """The engine called `name`; with `auto` the packed one, or the padded one if a probe rejects packing.
+
+    Warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
+    for `packed` with a network that cannot be packed, and DeepThinkError if an error prevents packing.
+    """
+    # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
+    # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
+    torch.empty(KEPT, dtype=torch.uint8)
+    with model.lock:
+        _check_reading(model)
+        keep_float32_head(model)  # before engines, so that engines see the memory that is left
+        fast = use_fast_products(model)
+        if name not in (AUTO, PackedEngine.name):
+            kind = engine_class(name)
+            check_padded(model)
+            return kind(model)
+        verdict = try_packed(model)
+        if verdict.reason is None:
+            return PackedEngine(model, _packed_description(verdict, fast))
+        if name == PackedEngine.name:
+            error = InputError if verdict.failure is None else DeepThinkError
+            raise error.of("engine", "packed", f"{verdict.reason}; use {option('engine')} padded")
+        reason = f"{verdict.reason}; {COST}"
+        warning = None if verdict.failure is None else f"padded engine: {reason}"
+        if warning is not None:
+            warn(warning, RuntimeWarning, stacklevel=3)
+        return PaddedEngine(model, reason, warning)
+
+
+def _check_reading(model: LanguageModel) -> None:
+    """Raise InputError, naming the architecture, unless the network can read one token."""
+    try:
+        _ = model.token_bytes
+    except Exception as error:  # a network can fail in any way
+        if isinstance(error, DeepThinkError) or ran_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InputError(
+            f"{model.identity.architecture} cannot read a token ({reason}); choose a model of another architecture, or "
+            "another version of transformers"
+        ) from error
+
+
+def _packed_description(verdict: Verdict, fast_products: bool) -> str:
+    return (
+        f"in a probe, packed and padded scores differ by {verdict.difference:.1e} nats, "
+        f"rounding alone by {verdict.rounding:.1e}{'; float32 products by oneDNN' if fast_products else ''}"
+    )
 
 
 def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -> ModelSpec:

@@ -17,7 +17,7 @@ from deepthink_cli.engine.logits import MASKED
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-from deepthink_cli.engine.windows import UnsupportedAttention, narrowed
+from deepthink_cli.engine.reach import UnsupportedAttention, narrowed
 from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, ordinary_ids

@@ -25,18 +25,17 @@ from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
 from deepthink_cli.data.examples import Skipped
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
-from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator
-from deepthink_cli.evaluation.overlap import Overlap, OverlapEvaluator, warn_of_overlap
+from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
 from deepthink_cli.events import Progress, Tell, silent, warning_of
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
-from deepthink_cli.prediction.ensemble import members_of, open_ensemble
+from deepthink_cli.prediction.predict import members_of, open_ensemble
 from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, predictions

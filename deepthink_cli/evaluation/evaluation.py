@@ -1,4 +1,7 @@
-"""The accuracy of each iteration of a memory, next to plain in-context learning and the majority class."""
+"""The accuracy of each iteration of a memory, next to plain in-context learning and the majority class.
+
+Also the evaluation of the rows that are not among the demonstrations.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.data.examples import Example, Query
+from deepthink_cli.data.same_input import input_keys
 from deepthink_cli.evaluation.metrics import (
     Answer,
     Changes,
@@ -14,10 +19,13 @@ from deepthink_cli.evaluation.metrics import (
     Metrics,
     Probabilities,
     ProbabilityTally,
+    Table,
     Tally,
+    table_by_iteration,
 )
-from deepthink_cli.evaluation.tables import Table, table_by_iteration
+from deepthink_cli.events import Tell, Warn
 from deepthink_cli.io.text import html_table
+from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import log_share
 
@@ -143,3 +151,64 @@ class Evaluator:
             changes={iteration: tally.result() for iteration, tally in self.changes.items()},
             calibrated={name: evaluator.result() for name, evaluator in self.calibrated.items()},
         )
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many of the evaluated rows are demonstrations, and the evaluation of the others, None if there are none."""
+
+    rows: int
+    rest: Evaluation | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The overlap as JSON values."""
+        return {"rows": self.rows, "rest": None if self.rest is None else self.rest.as_json()}
+
+
+class OverlapEvaluator:
+    """Evaluates the rows that are not among the demonstrations, in constant memory.
+
+    Rows are compared with the demonstrations as the memory's template writes both (`input_keys`).
+    """
+
+    def __init__(
+        self,
+        demonstrations: Iterable[TokenizedDemonstrations],
+        iterations: Sequence[int],
+        calibrate: Sequence[str] = (),
+    ) -> None:
+        first, *others = demonstrations
+        self.template, self.labels = first.template, first.labels
+        self.known = {key for each in (first, *others) for example in each.examples for key in self._keys(example)}
+        self.rest = Evaluator(iterations, self.labels, calibrate)
+        self.memories, self.seen = len(iterations), 0
+        self.query: Query | None = None
+        self.known_query = False
+
+    def add(self, prediction: Prediction) -> None:
+        """Count one prediction; those of one query by all iterations follow each other."""
+        query = prediction.query
+        if query is not self.query:
+            self.query, self.known_query = query, not self.known.isdisjoint(self._keys(query))
+        if self.known_query:
+            self.seen += 1
+        else:
+            self.rest.add(prediction)
+
+    def result(self) -> Overlap | None:
+        """The overlap; None if no row is a demonstration."""
+        if not self.seen:
+            return None
+        return Overlap(self.seen // self.memories, self.rest.result() if self.rest.n else None)
+
+    def _keys(self, row: Query | Example) -> frozenset[bytes]:
+        return input_keys(row, self.template, self.labels)
+
+
+def warn_of_overlap(overlap: Overlap | None, n: int, name: str, tell: Tell) -> None:
+    """Warn that some of `n` rows, or all, are demonstrations of the memory `name`."""
+    if overlap is None:
+        return
+    which = "all rows are" if overlap.rest is None else f"{overlap.rows} of {n} rows are"
+    means = "the accuracy says nothing about new rows" if overlap.rest is None else "the others are reported apart"
+    tell(Warn(f"{which} among the demonstrations of {name}: {means}"))

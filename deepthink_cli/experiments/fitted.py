@@ -10,7 +10,7 @@ from itertools import cycle
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.experiments.plan import RunPlan
-from deepthink_cli.model.fitting import SHARE, count_tokens, last_of, max_demonstrations
+from deepthink_cli.model.limits import SHARE, count_tokens, last_of, max_demonstrations
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.experiments.results import FILE, Result, Setting, read_results
 from deepthink_cli.experiments.samples import without_samples
-from deepthink_cli.io.appended import append, cut, refusals, whole_lines
+from deepthink_cli.io.atomic import append, cut, refusals, whole_lines
 
 LOCK = ".lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}

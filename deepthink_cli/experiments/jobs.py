@@ -27,9 +27,9 @@ from deepthink_cli.selection.choice import Request, check_request, choose_demons
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import digest
+from deepthink_cli.tasks.evaluated import check_held_out, pool_of_task
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.free import check_may_run
-from deepthink_cli.tasks.pool import check_held_out, pool_of_task
 from deepthink_cli.tasks.splits import Drawn, EvaluationSet, dev_set, draw_demonstrations, evaluation_set
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.registry import DEEP_THINKING

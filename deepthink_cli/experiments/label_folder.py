@@ -17,7 +17,7 @@ from typing import Any
 
 from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, named_by, open_memory
 from deepthink_cli.calibration.registry import from_rows
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.opening import tell_of_download
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.events import Note, Progress, Tell, Warn, silent

@@ -16,8 +16,8 @@ from deepthink_cli.experiments.results import Part, Setting
 from deepthink_cli.method import Positions
 from deepthink_cli.provenance import ModelIdentity
 from deepthink_cli.tasks.catalogue import find_tasks
-from deepthink_cli.tasks.columns import demonstrations_for
 from deepthink_cli.tasks.format import Task
+from deepthink_cli.tasks.items import demonstrations_for
 from deepthink_cli.tasks.sources import Source, source_of
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.updates.base import UpdateRule

@@ -24,10 +24,8 @@ from deepthink_cli.experiments.plan import RunPlan, cells, planned, scorings
 from deepthink_cli.experiments.prepare import PreparedRun, once, prepare_run
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.io.hub import NotInCache
-from deepthink_cli.model.devices import choose_device
-from deepthink_cli.model.footprint import parameter_count
-from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.model.options import ModelOptions, choose_device
+from deepthink_cli.model.spec import ModelSpec, parameter_count
 from deepthink_cli.tasks.files import example_query
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import evaluation_set, protocol_name

@@ -18,9 +18,8 @@ from deepthink_cli.experiments.figure import Form
 from deepthink_cli.experiments.folder import open_run_folder
 from deepthink_cli.experiments.shards import with_shards
 from deepthink_cli.io.atomic import writing
-from deepthink_cli.io.documents import Document, read_document
+from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import place, reason
-from deepthink_cli.io.permissions import check_allows_no_code
 from deepthink_cli.model.options import ModelOptions
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value

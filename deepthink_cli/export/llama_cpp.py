@@ -134,7 +134,7 @@ def agreement(state: SavedState, first: Memory, weights: Weights = "f32") -> Agr
     return compared
 
 
-def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path, field: str = "output") -> None:
+def write_state(memory: Memory, state: SavedState, paired: bool, output: str | Path) -> None:
     """Write the state with the keys and values of the memory in place of its own; the write is atomic.
 
     Raises InputError for values that the state's type cannot hold, and DeepThinkError if the write fails.
@@ -144,7 +144,7 @@ def write_state(memory: Memory, state: SavedState, paired: bool, output: str | P
     for blocks, tensors, layout in ((parsed.keys, memory.keys, order), (parsed.values, memory.values, _unchanged)):
         for block, tensor in zip(blocks, tensors, strict=True):
             data[block.begin : block.end] = _encoded(state, block, layout(tensor))
-    with replacing(output, field) as temporary:
+    with replacing(output) as temporary:
         temporary.write_bytes(data)
 
 

@@ -33,7 +33,7 @@ def export(export: Export) -> None:
         export.tell(Warn(f"{path} was made in {model.quantize}: load the model in the same way, or scores differ"))
 
 
-def write_peft(memory: Memory, directory: str | Path, name: str = "this memory", field: str = "output") -> None:
+def write_peft(memory: Memory, directory: str | Path, name: str = "this memory") -> None:
     """Write a memory as a prefix adapter: `adapter_config.json` and `adapter_model.safetensors`.
 
     The folder is complete or absent; an existing one is replaced if it is empty or holds an adapter only. Raises
@@ -43,7 +43,7 @@ def write_peft(memory: Memory, directory: str | Path, name: str = "this memory",
     if provenance is None:
         raise InputError(f"{name}: has no provenance; use a memory from think() or load_memory()")
     check_exportable(memory, provenance, name)
-    with replacing_folder(directory, FILES, field) as temporary:
+    with replacing_folder(directory, FILES) as temporary:
         text = json.dumps(adapter_config(memory, provenance), indent=2, sort_keys=True)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         tensors = {"prompt_embeddings": prompt_embeddings(memory)}

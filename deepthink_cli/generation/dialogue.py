@@ -11,8 +11,7 @@ from deepthink_cli.data.chat import solved as solved_turns
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
-from deepthink_cli.generation.continuation import pieces
-from deepthink_cli.generation.generation import ended
+from deepthink_cli.generation.generation import ended, pieces
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import remaining_tokens

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
 from deepthink_cli.events import Progress, Tell, silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query
-from deepthink_cli.data.values import text_value
+from deepthink_cli.data.template import text_value
 from deepthink_cli.errors import InputError, Problems
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError, InputError, option
-from deepthink_cli.io.hub import forbidden_by, is_unreachable
-from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.io.hub import forbidden_by, is_unreachable, quiet_libraries
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -12,8 +12,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.integrations.lm_eval.arguments import Arguments
 from deepthink_cli.integrations.lm_eval.contexts import SplitContext
 from deepthink_cli.integrations.lm_eval.memories import Memories
-from deepthink_cli.integrations.lm_eval.requests import Request, request_of
-from deepthink_cli.integrations.lm_eval.scoring import checked_groups, likelihoods, memory_of
+from deepthink_cli.integrations.lm_eval.requests import Request, checked_groups, likelihoods, memory_of, request_of
 
 try:
     from lighteval.models.abstract_model import LightevalModel
@@ -42,7 +41,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
     """
 
     def __init__(self, config: Any) -> None:
-        from deepthink_cli.engine.choice import load_model
+        from deepthink_cli.engine.opening import load_model
         from deepthink_cli.model.opening import open_model
 
         self.config = config
@@ -96,7 +95,7 @@ class DeepThinkLighteval(LightevalModel):  # type: ignore[misc]  # lighteval is 
     def greedy_until(self, docs: Sequence[Any]) -> list[Any]:
         """The text that the model writes after every row, greedily, up to the stop strings of the task."""
         from deepthink_cli.engine.decoding import Decoding, Prompt
-        from deepthink_cli.generation.continuation import continuations
+        from deepthink_cli.generation.generation import continuations
 
         requests: list[Request] = []
         for number, doc in enumerate(docs):

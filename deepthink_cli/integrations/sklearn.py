@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from inspect import signature
@@ -16,9 +17,8 @@ from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, naming_options, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
-from deepthink_cli.integrations.value_errors import value_errors
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
 from deepthink_cli.model.options import ModelOptions
@@ -26,13 +26,6 @@ from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted
-except ImportError as error:
-    raise ImportError("scikit-learn is not installed; pip install 'deepthink-cli[sklearn]'") from error
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -42,6 +35,36 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.provenance import Selected, TokenizedDemonstrations
     from deepthink_cli.scoring.prediction import Prediction
+
+PARAMETERS = {"sampling": "demos_by", "method": "demos_by"}  # parameters that are called otherwise than the option
+
+
+class InvalidValue(InputError, ValueError):
+    """An `InputError` that is a `ValueError`."""
+
+
+@contextmanager
+def value_errors() -> Iterator[None]:
+    """Raise an `InputError` as a ValueError, with the names of an estimator's parameters."""
+    try:
+        with naming_options(_parameter):
+            yield
+    except InputError as error:
+        problems = (replace(each, field=PARAMETERS.get(each.field or "", each.field)) for each in error.problems)
+        raise InvalidValue(*problems) from error
+
+
+def _parameter(field: str, value: str | None) -> str:
+    return parameter(PARAMETERS.get(field, field), value)
+
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise ImportError("scikit-learn is not installed; pip install 'deepthink-cli[sklearn]'") from error
+
 
 TEMPLATE = "Text: {text}\nLabel: {label}"
 
@@ -227,7 +250,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         from deepthink_cli.calibration.extended_labels import ExtendedLabels
         from deepthink_cli.events import silent
-        from deepthink_cli.model.fitting import check_fit
+        from deepthink_cli.model.limits import check_fit
         from deepthink_cli.model.tokens import tokenize_demonstrations
 
         engine, score = self._engine(), self._score()

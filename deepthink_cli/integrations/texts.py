@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deepthink_cli.data.examples import Text
-from deepthink_cli.data.values import text_value
+from deepthink_cli.data.template import text_value
 from deepthink_cli.errors import InputError, Problems
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.experiments.observers import RunObserver
-from deepthink_cli.model.failures import check_installed
+from deepthink_cli.io.hub import check_installed
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:

@@ -1,11 +1,18 @@
-"""Whether the hub may be asked, and whether it could be reached: the same words for models and for data sets."""
+"""The hub and its libraries: whether it may be asked, settings that are changed for a while, failures in words."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from logging import CRITICAL, getLogger
+from pickle import UnpicklingError
+from threading import RLock
 
-from deepthink_cli.errors import DeepThinkError, Problem, option
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, option, out_of_memory, panicked, ran_out_of_memory
 
 _UNREACHABLE = {"ConnectionError", "TransportError", "Timeout", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
@@ -49,3 +56,111 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.append(current)
         current = current.__cause__ or current.__context__
     yield from seen
+
+
+_lock = RLock()  # the settings are global to the process, so only one thread at a time may change them
+
+
+@contextmanager
+def quiet_libraries(offline: bool = False) -> Iterator[None]:
+    """Silence the imported libraries until the block ends; with `offline`, also forbid connections.
+
+    Other threads that call this wait. Errors of the libraries are still raised.
+    """
+    with _lock, ExitStack() as restored:
+        logger = getLogger("transformers")
+        restored.callback(logger.setLevel, logger.level)
+        logger.setLevel(CRITICAL)
+        _hide_progress_bars(restored)
+        _set_variable(restored, "DISABLE_SAFETENSORS_CONVERSION")
+        if offline:
+            _disconnect(restored)
+        yield
+
+
+def _hide_progress_bars(restored: ExitStack) -> None:
+    # huggingface_hub comes last, because transformers changes its setting as well.
+    if (hub := sys.modules.get("huggingface_hub.utils")) and not hub.are_progress_bars_disabled():
+        restored.callback(hub.enable_progress_bars)
+        hub.disable_progress_bars()
+    for name in ("transformers.utils.logging", "datasets.utils"):
+        if (library := sys.modules.get(name)) and library.is_progress_bar_enabled():
+            restored.callback(library.enable_progress_bar)
+            library.disable_progress_bar()
+    # Has a progress bar of its own, which no setting hides.
+    if library := sys.modules.get("transformers.modeling_gguf_pytorch_utils"):
+        restored.callback(setattr, library, "tqdm", library.tqdm)
+        library.tqdm = partial(library.tqdm, disable=True)  # type: ignore[attr-defined]
+
+
+def _set_variable(restored: ExitStack, name: str) -> None:
+    # Otherwise transformers looks for a converted copy of a pickled checkpoint on the hub, in a thread.
+    if name not in os.environ:
+        os.environ[name] = "1"
+        restored.callback(os.environ.pop, name, None)
+
+
+def _disconnect(restored: ExitStack) -> None:
+    """Has the effect of HF_HUB_OFFLINE, which the libraries read only when they are imported."""
+    for module, name in (("huggingface_hub.constants", "HF_HUB_OFFLINE"), ("datasets.config", "HF_HUB_OFFLINE")):
+        if library := sys.modules.get(module):
+            restored.callback(setattr, library, name, getattr(library, name))
+            setattr(library, name, True)
+
+
+def check_installed(named: Problem, extra: str, *packages: str) -> None:
+    """Raise InputError, which begins with `named`, for the first package that is not installed; `extra` installs it."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise InputError(named.because(f"{package} is not installed; pip install 'deepthink-cli[{extra}]'"))
+
+
+@contextmanager
+def library_errors(failure: Problem, hint: str) -> Iterator[None]:
+    """Raise every error of the block as an InputError: `failure`, the library's reason, `hint`."""
+    try:
+        yield
+    except DeepThinkError:
+        raise
+    except BaseException as error:  # transformers and its dependencies raise many types
+        if not isinstance(error, Exception) and not panicked(error):
+            raise
+        if "trust_remote_code" in str(error):
+            hint = f"read that code, and allow it with {option('trust_remote_code')}"
+        raise InputError(failure.because(f"{_reason(error)}; {hint}")) from error
+
+
+@contextmanager
+def hub_errors(what: Problem, offline: bool, hint: str) -> Iterator[None]:
+    """Raise an error of the block as a DeepThinkError if a file is not in the cache and the hub does not give it."""
+    try:
+        yield
+    except DeepThinkError:
+        raise
+    except Exception as error:  # the hub's library, transformers and the HTTP library raise many types
+        if not is_unreachable(error):
+            raise
+        raise unreachable(what, offline, hint) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error's message, which some libraries continue on the second."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(" .")
+
+
+def load_failure(name: str, error: Exception) -> DeepThinkError:
+    """The error for weights that cannot be loaded."""
+    if ran_out_of_memory(error):
+        return DeepThinkError.of("model", name, f"{out_of_memory(error)}")
+    if isinstance(error, UnpicklingError):
+        return DeepThinkError.of(
+            "model",
+            name,
+            "its weights are a pickle that torch's safe loader refuses: damaged, or made to run code; get "
+            "them as safetensors",
+        )
+    if isinstance(error, ImportError):
+        reason = _reason(error).partition(". ")[0]
+        return InputError.of("model", name, f"a package is missing ({reason}); install it, or choose another model")
+    return DeepThinkError.of("model", name, f"its weights cannot be loaded: {_reason(error)}")

@@ -11,11 +11,9 @@ from typing import Any
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.io.hub import forbidden_by
+from deepthink_cli.io.hub import check_installed, forbidden_by, hub_errors, library_errors
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.model.contents import contents_sha256
-from deepthink_cli.model.failures import check_installed, hub_errors, library_errors
-from deepthink_cli.model.fingerprint import hub_commit
+from deepthink_cli.model.fingerprint import contents_sha256, hub_commit
 from deepthink_cli.model.location import Location, local_path
 from deepthink_cli.model.options import POCKET, ModelOptions
 from deepthink_cli.provenance import AdapterIdentity

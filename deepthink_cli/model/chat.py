@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from deepthink_cli.data.chat import Chat, Turn, question, reply, solved
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.model.failures import library_errors
+from deepthink_cli.io.hub import library_errors
 from deepthink_cli.provenance import TokenizedDemonstrations
 
 # Templates that write the current date get this one, the default date of Llama 3's template: the same demonstrations

@@ -12,9 +12,8 @@ from warnings import catch_warnings, simplefilter
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, PreTrainedModel
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
-from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.io.hub import library_errors, load_failure, quiet_libraries
 from deepthink_cli.model.adapter import Adapter
-from deepthink_cli.model.failures import library_errors, load_failure
 from deepthink_cli.model.spec import ModelSpec
 
 # The parts of a header are its numbers, texts and lengths; the package keeps 700 bytes for each. Files of small models

@@ -12,7 +12,7 @@ from huggingface_hub import list_repo_files, snapshot_download
 from transformers.utils.hub import cached_file
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.model.failures import check_installed
+from deepthink_cli.io.hub import check_installed
 from deepthink_cli.model.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
@@ -150,13 +150,11 @@ def _directory(path: Path, options: ModelOptions) -> Location:
     return Location(str(path.resolve()), str(path.resolve()))
 
 
-def _gguf(file: Path, named: Problem, folder: Path | None = None) -> Location:
-    """The location of a GGUF file, whose name is relative to `folder`, by default the one that it is in."""
+def _gguf(file: Path, named: Problem) -> Location:
+    """The location of a GGUF file, in the folder that it is in."""
     check_installed(named, *_EXTRA)
-    # Not resolved: the hub's cache consists of links whose targets have no suffix.
-    absolute = file.absolute()
-    root = absolute.parent if folder is None else folder.absolute()
-    return Location(str(absolute), str(root), absolute.relative_to(root).as_posix())
+    absolute = file.absolute()  # not resolved: the hub's cache consists of links whose targets have no suffix
+    return Location(str(absolute), str(absolute.parent), absolute.name)
 
 
 def _checked(name: str) -> str:

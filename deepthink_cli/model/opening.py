@@ -10,17 +10,14 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.io.hub import forbidden_by
-from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.io.hub import check_installed, forbidden_by, hub_errors, library_errors, quiet_libraries
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
-from deepthink_cli.model.devices import choose_device
-from deepthink_cli.model.failures import check_installed, hub_errors, library_errors
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
 from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import ModelOptions, choose_device
 from deepthink_cli.model.spec import ModelSpec
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.options import MODEL, Flag, Options
+
+if TYPE_CHECKING:  # options are shown in help pages, which are instant
+    import torch
 
 POCKET = "pocket"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -104,3 +108,19 @@ class ModelOptions(Options):
     def name(self) -> str:
         """The model in messages."""
         return self.model
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called `name`; auto is CUDA, then MPS, then the CPU. Raises InputError if it is not available."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        raise InputError.of(
+            "device", name, f"torch sees {torch.cuda.device_count()} CUDA devices; use {option('device')} auto"
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError.of("device", name, f"torch sees no MPS device; use {option('device')} auto")
+    return device

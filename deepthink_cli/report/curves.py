@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, get_args
 from deepthink_cli.experiments.results import Part
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.baselines import mean_plain
-from deepthink_cli.report.groups import LARGE, groups_of, in_order, is_detail, names_of
 from deepthink_cli.report.job_results import JobResults, different_seeds, result_table
 from deepthink_cli.report.significance import Paired, Spread, differences
+from deepthink_cli.report.tables import LARGE, groups_of, in_order, is_detail, names_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.groups import LARGE
 from deepthink_cli.report.job_results import JobResults, Seed, job_table
+from deepthink_cli.report.tables import LARGE
 
 KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, queries_or_skipped, read_queries
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
@@ -20,7 +20,7 @@ from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.prediction import check_length
 
 MAX_FIELDS = 1000  # different fields of rows that are remembered
 

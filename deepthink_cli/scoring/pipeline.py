@@ -30,8 +30,15 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.prediction import Prediction, averaged, prediction_of
-from deepthink_cli.scoring.score import NotFiniteError, check_finite, check_length, score_each
+from deepthink_cli.scoring.prediction import (
+    NotFiniteError,
+    Prediction,
+    averaged,
+    check_finite,
+    check_length,
+    prediction_of,
+    score_each,
+)
 
 P = TypeVar("P")
 Part = list[Prediction | Skipped]  # of a chunk: for each query a prediction by each memory, or why there is none

@@ -16,7 +16,7 @@ from deepthink_cli.io.prefetch import ahead
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.prediction import check_length
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
 

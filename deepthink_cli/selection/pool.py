@@ -12,8 +12,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool
-from deepthink_cli.data.rows import RowSource, name_of
+from deepthink_cli.data.rows import name_of
 from deepthink_cli.data.same_input import row_digest, rows_digest
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import option
 from deepthink_cli.model.limits import Limits

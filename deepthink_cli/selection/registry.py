@@ -11,28 +11,28 @@ from pydantic_core import PydanticKnownError
 from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, instance_of
 from deepthink_cli.selection.base import SelectionMethod
-from deepthink_cli.selection.methods import first, stratified, uniform
+from deepthink_cli.selection.methods import baselines
 
 _HERE = "deepthink_cli.selection.methods"
 _ZERO_SHOT = "one zero-shot pass over the pool"
 
 _BUILT_IN = {
-    "random": SelectionMethod(uniform.choose, "rows drawn uniformly", "the baseline of every table"),
+    "random": SelectionMethod(baselines.uniform, "rows drawn uniformly", "the baseline of every table"),
     "stratified": SelectionMethod(
-        stratified.choose, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
+        baselines.stratified, "equal numbers of each label, drawn uniformly", "a usual baseline", balances=True
     ),
     "first": SelectionMethod(
-        first.choose, "the first rows, in the order of the file", "a usual baseline", in_file_order=True, draws=False
+        baselines.first, "the first rows, in the order of the file", "a usual baseline", in_file_order=True, draws=False
     ),
     "herding": SelectionMethod(
-        f"{_HERE}.herding:choose",
+        f"{_HERE}.hidden_states:herding",
         "rows whose mean hidden state follows that of the pool",
         "Welling 2009; Chen et al. 2010, arXiv 1203.3472",
         ("hidden",),
         _ZERO_SHOT,
     ),
     "k-center": SelectionMethod(
-        f"{_HERE}.k_center:choose",
+        f"{_HERE}.hidden_states:k_center",
         "a drawn row, then the one farthest from all that are chosen",
         "Sener and Savarese 2018, arXiv 1708.00489",
         ("hidden",),
@@ -60,35 +60,35 @@ _BUILT_IN = {
         _ZERO_SHOT,
     ),
     "cal": SelectionMethod(
-        f"{_HERE}.cal:choose",
+        f"{_HERE}.uncertainty:cal",
         "rows whose label probabilities differ most from those of their 10 nearest rows",
         "Margatina et al. 2021, arXiv 2109.03764",
         ("hidden", "probabilities"),
         _ZERO_SHOT,
     ),
     "craig": SelectionMethod(
-        f"{_HERE}.craig:choose",
+        f"{_HERE}.gradients:craig",
         "rows whose gradients are near to all gradients of the pool",
         "Mirzasoleiman et al. 2020, arXiv 1906.01827",
         ("hidden", "probabilities"),
         _ZERO_SHOT,
     ),
     "gradmatch": SelectionMethod(
-        f"{_HERE}.gradmatch:choose",
+        f"{_HERE}.gradients:gradmatch",
         "rows whose weighted gradients add up to the mean gradient of the pool",
         "Killamsetty et al. 2021, arXiv 2103.00123",
         ("hidden", "probabilities"),
         _ZERO_SHOT,
     ),
     "facility-location": SelectionMethod(
-        f"{_HERE}.facility_location:choose",
+        f"{_HERE}.gradients:facility_location",
         "rows such that every gradient of the pool has a similar one among theirs",
         "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
         ("hidden", "probabilities"),
         _ZERO_SHOT,
     ),
     "graph-cut": SelectionMethod(
-        f"{_HERE}.graph_cut:choose",
+        f"{_HERE}.gradients:graph_cut",
         "rows whose gradients are similar to those of the pool and not to each other",
         "Iyer et al. 2021, arXiv 2006.15412; gradients as in Guo et al. 2022, arXiv 2204.08499",
         ("hidden", "probabilities"),
@@ -96,7 +96,7 @@ _BUILT_IN = {
     ),
     # Methods that try sets with the model, and those that suit known queries. n rows in the pool, K shots.
     "random-valid": SelectionMethod(
-        f"{_HERE}.random_sets:choose",
+        f"{_HERE}.random_sets:random_valid",
         "the most accurate of 30 random sets on 100 rows of the pool",
         "Random&Valid of Li and Qiu 2023, arXiv 2302.13539",
         ("trials",),
@@ -104,7 +104,7 @@ _BUILT_IN = {
         balances=True,
     ),
     "influence": SelectionMethod(
-        f"{_HERE}.influence:choose",
+        f"{_HERE}.random_sets:influence",
         "rows whose presence in random sets raises the accuracy on 100 rows of the pool most",
         "Nguyen and Wong 2023, arXiv 2302.11042",
         ("trials",),
@@ -136,14 +136,14 @@ _BUILT_IN = {
         balances=True,
     ),
     "k-means": SelectionMethod(
-        f"{_HERE}.centroids:choose",
+        f"{_HERE}.queries:k_means",
         "the rows nearest to K centroids of given queries, or of the pool",
         "arXiv 2507.16217",
         ("hidden", "queries"),
         "one zero-shot pass over the pool and the queries",
     ),
     "set-bsr": SelectionMethod(
-        f"{_HERE}.coverage:choose",
+        f"{_HERE}.queries:set_bsr",
         "rows whose tokens are similar to every token of given queries, or of other rows",
         "Set-BSR of Gupta et al. 2023, arXiv 2305.14907",
         ("tokens", "queries"),

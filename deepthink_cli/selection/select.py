@@ -13,14 +13,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError, with_config
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_queries
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.atomic import writing
 from deepthink_cli.io.tables import Columns, check_suffix, columns_of, is_table, writing_rows
 from deepthink_cli.io.text import canonical_json, json_line, jsonable
-from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import STRICT, Selected

@@ -16,7 +16,7 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import query_tokenizer, special_ids, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.score import check_finite, score_each
+from deepthink_cli.scoring.prediction import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
 from deepthink_cli.thinking import think_together

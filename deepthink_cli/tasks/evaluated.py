@@ -1,27 +1,31 @@
-"""The labelled rows that a memory is evaluated on: those of a file, or of a task."""
+"""Labelled rows of a file or of a task: those that a memory is evaluated on, and the pool, which has none of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from deepthink_cli.artifact.opening import OpenedMemory, opened
-from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped
-from deepthink_cli.data.rows import RowSource, check_rereadable, rows_or_errors
-from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.data.examples import Example, Query, Skipped, queries_or_skipped, read_queries
+from deepthink_cli.data.rows import check_rereadable, name_of, rows_or_errors
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
+from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.format import Free
+from deepthink_cli.tasks.format import Free, Task
 from deepthink_cli.tasks.free import check_may_run
+from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.rows import announce, check_memory, in_columns, tell_of_programs
 from deepthink_cli.tasks.sources import Source
-from deepthink_cli.tasks.splits import evaluation_set, sampled
+from deepthink_cli.tasks.splits import EvaluationSet, evaluation_set, sampled, training_rows
 
 
 @dataclass(frozen=True)
@@ -131,4 +135,36 @@ def check_read_for(rows: EvaluatedRows, memory: OpenedMemory) -> None:
         raise InputError(
             f"{memory.name}: the rows of {rows.split} were read for a memory with the labels "
             f"{', '.join(read_for.labels)} and the template {read_for.template.pattern!r}; read them for this memory"
+        )
+
+
+def pool_of_task(task: Task, evaluated: EvaluationSet, source: str | RowSource | None = None) -> PoolRows:
+    """A task's training rows, or the labelled rows of a file in the task's prompt.
+
+    Raises InputError, naming file and line, for a file with rows of the evaluated split.
+    """
+    labels = tuple(task.labels or ())
+    check = partial(check_held_out, evaluated=evaluated, way=f"or choose without {option('task')}")
+    if source is None:
+        rows, left_out = training_rows(task, task.demonstrations, evaluated)
+        return PoolRows.of(task.name, rows, task.prompt, labels, left_out=left_out, check_queries=check)
+    columns = TaskColumns(task.prompt, labels, lambda: task)
+    source = replace(RowSource.of(source), convert=columns)
+    queries = list(read_queries(source, task.prompt, labels, labelled=True))
+    check((query.where, query) for query in queries)
+    return PoolRows.of(name_of(source), queries, task.prompt, labels, check_queries=check)
+
+
+def check_held_out(rows: Iterable[tuple[str, Query | Example]], evaluated: EvaluationSet, way: str) -> None:
+    """Raise InputError, with the place of the first, if rows are in the split that a task evaluates.
+
+    Every row has its place before it; `way` is what to do other than removing what is evaluated.
+    """
+    places = [place for place, row in rows if row in evaluated]
+    if places:
+        count = len(places) - 1
+        more = f", and so {'is 1 other row' if count == 1 else f'are {count} other rows'}" if count else ""
+        raise InputError(
+            f"{places[0]}: in split {evaluated.split}, which task {evaluated.task.name} evaluates{more}; "
+            f"remove what is evaluated, {way}"
         )

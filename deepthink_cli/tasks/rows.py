@@ -8,15 +8,15 @@ from functools import cache
 from pathlib import Path
 
 from deepthink_cli.artifact.opening import OpenedMemory
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.io.sandbox import way_to_confine, what_holds
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tasks.catalogue import built_in, find_task
-from deepthink_cli.tasks.columns import TaskColumns
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.free import runs_programs
+from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.sources import Source, needs_hub
 from deepthink_cli.tasks.splits import Drawn, draw_demonstrations, evaluation_set
 

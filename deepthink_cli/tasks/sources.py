@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.data.formats.lines import refuse_texts
-from deepthink_cli.data.rows import Row, RowSource, read_rows
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
-from deepthink_cli.io.hub import forbidden_by, is_unreachable, unreachable
-from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.io.hub import forbidden_by, is_unreachable, quiet_libraries, unreachable
 from deepthink_cli.tasks.format import Split, Task
 from deepthink_cli.tasks.patterns import all_matches
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.data.formats.lines import refuse_texts
-from deepthink_cli.data.rows import RowSource, read_rows
-from deepthink_cli.data.source import FormatName, Row
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import FormatName, Row, RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.atomic import check_output, writing

@@ -17,19 +17,17 @@ from deepthink_cli.engine.opening import find_model, warn_without_chat
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
-from deepthink_cli.model.fitting import check_fit
+from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer, tokenize_demonstrations
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.score import check_length
+from deepthink_cli.scoring.prediction import check_length
 from deepthink_cli.selection.choice import Request, choose_demonstrations
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.selection.registry import selection_method
-from deepthink_cli.tuning.grid import Grid
-from deepthink_cli.tuning.nested import split
-from deepthink_cli.tuning.options import TuneOptions
-from deepthink_cli.tuning.verdict import FEWEST_ROWS
+from deepthink_cli.tuning.nested import FEWEST_ROWS, split
+from deepthink_cli.tuning.options import Grid, TuneOptions
 
 FEWEST_FOLDS = 3  # with two of them held out, one is left to read
 FEWEST_OF_LABEL = 2

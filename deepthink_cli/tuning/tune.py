@@ -18,11 +18,10 @@ from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.selection.store import Store
 from deepthink_cli.thinking import think
-from deepthink_cli.tuning.grid import Setting
-from deepthink_cli.tuning.held_out import held_out_scores
+from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, training_set, training_sets
+from deepthink_cli.tuning.nested import Comparison
+from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
-from deepthink_cli.tuning.sets import TrainingSet, training_set, training_sets
-from deepthink_cli.tuning.verdict import Comparison
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats

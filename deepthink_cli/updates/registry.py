@@ -12,12 +12,20 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.registry import Registry
+from deepthink_cli.updates.ablations import (
+    Cosine,
+    InverseTime,
+    KeysOnly,
+    LayerRamp,
+    LayerRange,
+    LowerHalf,
+    Rotated,
+    Shuffled,
+    UpperHalf,
+    ValuesOnly,
+)
 from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.gate import Gate, gate_values
-from deepthink_cli.updates.layers import LayerRamp, LayerRange, LowerHalf, UpperHalf
-from deepthink_cli.updates.orders import Rotated, Shuffled
-from deepthink_cli.updates.parts import KeysOnly, ValuesOnly
-from deepthink_cli.updates.schedules import Cosine, InverseTime
 
 GATE = "gate"
 

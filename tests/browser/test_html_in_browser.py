@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
-from deepthink_cli.report.html.page import ChartGroup, Table, WebPage
-from deepthink_cli.report.html.render import render
+from deepthink_cli.report.html.page import ChartGroup, Table, WebPage, render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -35,8 +35,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import predict, predicted, predictions
-from deepthink_cli.scoring.prediction import Prediction, prediction_of
-from deepthink_cli.scoring.score import Scores
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
 ROWS = ["a kind film", "flat and stale", "loud", "a wise and warm play", "not bad at all"]
 LABELS = ("positive", "negative")

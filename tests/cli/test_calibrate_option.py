@@ -238,7 +238,7 @@ def test_a_row_with_its_own_candidates_is_named_before_the_model_is_loaded(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     rows: list[dict[str, object]] = [{"review": "loud", "sentiment": "positive"}]
     rows += [{"review": "flat", "sentiment": "stale", "candidates": ["stale", "bright"]}]
     mixed = write_rows(tmp_path / "mixed.jsonl", rows)

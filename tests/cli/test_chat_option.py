@@ -80,7 +80,7 @@ def test_a_memory_without_a_chat_does_not_name_it(demos: Path, tmp_path: Path) -
 def test_a_changed_template_is_noticed_before_the_weights(
     command: str, memory: Path, model: Path, demos: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     change_template(model)
     line = refused([command, str(memory), str(demos), "-q"], capsys)
     assert f"{memory}: made with another chat template than the tokenizer's; " in line
@@ -98,7 +98,7 @@ def test_a_changed_template_is_noticed_by_an_engine_that_is_loaded(memory: Path,
 def test_a_chat_needs_a_template(
     demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_model(tmp_path / "base", "llama")
     line = refused(["think", str(demos), "-m", str(model), "--chat"], capsys)
     assert f"--chat: the tokenizer of {model} has no chat template; " in line
@@ -109,7 +109,7 @@ def test_a_chat_needs_a_template(
 def test_a_template_that_refuses_is_refused_before_the_weights(
     demos: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     model = write_chat_model(tmp_path / "gemma", "gemma")
     line = refused(["think", str(demos), "-m", str(model), "--chat", "--system", SYSTEM], capsys)
     assert "System role not supported; omit --system" in line
@@ -161,7 +161,7 @@ def test_rows_that_are_too_long_as_turns_are_found_before_the_weights(
 ) -> None:
     memory, bare = str(tmp_path / "mem.safetensors"), ["--template", "{review} {sentiment}"]
     assert run(["think", str(demos), "-m", str(model), "-T", "1", "--chat", *bare, "-q", "-o", memory]) == 0
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     limit = 512 - len(read_header(memory).metadata.demonstrations.token_ids)
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "x" * (limit - 10)}])
     assert len(f"{'x' * (limit - 10)} negative") < limit

@@ -12,8 +12,8 @@ import pytest
 from conftest import write_rows
 from helpers.forks import Forks
 
-from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run
+from deepthink_cli.cli.process import INTERRUPTED
 from deepthink_cli.data import examples
 
 INPUTS = [{"review": "a wise and tender film"}, {"review": "long and dull", "id": 7}]

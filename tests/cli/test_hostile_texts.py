@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from deepthink_cli import DemonstrationSet, Method, load_model, predict, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.choice import choose_engine
+from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.model.tokens import encode
 
 Captured = pytest.CaptureFixture[str]

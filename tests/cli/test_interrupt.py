@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from deepthink_cli.cli.interrupt import INTERRUPTED
+from deepthink_cli.cli.process import INTERRUPTED
 
 DEAF = """
 import hashlib, signal, sys, time

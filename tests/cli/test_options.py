@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
 from deepthink_cli.cli.grouped import Given, Without, default_text, grouped
-from deepthink_cli.cli.naming import flag
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.sources import flag
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.meaning import TABLE, sentence

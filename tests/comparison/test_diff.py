@@ -14,9 +14,8 @@ import torch
 from deepthink_cli import DemonstrationSet, Example, Gate, Memory, Method, save_memory, think, tokenize_demonstrations
 from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.opening import open_memory
-from deepthink_cli.comparison.diff import diff
+from deepthink_cli.comparison.diff import diff, tensor_changes
 from deepthink_cli.comparison.quantize import quantize
-from deepthink_cli.comparison.tensors import tensor_changes
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.tasks.evaluated import is_labelled, rows_of_file
 

@@ -11,8 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query, read_demonstrations, read_queries
-from deepthink_cli.data.template import Template
-from deepthink_cli.data.values import text_value
+from deepthink_cli.data.template import Template, text_value
 from deepthink_cli.errors import InputError, Problems
 
 TEMPLATE = Template("Text: {text}\nLabel: {label}")

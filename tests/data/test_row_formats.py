@@ -19,7 +19,8 @@ import pytest
 
 from deepthink_cli.data.examples import read_demonstrations, read_pool, read_queries
 from deepthink_cli.data.formats import json as json_array
-from deepthink_cli.data.rows import RowSource, read_rows
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, Problems
 
@@ -286,7 +287,7 @@ def test_a_text_file_has_no_labels(tmp_path: Path, read: Callable[[str], object]
 def test_a_small_compressed_file_of_very_many_rows_is_refused(
     rows: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.data.opening._MAX_BYTES", 2**18)
+    monkeypatch.setattr("deepthink_cli.data.source._MAX_BYTES", 2**18)
     path = tmp_path / "rows.jsonl.zst"
     path.write_bytes(zstd(rows * (2**22 // len(rows))))
     assert path.stat().st_size < 1_000

@@ -11,7 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from deepthink_cli.data.rows import Row, read_rows
+from deepthink_cli.data.rows import read_rows
+from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError, Problems
 
 

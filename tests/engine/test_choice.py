@@ -15,14 +15,14 @@ from queries import DEMOS, NOT_PACKED, QUERIES, plain_scores
 
 from deepthink_cli import load_model, score
 from deepthink_cli.cli.main import run
-from deepthink_cli.engine import attention, kernels
+from deepthink_cli.engine import attention
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import choose_engine, load_language_model
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.engine.reach import UnsupportedAttention
 from deepthink_cli.engine.registry import AUTO, ENGINES
-from deepthink_cli.engine.windows import UnsupportedAttention
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
@@ -62,7 +62,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(kernels, "_kernel", lambda _: broken)
+    monkeypatch.setattr(attention, "_kernel", lambda _: broken)
 
 
 def assert_scores_are_right(engine: BatchedEngine) -> None:
@@ -169,7 +169,7 @@ def test_a_probe_that_does_not_fit_the_device_says_so(
 def test_a_build_of_torch_without_the_kernel_is_packed_all_the_same(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "_KERNELS", {"cpu": "no_such_operation"})
+    monkeypatch.setattr(attention, "_KERNELS", {"cpu": "no_such_operation"})
     engine = load_model(str(models("llama")))
     assert isinstance(engine, PackedEngine)
     assert_scores_are_right(engine)
@@ -205,7 +205,7 @@ def test_an_unknown_engine_is_refused_with_the_names_of_the_known_ones(models: M
 def test_an_unknown_engine_is_refused_before_the_weights_are_loaded(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     with pytest.raises(InputError, match="no such engine"):
         load_model(str(models("llama")), engine="sliced")
 

@@ -14,7 +14,7 @@ from helpers.families import write_model
 from deepthink_cli import Decoding, Dialogue, Engine, Method, load_model, score, think, tokenize_demonstrations
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.choice import choose_engine, load_language_model
+from deepthink_cli.engine.opening import choose_engine, load_language_model
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions

@@ -94,7 +94,7 @@ def test_a_run_makes_its_rows_with_it(
     models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "deepthink_cli.engine.choice.choose_engine",
+        "deepthink_cli.engine.opening.choose_engine",
         lambda model, _: Similarity(model.tokenizer, model.identity, model.limits),
     )
     words = run_words(

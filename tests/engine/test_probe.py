@@ -13,8 +13,8 @@ from queries import NOT_PACKED
 from safetensors.torch import load_file, save_file
 
 from deepthink_cli.engine import attention, packed
-from deepthink_cli.engine.choice import load_language_model
 from deepthink_cli.engine.network import LanguageModel
+from deepthink_cli.engine.opening import load_language_model
 from deepthink_cli.engine.probe import try_packed
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions

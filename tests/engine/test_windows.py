@@ -16,13 +16,12 @@ from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from deepthink_cli import Memory, load_model, score
-from deepthink_cli.engine import kernels
+from deepthink_cli.engine import attention
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.packed import PackedEngine
 from deepthink_cli.engine.padded import PaddedEngine
-from deepthink_cli.engine.reach import STEP
-from deepthink_cli.engine.windows import UnsupportedAttention, Window, model_mask, narrowed
+from deepthink_cli.engine.reach import STEP, UnsupportedAttention, Window, model_mask, narrowed
 from deepthink_cli.errors import InputError
 from deepthink_cli.memory import from_cache
 from deepthink_cli.model.families import WINDOW_SIZES, refuse_unfit
@@ -153,7 +152,7 @@ def test_without_a_kernel_windows_are_the_same(
     engine = windowed(family)
     memory = read(engine, tokens(20))
     expected, present = score(engine, memory, QUERIES), read(engine, tokens(20), memory, 20)
-    monkeypatch.setattr(kernels, "_KERNELS", {})
+    monkeypatch.setattr(attention, "_KERNELS", {})
     assert_close(read(engine, tokens(20), memory, 20), present)
     for scores, right in zip(score(engine, memory, QUERIES), expected, strict=True):
         assert scores.sums == pytest.approx(right.sums, abs=1e-4)
@@ -179,14 +178,14 @@ def test_long_readings_in_steps_are_the_models_own_passes(family: str, window: i
 def test_a_layer_with_a_window_reads_only_what_a_token_of_the_pass_attends_to(
     windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, whole, numbers = windowed("ministral"), kernels.attention, list[int]()
+    engine, whole, numbers = windowed("ministral"), attention.attention_with_lse, list[int]()
 
     def counted(query: Any, key: Any, *others: Any, **more: Any) -> Any:
         numbers.append(key.shape[2])
         return whole(query, key, *others, **more)
 
     memory = read(engine, tokens(400))
-    monkeypatch.setattr(kernels, "attention", counted)
+    monkeypatch.setattr(attention, "attention_with_lse", counted)
     score(engine, memory, QUERIES[1:2])  # 3 + 4 tokens, the last of them 5 after the memory
     windowed_layer, full_layer = numbers[:-2], numbers[-2:]
     assert sorted(windowed_layer) == [2, 5, 7]  # attended to by all, by some, and the row
@@ -207,10 +206,10 @@ def test_a_query_alone_is_scored_however_long_it_is(
 def test_a_model_whose_window_holds_everything_attends_as_one_without(
     windowed: Callable[[str], BatchedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, masks, whole = windowed("mistral"), list[Any](), kernels.attention
+    engine, masks, whole = windowed("mistral"), list[Any](), attention.attention_with_lse
     monkeypatch.setattr(
-        kernels,
-        "attention",
+        attention,
+        "attention_with_lse",
         lambda query, key, value, mask, *more, **others: (
             masks.append(mask) or whole(query, key, value, mask, *more, **others)
         ),

@@ -110,7 +110,7 @@ def test_where_no_row_fits_the_model_the_reason_of_the_first_is_told(demos: Path
 def test_mistakes_in_rows_are_told_before_a_model_is_loaded(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     rows = write_rows(tmp_path / "rows.jsonl", [{"review": "good", "sentiment": "odd"}, {"review": "bad"}])
     with pytest.raises(InputError) as error:
         evaluate(memory, rows)

@@ -111,7 +111,7 @@ def test_other_test_rows_are_refused_before_weights_are_loaded_and_nothing_is_wr
 ) -> None:
     before = run_files(folder.out)
     folder.write("test", change(folder.rows("test")))
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     code, said = folder.again()
     assert code == 2
     assert f"{folder.out / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other evaluated" in said
@@ -217,7 +217,7 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
         folder.write("test", flip(folder.rows("test")))
         return model
 
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_language_model", slow)
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_language_model", slow)
     code, said = folder.again("--out", str(folder.path / "fresh"))
     assert code == 1
     assert "task tiny: its test rows have changed since they were checked" in said

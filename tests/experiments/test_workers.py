@@ -124,7 +124,7 @@ def test_a_numbered_device_and_more_workers_than_gpus_are_refused(monkeypatch: p
     with pytest.raises(InputError, match="device cuda:1: with workers each worker has GPUs of its own"):
         visible_gpus("cuda:1", 2)
     assert visible_gpus("cpu", 8) == ()
-    monkeypatch.setattr("deepthink_cli.model.devices.choose_device", lambda device: torch.device("cuda"))
+    monkeypatch.setattr("deepthink_cli.model.options.choose_device", lambda device: torch.device("cuda"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert visible_gpus("auto", 2) == ("2", "3")
     with pytest.raises(InputError, match="workers 3: this machine has 2 GPUs"):

@@ -31,7 +31,7 @@ from deepthink_cli.integrations.lm_eval.model import DeepThinkLM
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.score import score
+from deepthink_cli.scoring.prediction import score
 
 assert lm_eval.models  # registers the harness's own models
 CHAT = Path(__file__).resolve().parent.parent / "chat_templates" / "qwen2.5.jinja"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepthink_cli.errors import DeepThinkError, Problem
-from deepthink_cli.io.appended import append, cut, refusals, whole_lines
+from deepthink_cli.io.atomic import append, cut, refusals, whole_lines
 
 
 def test_rows_follow_each_other(tmp_path: Path) -> None:

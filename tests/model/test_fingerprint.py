@@ -23,9 +23,8 @@ from deepthink_cli import load_memory, save_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.experiments.results import read_results
-from deepthink_cli.model import contents
-from deepthink_cli.model.contents import contents_sha256
-from deepthink_cli.model.fingerprint import SAMPLE, weight_files, weights_sha256
+from deepthink_cli.model import fingerprint
+from deepthink_cli.model.fingerprint import SAMPLE, contents_sha256, weight_files, weights_sha256
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
@@ -49,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, value in {"_SMALL": 0, "_TIME_RESOLUTION": 0, "_digests": {}, "open": noted}.items():
-        monkeypatch.setattr(contents, name, value, raising=False)
+        monkeypatch.setattr(fingerprint, name, value, raising=False)
     return names
 
 
@@ -131,7 +130,7 @@ def test_weights_are_read_once_and_again_when_a_file_has_changed(model: Path, op
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     assert opened
-    contents._digests.clear()  # as in another process
+    fingerprint._digests.clear()  # as in another process
     opened.clear()
     assert (contents_sha256(files), opened) == (first, [])
     times = files[0].stat()
@@ -155,7 +154,7 @@ def test_a_damaged_cache_is_not_believed(kept: bytes, model: Path, tmp_path: Pat
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     (entry,) = (tmp_path / "cache" / "deepthink" / "weights").iterdir()
-    contents._digests.clear()
+    fingerprint._digests.clear()
     entry.write_bytes(kept)
     assert contents_sha256(files) == first
     assert entry.read_text() == first
@@ -173,7 +172,7 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(model: Path, opened: list[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(contents, "_TIME_RESOLUTION", 10**12)
+    monkeypatch.setattr(fingerprint, "_TIME_RESOLUTION", 10**12)
     files = weight_files(str(model), None)
     first = contents_sha256(files)
     opened.clear()

@@ -20,8 +20,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.data.template import Template
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.model import tokens
-from deepthink_cli.model.fitting import check_fit, count_tokens, max_count, max_demonstrations
-from deepthink_cli.model.limits import Limits
+from deepthink_cli.model.limits import Limits, check_fit, count_tokens, max_count, max_demonstrations
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]

@@ -11,10 +11,10 @@ from helpers.families import FAMILIES, build_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from deepthink_cli import load_model
-from deepthink_cli.model import footprint
-from deepthink_cli.model.footprint import memory_width
+from deepthink_cli.model import spec as sizes
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import memory_width
 
 _TINY: dict[str, Any] = {
     "hidden_size": 32,
@@ -85,7 +85,7 @@ def test_an_architecture_that_needs_numbers_is_told_from_its_fields(
 ) -> None:
     given = config(family)
     width = memory_width(given)
-    monkeypatch.setattr(footprint, "DynamicCache", None)
+    monkeypatch.setattr(sizes, "DynamicCache", None)
     assert memory_width(given) == width
 
 

@@ -113,7 +113,7 @@ def test_a_demonstration_that_the_model_has_no_token_for_is_refused_before_the_w
     field: str, grown: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = json.loads((grown / "config.json").read_text())["vocab_size"]
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     line = refused(["think", str(write_zebras(tmp_path / "demos.jsonl", field)), "-m", str(grown)], capsys)
     assert f"demonstrations: 'zebra' is token {known} of the tokenizer, and {grown} knows {known} tokens; " in line
 

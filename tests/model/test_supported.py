@@ -16,7 +16,7 @@ from architectures import main, page
 from deepthink_cli import Gate
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.model.failures import load_failure
+from deepthink_cli.io.hub import load_failure
 from deepthink_cli.model.fingerprint import config_sha256
 from deepthink_cli.model.limits import limits_of
 from examination import Row, examine

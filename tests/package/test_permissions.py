@@ -18,7 +18,7 @@ from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import app, run
 from deepthink_cli.cli.sources import commands_of
-from deepthink_cli.io.permissions import RUN_CODE
+from deepthink_cli.io.documents import RUN_CODE
 
 Captured = pytest.CaptureFixture[str]
 FLAGS = sorted(f"--{name.replace('_', '-')}" for name in RUN_CODE)

@@ -19,7 +19,7 @@ from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file
 from transformers.utils import logging
 
-from deepthink_cli.io.libraries import quiet_libraries
+from deepthink_cli.io.hub import quiet_libraries
 
 Models = Callable[[str], Path]
 

@@ -14,7 +14,7 @@ from deepthink_cli.cli.main import run
 from deepthink_cli.evaluation import evaluate
 from deepthink_cli.generation import generate
 from deepthink_cli.prediction import predict
-from deepthink_cli.prediction.resume import partial_of
+from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
 Captured = pytest.CaptureFixture[str]

@@ -24,7 +24,7 @@ from deepthink_cli import (
 )
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
-from deepthink_cli.prediction.ensemble import open_ensemble
+from deepthink_cli.prediction.predict import open_ensemble
 from deepthink_cli.scoring.pipeline import predictions
 from deepthink_cli.scoring.prediction import mean_predictions
 

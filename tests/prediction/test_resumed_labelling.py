@@ -11,7 +11,7 @@ from conftest import write_reviews, write_rows
 from helpers.forks import Forks
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.prediction.resume import partial_of
+from deepthink_cli.prediction.files import partial_of
 from deepthink_cli.scoring.pipeline import CHUNK
 
 Captured = pytest.CaptureFixture[str]

@@ -23,8 +23,7 @@ from deepthink_cli.scoring.pipeline import (
     predicted,
     predictions,
 )
-from deepthink_cli.scoring.prediction import Prediction
-from deepthink_cli.scoring.score import NotFiniteError
+from deepthink_cli.scoring.prediction import NotFiniteError, Prediction
 
 LABELS = ("positive", "negative")
 GOOD = [Query("a warm film", LABELS, "positive", "row 1"), Query("far too long", LABELS, "negative", "row 2")]

@@ -10,8 +10,7 @@ import torch
 from helpers.feature_pools import choose, chosen, gradients, part_of, pool_of
 
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.methods.gradients import Gradients
-from deepthink_cli.selection.methods.gradmatch import PENALTY, nonnegative
+from deepthink_cli.selection.methods.gradients import PENALTY, Gradients, nonnegative
 from deepthink_cli.selection.registry import METHODS
 
 UNCERTAIN = ("entropy", "least-confidence", "margin")

@@ -11,8 +11,8 @@ import pytest
 from fake_trials import fake_pool
 
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.methods import coverage
-from deepthink_cli.selection.methods.centroids import lloyd, starting_centroids
+from deepthink_cli.selection.methods import queries
+from deepthink_cli.selection.methods.queries import lloyd, starting_centroids
 from deepthink_cli.selection.registry import METHODS
 
 if TYPE_CHECKING:
@@ -109,11 +109,11 @@ def test_without_queries_no_row_covers_its_own_tokens() -> None:
 
 def test_queries_are_sampled_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [states(row, 3, 4) for row in range(6)]
-    monkeypatch.setattr(coverage, "MAX_TOKENS", 7)
+    monkeypatch.setattr(queries, "MAX_TOKENS", 7)
     sizes = []
-    greedy = coverage._greedy
+    greedy = queries._most_covering
     monkeypatch.setattr(
-        coverage, "_greedy", lambda covered, shots: sizes.append(covered.shape) or greedy(covered, shots)
+        queries, "_most_covering", lambda covered, shots: sizes.append(covered.shape) or greedy(covered, shots)
     )
     METHODS["set-bsr"](pool_of(6, tokens=tokens, target_tokens=tokens), 2, random.Random(0))
     assert sizes == [(6, 6)]  # two queries of three tokens

@@ -11,9 +11,9 @@ import pytest
 from helpers.feature_pools import choose, chosen, cosines, gradient_distances, part_of, pool_of
 
 from deepthink_cli.selection.base import Pool
-from deepthink_cli.selection.methods import facility_location, features
+from deepthink_cli.selection.methods import features, gradients
+from deepthink_cli.selection.methods.features import best
 from deepthink_cli.selection.methods.gradients import Gradients
-from deepthink_cli.selection.methods.greedy import best
 
 Value = Callable[[Sequence[int]], float]
 
@@ -95,10 +95,10 @@ def test_large_pools_are_computed_in_less_memory_with_the_same_choice(
     pool = pool_of(50)
     exact = choose(method, pool, 6)
     monkeypatch.setattr(features, "STEP", 7)
-    monkeypatch.setattr(facility_location, "STEP", 7)
+    monkeypatch.setattr(gradients, "STEP", 7)
     for kept in (50, 49):  # in float32, and computed again for every row
-        monkeypatch.setattr(facility_location, "EXACT", 0)
-        monkeypatch.setattr(facility_location, "KEPT", kept)
+        monkeypatch.setattr(gradients, "EXACT", 0)
+        monkeypatch.setattr(gradients, "KEPT", kept)
         again = choose(method, pool, 6)
         assert again.rows == exact.rows
         np.testing.assert_allclose(again.scores, exact.scores, rtol=1e-6, atol=1e-5)

@@ -31,7 +31,7 @@ from deepthink_cli.selection.select import (
 )
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.pool import pool_of_task
+from deepthink_cli.tasks.evaluated import pool_of_task
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import evaluation_set
 
@@ -73,7 +73,7 @@ def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
 def test_without_a_model_nothing_is_loaded(
     pool: PoolRows, model: ModelOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepthink_cli.engine.choice.load_network", lambda _: pytest.fail("weights were loaded"))
+    monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     for used in (None, model):
         assert len(select(pool, SelectOptions(method="random", shots=6), used).chosen.places) == 6
 

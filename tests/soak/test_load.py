@@ -20,8 +20,8 @@ import pytest
 from conftest import Soak, write_rows
 from helpers.forks import Child, Forks
 
-from deepthink_cli.cli.interrupt import INTERRUPTED
 from deepthink_cli.cli.main import run
+from deepthink_cli.cli.process import INTERRUPTED
 
 LABELS = ("good", "bad")
 

@@ -19,7 +19,7 @@ from helpers.tiny import tiny_task
 from deepthink_cli import Method, load_model, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import DemonstrationSet
-from deepthink_cli.engine.choice import choose_engine
+from deepthink_cli.engine.opening import choose_engine
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import ModelIdentity
 

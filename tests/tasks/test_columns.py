@@ -13,10 +13,10 @@ from helpers.tiny import reviews, tiny_task
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.data.examples import read_queries
-from deepthink_cli.data.rows import Row, RowSource
+from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import find_task
-from deepthink_cli.tasks.columns import TaskColumns
+from deepthink_cli.tasks.items import TaskColumns
 
 Models = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]

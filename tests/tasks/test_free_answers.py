@@ -11,7 +11,7 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.data.rows import Row
+from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import read_results
 from deepthink_cli.io import sandbox

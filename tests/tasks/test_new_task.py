@@ -10,7 +10,7 @@ import pytest
 from conftest import write_rows
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.data.rows import RowSource
+from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.files import read_tasks
 from deepthink_cli.tasks.sources import Source

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepthink_cli.data.rows import Row
+from deepthink_cli.data.source import Row
 from deepthink_cli.tasks.catalogue import built_in
 from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.items import query_of

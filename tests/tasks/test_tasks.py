@@ -9,7 +9,7 @@ import pytest
 import yaml
 from helpers.tiny import MINE
 
-from deepthink_cli.data.rows import Row
+from deepthink_cli.data.source import Row
 from deepthink_cli.errors import InputError
 from deepthink_cli.tasks.catalogue import built_in, digest, find_task, find_tasks, groups
 from deepthink_cli.tasks.files import read_tasks

@@ -17,7 +17,7 @@ from transformers.models.falcon import modeling_falcon
 from deepthink_cli import DemonstrationSet, Engine, Example, Memory, load_model, tokenize_demonstrations
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.template import Template
-from deepthink_cli.engine import hiding
+from deepthink_cli.engine import gradients
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, own_tokens
@@ -147,7 +147,7 @@ def test_a_network_that_would_move_them_is_refused(
 ) -> None:
     engine = loaded(family)
     engine.check_hiding()
-    monkeypatch.setattr(hiding, "biased_layers", lambda _: [])
+    monkeypatch.setattr(gradients, "biased_layers", lambda _: [])
     with pytest.raises(InputError, match="counts the distances of ALiBi along its attention mask"):
         engine.check_hiding()
 

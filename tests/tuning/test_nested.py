@@ -9,9 +9,8 @@ import pytest
 
 from deepthink_cli.calibration.estimates import log_mean
 from deepthink_cli.method import Method
-from deepthink_cli.tuning.grid import Grid, best_of_families
-from deepthink_cli.tuning.nested import best, choose_nested, correctness
-from deepthink_cli.tuning.verdict import Comparison
+from deepthink_cli.tuning.nested import Comparison, best, choose_nested, correctness
+from deepthink_cli.tuning.options import Grid, best_of_families
 from deepthink_cli.updates.gate import Gate
 
 ROWS, LABELS, FOLDS = 17, 3, [(0, 5, 9, 13), (1, 6, 10, 14), (2, 7, 11, 15), (3, 4, 8, 12, 16)]

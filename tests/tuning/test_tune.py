@@ -32,12 +32,11 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress, Warn
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.tuning.held_out import held_out_scores
+from deepthink_cli.tuning.held_out import held_out_scores, training_sets
+from deepthink_cli.tuning.nested import Comparison
 from deepthink_cli.tuning.options import TuneOptions
 from deepthink_cli.tuning.plan import LabelledRows, TunePlan, plan_tuning
-from deepthink_cli.tuning.sets import training_sets
 from deepthink_cli.tuning.tune import TuneReport, tune
-from deepthink_cli.tuning.verdict import Comparison
 
 LABELS = ("negative", "positive")
 WORDS = ["warm", "dull", "wise", "flat", "tender", "cold", "lively", "stale", "kind"]

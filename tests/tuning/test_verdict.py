@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy.stats import binomtest
 
-from deepthink_cli.tuning.verdict import FEWEST_ROWS, LEVEL, Comparison, sign_test
+from deepthink_cli.tuning.nested import FEWEST_ROWS, LEVEL, Comparison, sign_test
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(1, 0), (0, 3), (6, 0), (5, 0), (8, 1), (9, 2), (40, 20), (700, 600)])

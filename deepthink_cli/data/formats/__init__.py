@@ -1,1 +1,1 @@
-"""Formats of rows: one file for each."""
+"""Formats of rows."""

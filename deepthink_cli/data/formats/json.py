@@ -11,8 +11,7 @@ from io import BufferedReader
 from typing import Any
 
 from deepthink_cli.data.formats.lines import BOM, check_decoded, check_length, decoded, numbered_lines, shortened
-from deepthink_cli.data.opening import opened
-from deepthink_cli.data.source import FORMATS, Row, RowSource
+from deepthink_cli.data.source import FORMATS, Row, RowSource, opened
 from deepthink_cli.errors import InputError, option
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import IO, AnyStr, BinaryIO
 
-from deepthink_cli.data.opening import check_path, opened
-from deepthink_cli.data.source import Row, RowSource
+from deepthink_cli.data.source import Row, RowSource, check_path, opened
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError
 

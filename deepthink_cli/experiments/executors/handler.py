@@ -11,7 +11,7 @@ from warnings import catch_warnings, simplefilter
 import torch
 
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.choice import load_model
+from deepthink_cli.engine.opening import load_model
 from deepthink_cli.errors import (
     DeepThinkError,
     InputError,

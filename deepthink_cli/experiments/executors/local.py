@@ -134,7 +134,7 @@ def visible_gpus(device: str, workers: int) -> tuple[str, ...]:
     Raises InputError for a numbered device and for fewer GPUs than workers, because two processes on one GPU divide its
     memory by chance.
     """
-    from deepthink_cli.model.devices import choose_device
+    from deepthink_cli.model.options import choose_device
 
     if ":" in device:
         raise InputError.of(

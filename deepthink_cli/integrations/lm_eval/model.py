@@ -14,10 +14,8 @@ from deepthink_cli.integrations.lm_eval import contexts as chats
 from deepthink_cli.integrations.lm_eval import tasks
 from deepthink_cli.integrations.lm_eval.arguments import Arguments, device_of
 from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext, Splitter
-from deepthink_cli.integrations.lm_eval.generation import generated
 from deepthink_cli.integrations.lm_eval.memories import Memories
-from deepthink_cli.integrations.lm_eval.requests import Request, request_of
-from deepthink_cli.integrations.lm_eval.scoring import likelihoods
+from deepthink_cli.integrations.lm_eval.requests import Request, generated, likelihoods, request_of
 
 
 def model_info(model: DeepThinkLM) -> dict[str, Any]:

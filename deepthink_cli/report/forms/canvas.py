@@ -1,13 +1,16 @@
-"""What the forms share: a figure that is always drawn alike, the two methods' looks, and panels in a grid."""
+"""What the forms share: a figure that is always drawn alike, panels in a grid, and the accuracies that are compared."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.errors import InputError
 from deepthink_cli.report.figures import COLOURS, DPI, GREY, LEGEND, METADATA, PAGE, STYLE
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,3 +64,48 @@ def legend(figure: Figure, handles: Sequence[Any], below: str) -> None:
 def short(model: str) -> str:
     """A model's name without its owner or folder."""
     return PurePath(model).name
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One job: the accuracy of its baseline and at T = `iteration`, in percent."""
+
+    model: str
+    task: str
+    seed: Seed
+    shots: int
+    iteration: int
+    plain: float
+    thinking: float
+
+
+def pairs(jobs: Sequence[JobResults], iteration: int | None) -> list[Pair]:
+    """The jobs that have a baseline and test rows at the T of the form, or at the last one; raises InputError for none.
+
+    Of those with the same demonstrations in the same order only the first.
+    """
+    last = max((t for job in jobs for t in job.test), default=1)
+    wanted, found = min(iteration or last, last), list[Pair]()
+    scored = [job for job in jobs if wanted in job.test]
+    for job in different_seeds(scored, lambda job: (job.arm, job.task, job.seed.order is None, job.demonstrations)):
+        compared = job.compared(wanted)
+        if compared.plain is not None:
+            found.append(
+                Pair(
+                    model=job.arm.model,
+                    task=job.task,
+                    seed=job.seed,
+                    shots=compared.result.setting.shots,
+                    iteration=wanted,
+                    plain=100 * compared.plain,
+                    thinking=100 * compared.thinking,
+                )
+            )
+    if not found:
+        raise InputError(f"no job has rows at T = 1 and at T = {wanted} yet; continue the study")
+    return found
+
+
+def distinct(values: Sequence[str]) -> list[str]:
+    """The different values, in their order."""
+    return list(dict.fromkeys(values))

@@ -10,12 +10,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.figure import CurvesForm, Form
 from deepthink_cli.report.curves import panels, with_gains
 from deepthink_cli.report.figures import ACCURACY, DIFFERENCE, draw
-from deepthink_cli.report.forms.bars import draw_bars
 from deepthink_cli.report.forms.canvas import write_figure
+from deepthink_cli.report.forms.compared import draw_bars, draw_lines, draw_violins
 from deepthink_cli.report.forms.iterations import draw_iterations
-from deepthink_cli.report.forms.lines import draw_lines
 from deepthink_cli.report.forms.table import draw_table
-from deepthink_cli.report.forms.violins import draw_violins
 from deepthink_cli.report.job_results import JobResults
 
 if TYPE_CHECKING:

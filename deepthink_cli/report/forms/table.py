@@ -11,13 +11,11 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.figure import Block, TableForm
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.figures import COLUMN, GREY
-from deepthink_cli.report.forms.canvas import short
-from deepthink_cli.report.forms.pairs import distinct
-from deepthink_cli.report.groups import groups_of
+from deepthink_cli.report.forms.canvas import distinct, short
 from deepthink_cli.report.job_results import JobResults
 from deepthink_cli.report.published import published
 from deepthink_cli.report.significance import Spread
-from deepthink_cli.report.tables import TableRow, summarize
+from deepthink_cli.report.tables import TableRow, groups_of, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deepthink_cli.evaluation.evaluate import EvaluationReport
 from deepthink_cli.evaluation.evaluation import Evaluation
-from deepthink_cli.evaluation.tables import confusion_table
+from deepthink_cli.evaluation.metrics import confusion_table
 from deepthink_cli.experiments.samples import as_lines
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.report.html.page import Chart, ChartGroup, Point, Series, Table, WebPage, versions
@@ -23,9 +23,9 @@ class Observed:
     raw ones.
     """
 
-    def __init__(self, iterations: int, calibrate: Sequence[str] = (), name: str = "") -> None:
+    def __init__(self, iterations: int, calibrate: Sequence[str] = ()) -> None:
         self.samples = Samples()
-        self.iterations, self.calibration, self.name = iterations, "".join(calibrate[:1]), name
+        self.iterations, self.calibration = iterations, "".join(calibrate[:1])
         self._waiting: list[Prediction] = []
 
     def add(self, prediction: Prediction) -> None:
@@ -38,7 +38,7 @@ class Observed:
     def _add_row(self, predictions: Sequence[Prediction]) -> None:
         query = predictions[0].query
         if not self.samples.groups:
-            self.samples.start(Group(self.name, "", "", "test", tuple(each.iteration for each in predictions)))
+            self.samples.start(Group("", "", "", "test", tuple(each.iteration for each in predictions)))
         answers = [
             each.calibrated[self.calibration].prediction if self.calibration in each.calibrated else each
             for each in predictions

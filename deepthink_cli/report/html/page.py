@@ -1,14 +1,23 @@
-"""What a page holds: text, tables, curves and samples, independent of how it is written."""
+"""What a page holds, and how it is written: as one HTML file that needs no network and refuses any."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.io.text import printable
+from deepthink_cli.report.figures import COLOURS, GREY, MARKERS, METADATA, STYLE
 from deepthink_cli.report.html.samples import Samples
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PACKAGES = ("deepthink-cli", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas")
 
@@ -139,3 +148,118 @@ def chart_json(chart: Chart) -> dict[str, Any]:
             for series in chart.series
         ],
     }
+
+
+SIZE = (4.6, 2.8)  # inches
+
+
+def picture_of(chart: Chart) -> str:
+    """The chart as a `data:` URL; the same chart gives the same text, independently of matplotlib settings."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    file = io.BytesIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**STYLE, "svg.fonttype": "none", "font.family": "sans-serif"})
+        figure = Figure(figsize=SIZE, layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        for series in chart.series:
+            colour, label = COLOURS[series.colour % len(COLOURS)], _plain(series.label)
+            marker = "" if series.is_dashed else MARKERS[series.colour % len(MARKERS)]
+            style = "--" if series.is_dashed else "-"
+            axes.plot(chart.iterations, _numbers(series.values), color=colour, marker=marker, ls=style, label=label)
+            if series.low:
+                low, high = _numbers(series.low), _numbers(series.high)
+                axes.fill_between(chart.iterations, low, high, color=colour, alpha=0.15, linewidth=0)
+        if chart.level is not None:
+            axes.axhline(chart.level, color=GREY, linewidth=0.7, linestyle="-.", label=_plain(chart.level_name))
+        axes.set_xlabel("iterations T")
+        axes.set_ylabel(_plain(chart.unit))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        figure.savefig(file, format="svg", metadata=METADATA[".svg"])
+    return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
+
+
+def _plain(text: str) -> str:
+    """Text in which matplotlib finds no mathematics."""
+    return text.replace("$", r"\$")
+
+
+PACKAGE = "deepthink_cli.report.html"
+SCRIPTS = ("decode.js", "samples.js", "grid.js", "tables.js", "charts.js", "detail.js", "browser.js", "main.js")
+
+
+def render(page: WebPage) -> str:
+    """The page as HTML; the same page gives the same text.
+
+    Everything that comes from data is escaped, or packed in base64. The page's Content-Security-Policy allows its own
+    scripts and styles, by their digests, and no connection.
+    """
+    library, own = _asset("uPlot.iife.min.js"), "\n".join(_template(name) for name in SCRIPTS)
+    styles = [_asset("uPlot.min.css"), _template("page.css")]
+    groups = [(group, [(chart, picture_of(chart)) for chart in group.charts]) for group in page.curves]
+    template = _environment().get_template("page.html")
+    return template.render(
+        page=page,
+        groups=groups,
+        data={"colours": COLOURS, "charts": [[chart_json(chart) for chart in group.charts] for group in page.curves]},
+        columns=[] if page.samples is None else page.samples.columns(),
+        styles=styles,
+        scripts=[library, own],
+        licence=_asset("LICENSE"),
+        policy=_policy([library, own], styles),
+    )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Text with its control characters, changes of writing direction and invalid characters escaped."""
+    if type(value) is not str:
+        return value
+    return printable(value, most=len(value)).encode(errors="backslashreplace").decode()
+
+
+def _policy(scripts: list[str], styles: list[str]) -> str:
+    rules = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(_digest, scripts)),
+        "style-src": " ".join(map(_digest, styles)),
+        "img-src": "data:",
+        "connect-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return files(PACKAGE).joinpath("assets", "uplot", name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> str:
+    return files(PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deepthink_cli.selection.base import Choice, Pool
-from deepthink_cli.selection.methods.greedy import best
+from deepthink_cli.selection.methods.features import best
 from deepthink_cli.selection.methods.random_sets import DEV, accuracies, dev_rows, trials_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from importlib.resources import files
 import pytest
 from helpers.web_pages import EVIL, ROWS, chart, samples_of, web_page
 
-from deepthink_cli.report.html.page import ChartGroup, Table
-from deepthink_cli.report.html.picture import picture_of
-from deepthink_cli.report.html.render import PACKAGE, SCRIPTS, render
+from deepthink_cli.report.html.page import PACKAGE, SCRIPTS, ChartGroup, Table, picture_of, render
 
 
 class Elements(HTMLParser):

@@ -11,8 +11,7 @@ from helpers.synthetic import THREE, seeds, write
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.samples import FOLDER
-from deepthink_cli.report.html.commands import run_commands
-from deepthink_cli.report.html.of_runs import page_of_runs
+from deepthink_cli.report.html.of_runs import page_of_runs, run_commands
 from deepthink_cli.report.html.page import WebPage
 from deepthink_cli.report.html.run_samples import samples_of
 from deepthink_cli.report.job_results import read_jobs

@@ -1,4 +1,4 @@
-"""Equal numbers of rows for every label."""
+"""Methods that read no model: the first rows, rows drawn uniformly, equal numbers of rows for every label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from deepthink_cli.errors import InputError, option
 from deepthink_cli.selection.base import Choice, Pool
 
 
-def choose(pool: Pool, shots: int, draw: random.Random) -> Choice:
+def first(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Choose the first rows, in their order, independently of the seed."""
+    return Choice(range(shots), ordered=True)
+
+
+def uniform(pool: Pool, shots: int, draw: random.Random) -> Choice:
+    """Draw rows without replacement, each with the same probability, in random order."""
+    return Choice(draw.sample(range(len(pool)), shots), ordered=True)
+
+
+def stratified(pool: Pool, shots: int, draw: random.Random) -> Choice:
     """Draw `shots // labels` rows of each label, the remainder from all other rows, and shuffle them.
 
     A label with fewer rows contributes all of them. Raises InputError for fewer shots than labels.

@@ -1,24 +1,68 @@
-"""`deepthink push`: publish a memory on the hub, with its PEFT form and a card."""
+"""`deepthink push` and `deepthink pull`: publish a memory on the hub; fetch one, and verify it before it is written."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.console import report as print_report
 from deepthink_cli.cli.grouped import grouped
-from deepthink_cli.cli.hub_options import DryRun, Licence, Private, Repo, RepoRevision, Results, Yes
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.show import Show
+from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.text import json_line, size
+from deepthink_cli.options import DATA, OUTPUT
 
 if TYPE_CHECKING:
+    from deepthink_cli.artifact.format import Header
     from deepthink_cli.integrations.hub import Publication
+
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="A model repository of the hub, as OWNER/NAME.")]
+# No variable of the environment: DEEPTHINK_REVISION is the model's.
+RepoRevision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="REV", rich_help_panel=DATA, help="Branch of the repository. Default: main."),
+]
+Private = Annotated[
+    bool, typer.Option("--private", rich_help_panel=OUTPUT, help="Create the repository as a private one.")
+]
+Yes = Annotated[bool, typer.Option("--yes", rich_help_panel=OUTPUT, help="Publish the demonstrations without asking.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Print what would be published; send nothing.")
+]
+Results = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        metavar="FILE",
+        rich_help_panel=DATA,
+        help="Results for the card: the output of deepthink eval --json.",
+    ),
+]
+Licence = Annotated[
+    str | None,
+    typer.Option(
+        "--licence",
+        metavar="NAME",
+        rich_help_panel=DATA,
+        help="Licence of the model for the card, as in apache-2.0. Default: the one that the model's own card names.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Output file. Default: the repository's name with .safetensors.",
+    ),
+]
 
 
 @grouped
@@ -93,3 +137,34 @@ def _ask(publication: Publication) -> None:
 
 
 Annotated  # noqa: B018
+
+
+@grouped
+def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, common: CommonArguments) -> None:
+    """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""
+    from deepthink_cli.integrations.hub import fetch
+    from deepthink_cli.integrations.hub_client import Repository
+    from deepthink_cli.outputs import check_apart
+
+    repository = Repository(repo, revision)
+    path = output or Path(f"{repository.name.rpartition('/')[2]}.safetensors")
+    check_apart(path, read_by(config=common.config))
+    with Show(common) as tell:
+        header = fetch(repository, path, tell)
+    if common.json:
+        write_json(_fetched(repo, header))
+    note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)
+    note(f"next: deepthink inspect {path}    or: deepthink predict {path} INPUTS", common.quiet)
+
+
+def _fetched(repo: str, header: Header) -> dict[str, object]:
+    """What was fetched, as JSON values."""
+    metadata = header.metadata
+    return {
+        "repo": repo,
+        "file": header.path,
+        "bytes": header.size,
+        "sha256": metadata.sha256,
+        "model": metadata.model.id,
+        "demonstrations": metadata.shots,
+    }
