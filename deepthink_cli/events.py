@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
+class Event:
+    """Base of all events; what a caller does not know, it ignores."""
+
+
 @dataclass(frozen=True)
-class Detail:
+class Detail(Event):
     """A message for users who asked for details (--verbose)."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(Event):
     """A message for users, hidden by --quiet."""
 
     text: str
@@ -26,14 +30,14 @@ class Download(Note):
 
 
 @dataclass(frozen=True)
-class Warn:
+class Warn(Event):
     """A warning, which is always shown."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Event):
     """Progress of a task: `done` of `total` (None if unknown) steps; `fields` are further values by name."""
 
     what: str
@@ -42,7 +46,6 @@ class Progress:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-Event = Detail | Note | Warn | Progress
 Tell = Callable[[Event], None]
 
 
@@ -53,3 +56,13 @@ def warning_of(tell: Tell) -> Callable[[str], None]:
 
 def silent(event: Event) -> None:
     """Ignore an event."""
+
+
+def telling_all(*tells: Tell) -> Tell:
+    """Tells an event to several, in their order."""
+
+    def tell(event: Event) -> None:
+        for each in tells:
+            each(event)
+
+    return tell

@@ -139,7 +139,7 @@ class Show:
         self._stop()
 
     def __call__(self, event: Event) -> None:
-        from deepthink_cli.events import Detail, Download, Note, Warn
+        from deepthink_cli.events import Detail, Download, Note, Progress, Warn
 
         match event:
             case Detail(text):
@@ -153,7 +153,7 @@ class Show:
                 note(text, self.quiet and not self.verbose)
             case Warn(text):
                 note(f"warning: {text}")
-            case _:
+            case Progress():
                 self._progress(event)
 
     def _progress(self, event: Progress) -> None:

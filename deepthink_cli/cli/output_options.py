@@ -17,7 +17,6 @@ from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
-    from deepthink_cli.experiments.observers import RunObserver
     from deepthink_cli.experiments.prepare import PreparedRun
     from deepthink_cli.integrations.tracking import Tracking
     from deepthink_cli.report.html.page import WebPage
@@ -83,9 +82,11 @@ def tracking_of(log: str | None) -> Tracking | None:
     return None if log is None else Tracking.checked(log)
 
 
-def tracked(progress: RunObserver, tracking: Tracking | None, runs: Sequence[PreparedRun], tell: Tell) -> RunObserver:
-    """An observer of runs into one folder that shows their progress, and logs their rows if a tracker is named."""
-    from deepthink_cli.experiments.observers import Observers
+def tracked(tell: Tell, tracking: Tracking | None, runs: Sequence[PreparedRun], quiet: bool) -> Tell:
+    """Also shows the progress of runs into one folder, and logs their rows if a tracker is named."""
+    from deepthink_cli.cli.run_progress import RunProgress
+    from deepthink_cli.events import telling_all
     from deepthink_cli.integrations.tracking import tracker_of
 
-    return progress if tracking is None or not runs else Observers(progress, tracker_of(tracking, runs, tell))
+    shown = telling_all(tell, RunProgress(quiet))
+    return shown if tracking is None or not runs else telling_all(shown, tracker_of(tracking, runs, tell))

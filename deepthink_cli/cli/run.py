@@ -15,7 +15,6 @@ from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
-from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.experiments.experiment import Experiment
@@ -136,8 +135,8 @@ def run(
             return
         if machines.wrote_script(out, common.quiet):
             return
-        observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
-        summary = execute(runs, samples, observer, tell, Store(folder_of_cache), executor, shard)
+        told = tracked(tell, tracking, runs, common.quiet or common.json)
+        summary = execute(runs, samples, told, Store(folder_of_cache), executor, shard)
     report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.cli.console import note, progress
-from deepthink_cli.experiments.observers import RunObserver
+from deepthink_cli.events import Event
+from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsPlanned, JobsStarted, RowWritten, RunEnded
 from deepthink_cli.io.text import printable
 from deepthink_cli.updates.registry import brief
 
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
     from deepthink_cli.experiments.results import Result
 
 
-class RunProgress(RunObserver):
-    """A progress bar over all inputs of a run, on stderr; without a terminal, only the lines of the jobs.
+class RunProgress:
+    """A progress bar over all inputs of a run, on stderr; without a terminal, only the lines of the jobs."""
 
-    With `models`, lines begin with the name of their model.
-    """
-
-    def __init__(self, quiet: bool, models: bool = False) -> None:
-        self.quiet, self.models = quiet, models
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
         self.done = self.inputs = self.jobs = self.total = self.running = 0
         self.bar: Progress | None = None
         self.shown: Any = None
@@ -36,7 +34,22 @@ class RunProgress(RunObserver):
         self.first: dict[JobInfo, float] = {}
         self.last: dict[JobInfo, Result] = {}
 
-    def begin(self, jobs: int, inputs: int) -> None:
+    def __call__(self, event: Event) -> None:
+        match event:
+            case JobsPlanned(jobs, inputs):
+                self._begin(jobs, inputs)
+            case JobsStarted(started):
+                self._start(started)
+            case InputsScored(job, inputs):
+                self._scored(job, inputs)
+            case RowWritten(job, row):
+                self._row(job, row)
+            case JobsDone(done):
+                self._finish(done)
+            case RunEnded() if self.bar is not None:
+                self.bar.stop()
+
+    def _begin(self, jobs: int, inputs: int) -> None:
         """Start the bar, or extend it by the jobs of another model."""
         self.jobs += jobs
         self.total += inputs
@@ -48,12 +61,7 @@ class RunProgress(RunObserver):
         self.started = time.perf_counter()
         self.bar.start()
 
-    def end(self) -> None:
-        """Stop the bar."""
-        if self.bar is not None:
-            self.bar.stop()
-
-    def start(self, jobs: Sequence[JobInfo]) -> None:
+    def _start(self, jobs: Sequence[JobInfo]) -> None:
         """Show the jobs that start, and how many others are running."""
         self.began.update(dict.fromkeys(jobs, time.perf_counter()))
         numbers = f"job {self.done + 1} of {self.jobs}"
@@ -66,21 +74,21 @@ class RunProgress(RunObserver):
         named = jobs[0].label if len(jobs) == 1 else f"{jobs[0].task}, seed {seeds}"
         self._update(description=printable(named), jobs=numbers)
 
-    def scored(self, job: JobInfo, inputs: int) -> None:
+    def _scored(self, job: JobInfo, inputs: int) -> None:
         """Advance the bar by the inputs that were scored."""
         self.inputs += inputs
         self.inputs_of[job] += inputs
         speed = self.inputs / (time.perf_counter() - self.started)
         self._update(advance=inputs, speed=f"{speed:,.0f} inputs/s")
 
-    def row(self, job: JobInfo, row: Result) -> None:
+    def _row(self, job: JobInfo, row: Result) -> None:
         """Remember the row, for the line of its job."""
         if row.setting.part == "test" and (row.setting.calibration or NONE) == job.calibration:
             if row.setting.iteration == 1:
                 self.first[job] = row.accuracy
             self.last[job] = row
 
-    def finish(self, jobs: Sequence[JobInfo]) -> None:
+    def _finish(self, jobs: Sequence[JobInfo]) -> None:
         """Print a line for each finished job, with the common speed."""
         seconds = time.perf_counter() - min(self.began[job] for job in jobs)
         speed = sum(self.inputs_of[job] for job in jobs) / seconds
@@ -102,5 +110,4 @@ class RunProgress(RunObserver):
         first = f"T = 1: {self.first[job]:.1%}, " if job in self.first and row.setting.iteration > 1 else ""
         gate = f", {brief(row.setting.gate)}" if job.gates > 1 else ""
         skipped = f", {sum(row.skipped.values())} skipped" if row.skipped else ""
-        label = f"{job.model}, {job.label}" if self.models else job.label
-        return f"{label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"
+        return f"{job.label}: {first}T = {row.setting.iteration}: {row.accuracy:.1%} of {row.n}{gate}{skipped}"

@@ -14,7 +14,6 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.run import Samples, report_summary
-from deepthink_cli.cli.run_progress import RunProgress
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
@@ -63,8 +62,8 @@ def run_study(
         if machines.wrote_script(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
-        observer = tracked(RunProgress(common.quiet or common.json), tracking, runs, tell)
-        summary = execute(runs, samples, observer, tell, Store(cache), executor, shard)
+        told = tracked(tell, tracking, runs, common.quiet or common.json)
+        summary = execute(runs, samples, told, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {folder}")
 
 

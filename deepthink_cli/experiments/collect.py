@@ -12,7 +12,7 @@ from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Note, Tell, Warn, silent
 from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.experiments.folder import RunFolder
-from deepthink_cli.experiments.observers import RunObserver
+from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted, RowWritten
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.experiments.samples import write_samples, write_texts
 
@@ -29,10 +29,10 @@ class RunSummary:
 
 
 class Collector:
-    """Writes rows into a folder, with the scores of every input if `samples`, and tells an observer of the progress."""
+    """Writes rows into a folder, with the scores of every input if `samples`, and tells of the progress."""
 
-    def __init__(self, folder: RunFolder, samples: bool, observer: RunObserver, tell: Tell = silent) -> None:
-        self.folder, self.samples, self.observer, self.tell = folder, samples, observer, tell
+    def __init__(self, folder: RunFolder, samples: bool, tell: Tell = silent) -> None:
+        self.folder, self.samples, self.tell = folder, samples, tell
         self.told: set[str] = set()
         self.inputs = self.written = 0
         self.lines = {row.key: _digest(row) for row in folder.found}
@@ -47,7 +47,7 @@ class Collector:
         match event:
             case Began(jobs):
                 self.running[unit], self.since[unit] = jobs, Counter()
-                self.observer.start(jobs)
+                self.tell(JobsStarted(jobs))
                 for text in dict.fromkeys(job.fewer for job in jobs):
                     if text is not None and text not in self.told:
                         self.told.add(text)
@@ -56,18 +56,18 @@ class Collector:
                 job = self.running[unit][number]
                 self.inputs += inputs
                 self.since[unit][job] += inputs
-                self.observer.scored(job, inputs)
+                self.tell(InputsScored(job, inputs))
             case Made():
                 self._write(self.running[unit][event.job], event)
                 self.since[unit].pop(self.running[unit][event.job], None)
             case Ended():
-                self.observer.finish(self.running.pop(unit))
+                self.tell(JobsDone(self.running.pop(unit)))
 
     def interrupted(self, unit: Hashable) -> None:
         """Take back the progress since the last row of each job of a unit, whose worker has died."""
         self.running.pop(unit, None)
         for job, inputs in self.since.pop(unit, Counter[JobInfo]()).items():
-            self.observer.scored(job, -inputs)
+            self.tell(InputsScored(job, -inputs))
 
     def _write(self, job: JobInfo, made: Made) -> None:
         row, folder = made.row, self.folder
@@ -87,7 +87,7 @@ class Collector:
         folder.append(row)
         self.lines[row.key] = line
         self.written += 1
-        self.observer.row(job, row)
+        self.tell(RowWritten(job, row))
         self._warn(row)
 
     def _warn(self, row: Result) -> None:
@@ -108,7 +108,7 @@ class Collector:
             )
         self._write_samples(made)
         folder.sampled(row)
-        self.observer.row(job, row)
+        self.tell(RowWritten(job, row))
 
     def _write_samples(self, made: Made) -> None:
         write_samples(self.folder.folder, made.row, made.predictions)

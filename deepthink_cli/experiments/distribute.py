@@ -15,6 +15,7 @@ from deepthink_cli.experiments.here import by_model, tasks_of
 from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.prepare import PreparedRun
+from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
@@ -123,7 +124,7 @@ class Driver:
             if any(wanted for _, wanted in missing):
                 units.append((sum(_tokens(job, plan, wanted) for job, wanted in missing), unit))
         self.rows += rows
-        self.collector.observer.begin(jobs, inputs)
+        self.tell(JobsPlanned(jobs, inputs))
         yield from (unit for _, unit in sorted(units, key=lambda entry: -entry[0]))
 
     def _pending(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
@@ -135,7 +136,7 @@ class Driver:
             if self.share.takes(unit.digest, rows):
                 self.rows += rows
                 jobs = len(pending) * len(plan.options.methods)
-                self.collector.observer.begin(jobs, sum(each.scorings(plan) for each in pending))
+                self.tell(JobsPlanned(jobs, sum(each.scorings(plan) for each in pending)))
                 yield unit
 
 

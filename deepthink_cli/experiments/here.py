@@ -14,6 +14,7 @@ from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.jobs import PendingJobs, RunJob
 from deepthink_cli.experiments.plan import settings
 from deepthink_cli.experiments.prepare import PreparedRun
+from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.runner import Work, job_events, together
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
@@ -55,7 +56,7 @@ def _run(run: PreparedRun, engine: Engine, collector: Collector, share: Share, t
     if left < rows:
         tell(Note(f"{run.out}: {rows - left} of {rows} rows are there already"))
     unfinished = [(job, wanted) for group in work for job, wanted in group if wanted]
-    collector.observer.begin(len(unfinished), sum(job.scorings(run.plan, wanted) for job, wanted in unfinished))
+    tell(JobsPlanned(len(unfinished), sum(job.scorings(run.plan, wanted) for job, wanted in unfinished)))
     for number, group in enumerate(work):
         for event in job_events(run.plan, engine, group, collector.samples):
             collector.happened(number, event)

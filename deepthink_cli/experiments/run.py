@@ -10,8 +10,8 @@ from deepthink_cli.experiments.distribute import distribute
 from deepthink_cli.experiments.executors.base import Executor
 from deepthink_cli.experiments.folder import open_run_folder
 from deepthink_cli.experiments.here import run_here
-from deepthink_cli.experiments.observers import RunObserver
 from deepthink_cli.experiments.prepare import PreparedRun
+from deepthink_cli.experiments.progress import RunEnded
 from deepthink_cli.experiments.shards import Shard, Share
 from deepthink_cli.selection.store import Store
 
@@ -19,7 +19,6 @@ from deepthink_cli.selection.store import Store
 def execute(
     runs: Sequence[PreparedRun],
     samples: bool = False,
-    observer: RunObserver | None = None,
     tell: Tell = silent,
     store: Store | None = None,
     executor: Executor | None = None,
@@ -37,7 +36,7 @@ def execute(
         if folder.unsampled:
             text = f"{out}: the samples of {len(folder.unsampled)} rows are missing or damaged"
             tell(Warn(f"{text}; those of this command are made again"))
-        collector = Collector(folder, samples, observer or RunObserver(), tell)
+        collector = Collector(folder, samples, tell)
         try:
             if executor is None:
                 summary = run_here(runs, collector, share, tell, store)
@@ -47,6 +46,6 @@ def execute(
             tell(Note(f"{out}: {folder.rows} rows are kept; the same command continues the run"))
             raise
         finally:
-            collector.observer.end()
+            tell(RunEnded())
         share.end(out)
     return summary

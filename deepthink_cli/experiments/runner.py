@@ -123,7 +123,7 @@ def _job_info(plan: RunPlan, job: RunJob, model: str) -> JobInfo:
     """What is shown of a job."""
     gates, calibration = len(plan.options.rules), plan.options.calibrations[0]
     fewer = job.fewer(model) if job.from_pool else None
-    return JobInfo(job.label, job.task.name, job.seed, model, gates, calibration, fewer)
+    return JobInfo(job.label, job.task.name, job.seed, gates, calibration, fewer)
 
 
 def _scored(thinkings: Sequence[_Thinking]) -> Callable[[Sequence[int], list[Memory]], Iterator[Step]]:

@@ -12,13 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.events import Note, Tell, Warn, silent
-from deepthink_cli.experiments.observers import RunObserver
+from deepthink_cli.events import Event, Note, Tell, Warn, silent
+from deepthink_cli.experiments.progress import JobsPlanned, RowWritten, RunEnded
 from deepthink_cli.io.hub import check_installed
 from deepthink_cli.updates.registry import brief
 
 if TYPE_CHECKING:
-    from deepthink_cli.experiments.executors.messages import JobInfo
     from deepthink_cli.experiments.plan import RunPlan
     from deepthink_cli.experiments.prepare import PreparedRun
     from deepthink_cli.experiments.results import Result
@@ -51,7 +50,7 @@ class Tracking:
 
 
 @dataclass
-class Tracker(RunObserver):
+class Tracker:
     """Logs every written row at once: its accuracy and macro F1 over T, under the name of its task.
 
     Nothing but figures and the settings of the run is logged: no texts, no samples, no details of the machine. `named`
@@ -67,24 +66,29 @@ class Tracker(RunObserver):
     _module: ModuleType | None = field(default=None, init=False)
     _failed: bool = field(default=False, init=False)
 
-    def begin(self, jobs: int, inputs: int) -> None:
-        """Start a run of the tracker, with the settings of ours, unless all rows are there or it has started."""
-        if not jobs or self._module is not None or self._failed:
-            return
+    def __call__(self, event: Event) -> None:
+        match event:
+            case JobsPlanned(jobs, _) if jobs and self._module is None and not self._failed:
+                self._start()
+            case RowWritten(_, row):
+                self._log(row)
+            case RunEnded():
+                self._finish()
+
+    def _start(self) -> None:
+        """Start a run of the tracker, with the settings of ours."""
         with self._guarded():
             self._module = import_module(self.tracking.service)
             _START[self.tracking.service](self._module, self.tracking, self.out.name, dict(self.config))
         if self._module is not None:
             self.tell(Note(f"{option('log')} {self.tracking}: every row is also logged there"))
 
-    def row(self, job: JobInfo, row: Result) -> None:
-        """Log one row."""
+    def _log(self, row: Result) -> None:
         if self._module is not None:
             with self._guarded():
                 _LOG[self.tracking.service](self._module, _metrics(row, self.named), row.setting.iteration)
 
-    def end(self) -> None:
-        """Finish the tracker's run."""
+    def _finish(self) -> None:
         if self._module is not None:
             with self._guarded():
                 self._module.finish()

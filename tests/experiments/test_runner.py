@@ -104,8 +104,8 @@ def test_jobs_whose_demonstrations_fit_a_pass_are_thought_about_in_step(
     tokens: str, seeds: list[list[int]], tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[list[int]] = []
-    monkeypatch.setattr(RunProgress, "start", lambda self, jobs: begun.append([job.seed for job in jobs]))
-    monkeypatch.setattr(RunProgress, "finish", lambda self, jobs: None)
+    monkeypatch.setattr(RunProgress, "_start", lambda self, jobs: begun.append([job.seed for job in jobs]))
+    monkeypatch.setattr(RunProgress, "_finish", lambda self, jobs: None)
     assert run(run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "3", "--batch-tokens", tokens)) == 0
     assert begun == seeds
     assert len(read_results(tmp_path / "out")) == 6

@@ -80,7 +80,6 @@ class JobInfo:
     label: str
     task: str
     seed: int
-    model: str
     gates: int
     calibration: str
     fewer: str | None = None

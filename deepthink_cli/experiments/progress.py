@@ -1,0 +1,56 @@
+"""What a run tells of its progress, beside notes and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deepthink_cli.events import Event
+
+if TYPE_CHECKING:  # the messages of workers hold units of jobs, and those need torch
+    from deepthink_cli.experiments.executors.messages import JobInfo
+    from deepthink_cli.experiments.results import Result
+
+
+@dataclass(frozen=True)
+class JobsPlanned(Event):
+    """Jobs have missing rows, for which inputs are scored; told again for those of every further model."""
+
+    jobs: int
+    inputs: int
+
+
+@dataclass(frozen=True)
+class JobsStarted(Event):
+    """Jobs of one task start together, and are done together; with several workers, others may start meanwhile."""
+
+    jobs: Sequence[JobInfo]
+
+
+@dataclass(frozen=True)
+class InputsScored(Event):
+    """Inputs of a job were scored; a negative number takes back those of a worker that died."""
+
+    job: JobInfo
+    inputs: int
+
+
+@dataclass(frozen=True)
+class RowWritten(Event):
+    """A row of a job was written."""
+
+    job: JobInfo
+    row: Result
+
+
+@dataclass(frozen=True)
+class JobsDone(Event):
+    """Jobs that started together are done."""
+
+    jobs: Sequence[JobInfo]
+
+
+@dataclass(frozen=True)
+class RunEnded(Event):
+    """The run is done, or was stopped by an error or an interrupt."""
