@@ -143,6 +143,13 @@ def test_the_hub_and_a_directory_give_the_same_rows(tmp_path: Path, layout: str)
         assert [row.fields for row in ours] == [row.fields for row in hubs]
 
 
+def test_a_data_set_that_cannot_be_loaded_is_named_with_its_split(tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    path, _ = tiny_task(tmp_path, hub={"path": str(tmp_path / "hub"), "revision": "main"})
+    with pytest.raises(DeepThinkError, match=rf"task tiny: cannot load {tmp_path / 'hub'}, split test: "):
+        list(split_rows(find_task(str(path)), "test", Source()))
+
+
 def copy_rows(source: Path, target: Path) -> None:
     import pyarrow
     import pyarrow.parquet
