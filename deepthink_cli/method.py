@@ -79,7 +79,7 @@ class MethodOptions(Options):
             METHOD,
             "Iterations to store: last, all, or numbers as in 1,3,5.",
             "WHICH",
-            hint="say last, all, or iterations as in 1,3,5",
+            hint="give last, all, or iterations as in 1,3,5",
         ),
     ] = "last"
     update: Annotated[
@@ -98,7 +98,7 @@ class MethodOptions(Options):
     @classmethod
     def _known(cls, keep: str) -> str:
         if keep not in ("last", "all") and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in keep.split(",")):
-            raise ValueError("say last, all, or iterations as in 1,3,5")
+            raise ValueError("give last, all, or iterations as in 1,3,5")
         return keep
 
     @property

@@ -36,10 +36,8 @@ from deepthink_cli.cli.report import report
 from deepthink_cli.cli.run import run as run_tasks
 from deepthink_cli.cli.select import select
 from deepthink_cli.cli.sources import Command, flag, unread_variables, usage_message
-from deepthink_cli.cli.study import list_studies, show_study, validate_study
-from deepthink_cli.cli.study_plan import plan_study
-from deepthink_cli.cli.study_report import plot_study, report_study
-from deepthink_cli.cli.study_run import run_study
+from deepthink_cli.cli.study import list_studies, plot_study, report_study, show_study, validate_study
+from deepthink_cli.cli.study_run import plan_study, run_study
 from deepthink_cli.cli.tasks import tasks
 from deepthink_cli.cli.think import think
 from deepthink_cli.cli.tune import tune

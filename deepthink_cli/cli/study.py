@@ -1,8 +1,9 @@
-"""`deepthink study`: list and show the studies of the package, and validate a study file."""
+"""`deepthink study`: list, show and validate studies, and report and draw their rows."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +11,12 @@ import typer
 from deepthink_cli.cli.console import note, report, table, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.study_options import StudyArguments, StudyName
-from deepthink_cli.errors import Problems
+from deepthink_cli.cli.plot import PlotArguments, write_plot
+from deepthink_cli.cli.report import ReportArguments, write_report
+from deepthink_cli.cli.study_folders import study_of
+from deepthink_cli.cli.study_options import Scale, StudyArguments, StudyName, folder_of
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.options import DATA
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
@@ -85,3 +90,57 @@ def described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
         "combinations": crossing.combinations,
         "runs": len(crossing.boxes),
     }
+
+
+Folders = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from",
+        metavar="FOLDER",
+        rich_help_panel=DATA,
+        show_default=False,
+        help="Folder of the study's rows; give it several times for several. Default: runs/NAME of the study.",
+    ),
+]
+
+
+@grouped
+def report_study(
+    study: StudyName,
+    folders: Folders = None,
+    scale: Scale = None,
+    *,
+    chosen: ReportArguments,
+    common: Annotated[CommonArguments, Without("verbose")],
+) -> None:
+    """Print the tables of a study, also of one that is not finished; report FOLDER does the same."""
+    opened, runs = _opened(study, folders, scale, common.quiet)
+    write_report(runs, opened, chosen, common)
+
+
+@grouped
+def plot_study(
+    study: StudyName,
+    folders: Folders = None,
+    scale: Scale = None,
+    *,
+    chosen: PlotArguments,
+    common: Annotated[CommonArguments, Without("verbose")],
+) -> None:
+    """Draw the figure of a study, also of one that is not finished; plot FOLDER does the same."""
+    opened, runs = _opened(study, folders, scale, common.quiet)
+    write_plot(runs, opened, chosen, common)
+
+
+def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: bool) -> tuple[OpenedStudy, list[Path]]:
+    """The study of this name, or of this folder, and the folders of its rows."""
+    from deepthink_cli.experiments.study import open_study, packaged
+
+    if folders is None and Path(name).is_dir() and name not in packaged():
+        runs = [Path(name)]
+        found = study_of(runs, quiet)
+        if found is None or scale is not None:
+            raise InputError(f"{name}: is a folder; name its study, as in deepthink study report example --from {name}")
+        return found, runs
+    opened = open_study(name, scale)
+    return opened, folders or [folder_of(None, opened)]

@@ -1,26 +1,30 @@
-"""`deepthink study run`: do the runs of a study, into one folder that can be resumed."""
+"""`deepthink study plan` and `run`: what a study takes, and its runs in one folder that can be continued."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import Show
+from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache
 from deepthink_cli.cli.executor_options import ExecutorArguments
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.run import Samples, report_summary
+from deepthink_cli.cli.study import described
 from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
 from deepthink_cli.cli.values import read_by
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
+    from deepthink_cli.experiments.planning import ModelPlan
     from deepthink_cli.experiments.study import OpenedStudy
 
 
@@ -74,3 +78,104 @@ def _read(opened: OpenedStudy, crossing: Crossing, config: Path | None) -> list[
     for options in opened.study.models:
         paths += read_by(model=options.model, adapter=options.adapter)
     return paths
+
+
+NoProbe = Annotated[
+    bool,
+    typer.Option("--no-probe", rich_help_panel=OUTPUT, help="Load no model: compute the time from its parameters."),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(
+        "--speed",
+        metavar="TFLOPS",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Speed that computed times assume, in TFLOP/s. Default: 100, an A100 in bfloat16 at a third of its peak.",
+    ),
+]
+
+
+@grouped
+def plan_study(
+    context: typer.Context,
+    study: StudyName,
+    out: StudyOut = None,
+    no_probe: NoProbe = False,
+    speed: Speed = None,
+    *,
+    replaced: StudyArguments,
+    model: Annotated[Given[ModelOptions], Without(*UNNAMED)],
+    common: CommonArguments,
+) -> None:
+    """Show what a study takes: for each model its rows, those that exist, time and memory. Downloads nothing.
+
+    Times are measured by a short probe where the weights are on this machine, and computed from the number of
+    parameters elsewhere.
+    """
+    from deepthink_cli.experiments.planning import SPEED
+    from deepthink_cli.experiments.planning import plan_study as plans_of
+
+    problems = Problems()
+    with problems.collected():
+        assumed = _positive(SPEED if speed is None else speed)
+    with problems.collected():
+        opened, crossing = replaced.crossed(context, study, model)
+    problems.raise_any()
+    folder = folder_of(out, opened)
+    with Show(common) as tell:
+        plans = list(plans_of(crossing, folder, not no_probe, assumed, tell))
+    values = described(opened, crossing)
+    if common.json:
+        write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
+        return
+    _show(opened, values, folder, plans, assumed, common.quiet)
+
+
+def _positive(speed: float) -> float:
+    if not 0 < speed < float("inf"):
+        raise InputError.of("speed", f"{speed:g}", "a number of TFLOP/s above 0, as in 100")
+    return speed
+
+
+def _show(
+    opened: OpenedStudy, values: dict[str, Any], folder: Path, plans: list[ModelPlan], speed: float, quiet: bool
+) -> None:
+    title = opened.study.title
+    report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
+    report(f"folder   {folder} (not written: this is a plan)", "")
+    columns = ("model", "rows", "exist", "inputs", "time", "by", "parameters", "files", "memory")
+    report(table(*columns, rows=[_cells(plan) for plan in plans]))
+    if any(plan.basis == "computed" for plan in plans):
+        report("", f"computed: the arithmetic of the missing rows at {speed:g} TFLOP/s (--speed); a rough figure")
+    for plan in plans:
+        if plan.reason is not None:
+            counted = "" if plan.exact else " (rows are counted from the definitions of the tasks)"
+            note(f"{plan.model}: {plan.reason}{counted}", quiet)
+
+
+def _cells(plan: ModelPlan) -> list[str]:
+    values: dict[str, Any] = asdict(plan)
+    return [
+        plan.model,
+        f"{plan.rows:,}",
+        f"{plan.written:,}",
+        f"{plan.inputs:,}",
+        "unknown" if plan.seconds is None else duration(plan.seconds),
+        plan.basis or "",
+        "" if plan.parameters is None else _millions(plan.parameters),
+        *("" if values[name] is None else gigabytes(values[name]) for name in ("file_bytes", "memory_bytes")),
+    ]
+
+
+def _millions(parameters: float) -> str:
+    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:,.1f} M"
+
+
+def gigabytes(count: float) -> str:
+    """A number of bytes in GB, or in MB if it is small."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+
+
+def _first(names: list[str]) -> str:
+    return f"{len(names)}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"

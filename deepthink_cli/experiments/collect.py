@@ -103,7 +103,7 @@ class Collector:
         row, folder = made.row, self.folder
         if folder.unsampled[row.key].correct != row.correct:
             raise DeepThinkError(
-                f"{folder.folder}: {job.label} (key {row.key}) gets other labels now than when its row was written, so "
+                f"{folder.folder}: {job.label} (key {row.key}) has other labels now than in its row, so "
                 "its samples are not written; use the versions and the device of that run, or a new folder"
             )
         self._write_samples(made)

@@ -97,8 +97,9 @@ def _without_excluded(opened: OpenedStudy, axes: Box, tasks: Tasks) -> list[Box]
             if not all(values.values()):  # a scale or an option has removed them
                 continue
             if not any(overlaps(box, values) for box in boxes):
-                where = f"{opened.where('exclude', number)}: exclude: {dict(excluded)}"
-                raise InputError(f"{where} matches nothing that the exclusions before it leave; omit it")
+                named = ", ".join(f"{axis}: {value}" for axis, value in excluded.items())
+                where = f"{opened.where('exclude', number)}: exclude: {named}"
+                raise InputError(f"{where}: matches nothing that the exclusions before it leave; omit it")
             boxes = without(boxes, values)
     problems.raise_any()
     return boxes

@@ -41,7 +41,8 @@ RunCode = Annotated[
     ),
 ]
 Unsafe = Annotated[
-    bool, Flag(DATA, "With --run-code: also as root where programs can only be limited.", variable=False)
+    bool,
+    Flag(DATA, "With --run-code: also as root, where neither bubblewrap nor namespaces are available.", variable=False),
 ]
 Word = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -110,7 +111,7 @@ class Experiment(GateOptions):
             METHOD,
             "Iterations to score: all, or numbers as in 1,2,5,10 (1 to compare with); those between are read too.",
             "T,...",
-            hint="say all, or iterations as in 1,3,5",
+            hint="give all, or iterations as in 1,3,5",
             variable=False,
         ),
     ] = "all"
@@ -216,7 +217,7 @@ class Experiment(GateOptions):
         if not isinstance(text, str):
             return text
         if not re.fullmatch(r"\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*,?\s*", text) or not text.strip().strip("0"):
-            raise ValueError("no list of seeds")
+            raise ValueError("not a list of seeds")
         parts = [int(part) for part in text.split(",") if part.strip()]
         return tuple(parts) if "," in text else tuple(range(parts[0]))
 
@@ -237,7 +238,7 @@ class Experiment(GateOptions):
     @classmethod
     def _listed(cls, at: str) -> str:
         if at != "all" and not all(re.fullmatch(r"\s*\d{1,6}\s*", part) for part in at.split(",")):
-            raise ValueError("say all, or iterations as in 1,3,5")
+            raise ValueError("give all, or iterations as in 1,3,5")
         return at
 
     @property

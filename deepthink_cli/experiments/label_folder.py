@@ -150,9 +150,7 @@ def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], t
     be labelled, after all others are done.
     """
     if from_rows(job.calibrate):
-        raise InputError.of(
-            "calibrate", ",".join(job.calibrate), "is estimated from all rows, which workers divide; omit it"
-        )
+        raise InputError.of("calibrate", ",".join(job.calibrate), "needs all rows, which workers divide; omit it")
     files = job.files
     _claim(Path(job.output), job.identity())
     memory = open_memory(job.memory, job.iteration)

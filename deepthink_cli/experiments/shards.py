@@ -36,7 +36,7 @@ class Shard:
         match = _OPTION.fullmatch(text.strip())
         shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
         if not 1 <= shard.number <= shard.of:
-            raise InputError.of("shard", text, "say I/N, part I of N from 1/N to N/N, as in 1/4")
+            raise InputError.of("shard", text, "give I/N, part I of N from 1/N to N/N, as in 1/4")
         return shard
 
     def has(self, digest: str) -> bool:

@@ -185,7 +185,9 @@ def _scales(document: Document, folder: Path) -> dict[str, Layer]:
                 raise InputError(f"{where}: {SCALES}.{name}: must be a mapping of the fields that it replaces")
             for field in _NOT_OF_A_SCALE:
                 if field in fields:
-                    raise InputError(f"{document.where(SCALES, name, field)}: {field}: not of a scale; omit it")
+                    raise InputError(
+                        f"{document.where(SCALES, name, field)}: {field}: cannot be set in a scale; omit it"
+                    )
             scales[str(name)] = Layer(_located(fields, folder), _place_in(document, name))
     problems.raise_any()
     return scales

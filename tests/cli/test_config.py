@@ -54,7 +54,7 @@ def test_the_kept_iterations_are_sorted_and_distinct(keep: str, kept: tuple[int,
 
 @pytest.mark.parametrize("keep", ["", "first", "1,,2", "-1", "1.5", "1;2", "last,1"])
 def test_other_words_for_what_to_keep_are_refused(keep: str) -> None:
-    assert refusals(keep=keep) == (f"keep {keep}: say last, all, or iterations as in 1,3,5",)
+    assert refusals(keep=keep) == (f"keep {keep}: give last, all, or iterations as in 1,3,5",)
 
 
 @pytest.mark.parametrize("keep", ["0", "0,2", "2,5"])

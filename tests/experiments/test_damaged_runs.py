@@ -155,5 +155,5 @@ def test_samples_of_a_row_that_is_otherwise_today_are_not_written(
     changed(out, correct=bits(opposite), right=sum(opposite), accuracy=sum(opposite) / row.n)
     before = files_of(out)
     assert run(command) == 1
-    assert f"(key {row.key}) gets other labels now than when its row was written" in capsys.readouterr().err
+    assert f"(key {row.key}) has other labels now than in its row" in capsys.readouterr().err
     assert files_of(out) == before

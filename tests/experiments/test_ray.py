@@ -70,7 +70,7 @@ def test_a_cluster_that_is_not_there_is_one_line(
 def test_a_wrong_address_is_one_line(address: str) -> None:
     from deepthink_cli.experiments.executors.ray_cluster import connected
 
-    with pytest.raises(DeepThinkError, match=f"ray {address}: no Ray cluster answers .say HOST:PORT"):
+    with pytest.raises(DeepThinkError, match=f"ray {address}: no Ray cluster answers .give HOST:PORT"):
         connected(address)
 
 

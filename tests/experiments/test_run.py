@@ -218,7 +218,7 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
         (["--limit", "0"], "--limit 0: a number of rows"),
         (["-T", "0"], "--iterations 0"),
         (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
-        (["--at", "some"], "--at some: say all, or iterations as in 1,3,5"),
+        (["--at", "some"], "--at some: give all, or iterations as in 1,3,5"),
         (["--shots", "21"], "--shots 21: task tiny has 20 rows"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_shard_does_not_mix_with_a_run_or_with_other_shards(tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.5/2", "１/２"])
 def test_a_wrong_shard_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"shard .*: say I/N, part I of N"):
+    with pytest.raises(InputError, match=r"shard .*: give I/N, part I of N"):
         Shard.parsed(text)
 
 

@@ -180,7 +180,7 @@ def _check_answers(address: str) -> None:
     if address == "auto":
         return
     if not (colon and host and port.isdecimal()):
-        raise ValueError("say HOST:PORT, as in 10.0.0.1:6379, or auto")
+        raise ValueError("give HOST:PORT, as in 10.0.0.1:6379, or auto")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE):
         pass
 
