@@ -30,7 +30,8 @@ Words and figures of this page:
   seed. They say nothing about other tasks or other models.
 - *p* is the exact signed-rank test over seeds, which cannot be below 0.0625 for five of them. *McNemar* counts the
   seeds with significantly more / fewer right answers. With this many tests, one in twenty differs by chance.
-- *BC* is [batch calibration](calibration.md) over the test rows (over the dev rows, where T and eta are chosen).
+- *BC* is [batch calibration](predict.md#calibration) over the test rows (over the dev rows, where T and eta are
+  chosen).
 - *log p* is the mean log-probability of the true label among the candidates, in nats."""
 
 

@@ -118,7 +118,8 @@ program, with other prompts and test rows ([what is known to differ](reproduce.m
 [method](choose.md#methods) chooses its demonstrations from the same seeded pool of 1,000 training rows, and all, some
 [techniques](think.md#other-techniques) among them, are evaluated on the same sampled test rows, with the same prompts,
 scorer and seeds: at T = 1, which is plain in-context learning with those demonstrations, and at the T that dev rows
-choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after [batch calibration](calibration.md).
+choose from 1, 2, 4 and 8 (eta 0.1, restarted positions); with raw scores and after [batch
+calibration](predict.md#calibration).
 
 Everything is computed in float32, so that the rows of a GPU and of a processor agree to rounding. Of SmolLM2, those of
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on

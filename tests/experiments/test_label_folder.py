@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -28,15 +29,19 @@ def times(folder: str) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
 
 
-def test_a_folder_is_labelled_by_processes_as_its_files_are_and_continues(job: FolderLabels, tmp_path: Path) -> None:
-    command = ["predict", job.memory, job.inputs, "-o", job.output, "-q", "--workers", "2"]
-    assert run(command) == 0
+def test_a_folder_is_labelled_as_its_files_are(job: FolderLabels, tmp_path: Path) -> None:
+    assert label_folder(job, nullcontext(InlineExecutor(2)), silent).rows == 12
     alone = tmp_path / "alone.parquet"
     assert run(["predict", job.memory, f"{job.inputs}/part-1.parquet", "-o", str(alone), "-q"]) == 0
     assert Path(job.output, "part-1.parquet").read_bytes() == alone.read_bytes()
-    before = times(job.output)
-    assert run(command) == 0
-    assert times(job.output) == before
+
+
+@pytest.mark.soak
+def test_a_folder_is_labelled_by_processes(job: FolderLabels, tmp_path: Path) -> None:
+    assert run(["predict", job.memory, job.inputs, "-o", job.output, "-q", "--workers", "2"]) == 0
+    label_folder(replace(job, output=str(tmp_path / "inline")), nullcontext(InlineExecutor(1)), silent)
+    for name in ("part-0.parquet", "part-1.parquet", "part-2.parquet"):
+        assert Path(job.output, name).read_bytes() == (tmp_path / "inline" / name).read_bytes()
 
 
 def test_a_file_whose_worker_died_is_labelled_by_another(job: FolderLabels) -> None:
@@ -57,9 +62,10 @@ def test_a_bad_file_is_one_line_and_the_others_are_labelled(job: FolderLabels) -
 
 def test_nothing_is_started_for_labels_that_are_there(job: FolderLabels) -> None:
     label_folder(job, nullcontext(InlineExecutor(1)), silent)
-    executor = InlineExecutor(1)
+    executor, before = InlineExecutor(1), times(job.output)
     assert label_folder(job, nullcontext(executor), silent) == FolderCounts(files=0, kept=3, rows=0, errors=0)
     assert executor.lives == 0
+    assert times(job.output) == before
 
 
 def test_workers_label_folders_only(job: FolderLabels, capsys: pytest.CaptureFixture[str]) -> None:
