@@ -150,14 +150,9 @@ def _load_model() -> Callable[..., Engine]:
 
 
 def _loaded(spec: str | ModelSpec = "pocket", **options: Any) -> Engine:
-    from deepthink_cli.engine import opening
-    from deepthink_cli.model.opening import open_model
-
     load_model = _load_model()
     if isinstance(spec, str) or spec.adapter is not None:
-        with pytest.MonkeyPatch.context() as patch:  # a test that names a model may change its tokenizer
-            patch.setattr(opening, "open_model", open_model)
-            return load_model(spec, **options)
+        return load_model(spec, **options)
     key = (spec.options, _files(Path(spec.source)))
     if key not in _engines:
         _engines[key] = load_model(spec)

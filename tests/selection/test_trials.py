@@ -108,9 +108,12 @@ def test_zero_shot_is_after_the_special_tokens_that_the_tokenizer_adds(llama: En
     assert tried == pytest.approx(probabilities(sums), abs=1e-6)
 
 
-def test_zero_shot_is_after_nothing_if_the_tokenizer_adds_no_special_tokens(models: Callable[[str], Path]) -> None:
+def test_zero_shot_is_after_nothing_if_the_tokenizer_adds_no_special_tokens(
+    models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = load_model(str(models("llama")))
-    engine.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A")
+    nothing = processors.TemplateProcessing(single="$A")
+    monkeypatch.setattr(engine.tokenizer.backend_tokenizer, "post_processor", nothing)  # later tests share it
     trials = trials_of(engine)
     zero_shot, one_shot = trials.probabilities([(), (1,)], [0, 5])
     queries = tokenize_queries(engine.tokenizer, Template(TEMPLATE), [ROWS[0], ROWS[5]])
