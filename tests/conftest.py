@@ -87,9 +87,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What has been imported and collected stays: the garbage collector need not look through it again and again."""
+    """The garbage collector looks for cycles after each module only: its work took an eighth of the suite."""
+    gc.disable()
+    _collect_garbage()
+
+
+def _collect_garbage() -> None:
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # what is left stays, and need not be looked through again
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_is_collected_after_each_module() -> Iterator[None]:
+    yield
+    _collect_garbage()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,7 +111,6 @@ def _parsers_are_made_once() -> Iterator[None]:
         yield
 
 
-LOADING = {"engine", "model", "package"}  # folders of tests in which a model is always loaded and probed anew
 _specs: dict[object, ModelSpec] = {}
 _engines: dict[object, Engine] = {}
 _verdicts: dict[object, Verdict] = {}
@@ -109,7 +119,7 @@ _verdicts: dict[object, Verdict] = {}
 @pytest.fixture(autouse=True)
 def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use a model that an earlier one has opened, if its options and files are the same."""
-    if request.path.parent.name not in LOADING:
+    if "loaded_anew" not in request.fixturenames:
         from deepthink_cli.engine import opening
         from deepthink_cli.experiments.executors import handler
 
@@ -121,11 +131,8 @@ def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pyt
 
 
 @pytest.fixture
-def loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands load their models all the same."""
-    from deepthink_cli.engine import opening
-
-    monkeypatch.setattr(opening, "load_model", _load_model())
+def loaded_anew() -> None:
+    """Commands load and probe their models all the same: for tests of what they do then."""
 
 
 def _opened(options: ModelOptions) -> ModelSpec:

@@ -218,6 +218,7 @@ def test_a_model_whose_window_holds_everything_attends_as_one_without(
     assert masks == [None] * len(masks)
 
 
+@pytest.mark.usefixtures("loaded_anew")
 @pytest.mark.parametrize("size", [8, 4096])
 def test_the_probe_finds_a_wrong_window_of_any_size(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_model(tmp_path / "model", "mistral", **{**WINDOWED["mistral"], "sliding_window": size})

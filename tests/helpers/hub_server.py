@@ -56,7 +56,7 @@ def hub() -> Iterator[tuple[str, HubState]]:
         hub = state
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)  # seconds until it hears its end
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", state

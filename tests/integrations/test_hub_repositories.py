@@ -7,6 +7,7 @@ import pty
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,19 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubState]:
         yield state
 
 
+@pytest.fixture(scope="module")
+def published() -> list[HubState]:
+    """What a hub stores after the first test has pushed the memory."""
+    return []
+
+
 @pytest.fixture
-def pushed(state: HubState, memory: Path) -> dict[str, bytes]:
+def pushed(state: HubState, memory: Path, published: list[HubState]) -> dict[str, bytes]:
     """The files of a repository with the memory, which may be changed."""
-    assert run(["push", str(memory), REPO, "--yes", "-q"]) == 0
+    if not published:
+        assert run(["push", str(memory), REPO, "--yes", "-q"]) == 0
+        published.append(deepcopy(state))
+    state.repos, state.objects = deepcopy((published[0].repos, published[0].objects))
     return state.repos[REPO]["main"]
 
 

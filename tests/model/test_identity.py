@@ -22,6 +22,7 @@ from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 
 Models = Callable[[str], Path]
+pytestmark = pytest.mark.usefixtures("loaded_anew")
 
 
 @pytest.fixture

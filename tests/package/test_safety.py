@@ -27,6 +27,7 @@ from deepthink_cli.model.options import ModelOptions
 
 Captured = pytest.CaptureFixture[str]
 Models = Callable[[str], Path]
+pytestmark = pytest.mark.usefixtures("loaded_anew")
 
 
 class Bomb:
@@ -333,7 +334,7 @@ YAML = [
     "a: !!python/module:os",
     'a: !!python/object/new:os.system ["touch {ran}"]',
     "- !!python/tuple [1]",
-    "[" * 3000,
+    "[" * 1000,
     "&a [*a]",
 ]
 
