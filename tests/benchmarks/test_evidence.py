@@ -116,6 +116,7 @@ def test_repetition_is_compared_with_thinking_that_reads_as_often(folder: Path) 
     assert found[1].agreement == (float((thought["labels"] == scores.argmax(axis=1)).mean()),)
 
 
+@pytest.mark.soak  # draws every figure twice; in the suite pages are written from less
 def test_the_page_has_every_section_and_its_bytes_do_not_depend_on_the_order_of_rows(folder: Path) -> None:
     first = _files(folder)
     page = first["evidence.md"].decode()

@@ -45,7 +45,7 @@ def started(kind: str, stderr: int) -> subprocess.Popen[str]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["swallowing", "computing", "clearing up"])
+@pytest.mark.parametrize("kind", ["swallowing", "computing", pytest.param("clearing up", marks=pytest.mark.soak)])
 def test_code_that_does_not_hear_ctrl_c_is_ended(kind: str) -> None:
     process = started(kind, subprocess.PIPE)
     sent = time.monotonic()

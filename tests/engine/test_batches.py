@@ -69,7 +69,7 @@ def test_many_queries_score_as_each_alone(llama: BatchedEngine) -> None:
         assert score(llama, memory, [queries[number]])[0].sums == pytest.approx(together[number].sums, abs=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "bloom"])
+@pytest.mark.parametrize("family", ["gpt2", pytest.param("bloom", marks=pytest.mark.soak)])
 def test_ten_thousand_queries_score_as_one_does(family: str, loaded: Loaded) -> None:
     engine = loaded(family)
     memory = read(engine, DEMOS)

@@ -47,7 +47,9 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return write_model(tmp_path / "model", family, tie_word_embeddings=tied)
 
 
-@pytest.mark.parametrize(("engine", "own_head"), [("packed", True), ("packed", False), ("padded", True)])
+@pytest.mark.parametrize(
+    ("engine", "own_head"), [("packed", True), pytest.param("packed", False, marks=pytest.mark.soak), ("padded", True)]
+)
 def test_a_network_on_two_devices_scores_as_on_one(
     engine: str, own_head: bool, folder: Path, reviews: DemonstrationSet
 ) -> None:

@@ -110,7 +110,9 @@ def test_whoever_holds_the_lock_can_predict(models: Models, reviews: Demonstrati
         assert len(list(predict(engine, memory, ["fine", "a long dull film"], chunk=1))) == 2
 
 
-@pytest.mark.parametrize(("count", "momentum", "copies"), [(1, 0.0, 2), (4, 0.9, 3)])
+@pytest.mark.parametrize(
+    ("count", "momentum", "copies"), [pytest.param(1, 0.0, 2, marks=pytest.mark.soak), (4, 0.9, 3)]
+)
 def test_thinking_together_holds_three_copies_of_its_memories_at_most(
     count: int, momentum: float, copies: int, tmp_path: Path
 ) -> None:

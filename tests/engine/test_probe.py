@@ -47,7 +47,7 @@ def test_a_model_whose_low_ids_were_never_trained_is_packed(dtype: str, tmp_path
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "qwen3"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", pytest.param("gemma2", marks=pytest.mark.soak), "qwen3"])
 def test_half_precision_does_not_keep_a_family_from_being_packed(family: str, dtype: str, models: Models) -> None:
     assert try_packed(load(models(family), dtype)).reason is None
 

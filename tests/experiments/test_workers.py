@@ -26,6 +26,7 @@ Models = Callable[[str], Path]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worker processes in /proc")
 
 
+@pytest.mark.soak  # starts six processes; in the suite the workers of tests/experiments/test_scheduler.py die
 def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(
     models: Models, tmp_path: Path, forks: Forks
 ) -> None:

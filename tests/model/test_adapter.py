@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import write_rows
 from helpers.families import build_tokenizer, write_model
+from helpers.soak import with_soak
 from helpers.tiny import run_words
 from helpers.tiny_gguf import write_gguf
 from safetensors.torch import load_file, save_file
@@ -75,7 +76,10 @@ def logits(network: Any) -> torch.Tensor:
     return result
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SHORT = ("LoRA", "DoRA", "of biases", "with a saved head", "of embeddings", "of transposed weights")
+
+
+@pytest.mark.parametrize("kind", with_soak(KINDS, SHORT))
 def test_a_merged_adapter_computes_what_peft_computes_beside_the_model(
     models: Models, tmp_path: Path, kind: str
 ) -> None:

@@ -31,7 +31,7 @@ def joining(*merges: tuple[str, str]) -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize("name", [None, "gpt2", "pythia", "llama2"])
-@pytest.mark.parametrize("separator", ["\n\n", "\n", "\n###\n"])
+@pytest.mark.parametrize("separator", ["\n\n", pytest.param("\n", marks=pytest.mark.soak), "\n###\n"])
 def test_the_end_is_the_first_token_of_the_separator(name: str | None, separator: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(shared(f"tokenizers/{name}")) if name else build_tokenizer()
     template = Template(KIND.pattern, separator)

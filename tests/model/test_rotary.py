@@ -72,7 +72,7 @@ def plain(engine: Engine, ids: tuple[int, ...], query: TokenizedQuery) -> list[f
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("length", [20, BOUNDARY + 20])
+@pytest.mark.parametrize("length", [pytest.param(20, marks=pytest.mark.soak), BOUNDARY + 20])
 def test_scores_are_those_of_one_plain_pass_whatever_the_company(
     kind: str, length: int, made: Callable[[str], Path]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.forks import Forks
 
 IMPORT_ALL = """
@@ -35,6 +36,7 @@ print(len([name for name in sys.modules if name.startswith("deepthink_cli.")]))
 """
 
 
+@pytest.mark.soak  # imports every module and every library that any of them uses, twice
 def test_every_module_is_imported_without_what_only_posix_has(libraries: Forks) -> None:
     done = libraries.program(IMPORT_ALL)
     assert (done.returncode, done.stderr) == (0, "")

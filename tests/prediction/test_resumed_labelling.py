@@ -51,8 +51,8 @@ def killed(forks: Forks, words: list[str], output: Path, chunks: int) -> None:
     ("name", "more"),
     [
         pytest.param("out.jsonl", [], marks=pytest.mark.soak),
-        ("out.csv", ["--top", "2", "--threshold", "0.6"]),
-        ("out.parquet", ["--columns", "id"]),
+        pytest.param("out.csv", ["--top", "2", "--threshold", "0.6"], marks=pytest.mark.soak),
+        pytest.param("out.parquet", ["--columns", "id"], marks=pytest.mark.soak),
         ("out.jsonl", ["--calibrate", "batch,prior,contextual"]),
     ],
 )

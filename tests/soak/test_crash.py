@@ -105,7 +105,7 @@ def test_a_memory_is_the_old_or_the_new_one_whenever_its_writer_is_killed(
     forks: Forks, written: Written, target: Path, soak: Soak
 ) -> None:
     draw = soak.draw("killed think")
-    for number in range(soak.count(4, 100)):
+    for number in range(soak.count(2, 100)):
         begun = writes(target)
         child = forks.start([*written.words, str(target)])
         if number % 4 == 0:
@@ -167,7 +167,7 @@ def commands(written: Written, folder: Path) -> dict[str, list[str]]:
     return {"think": written.words, "predict": predict}
 
 
-@pytest.mark.parametrize("command", ["think", "predict"])
+@pytest.mark.parametrize("command", [pytest.param("think", marks=pytest.mark.soak), "predict"])
 def test_a_disk_that_fills_up_leaves_the_old_file(
     place: Place, command: str, written: Written, tmp_path: Path, soak: Soak
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_run_goes_on_when_its_disk_has_room_again(
         assert place.run(words) == (0, "")
         assert run_files(seen) == whole
         shutil.rmtree(seen)
-        limit += PAGE * soak.count(16, 1)
+        limit += PAGE * soak.count(64, 1)
     assert run_files(seen) == whole
 
 

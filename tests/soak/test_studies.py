@@ -1,40 +1,24 @@
-"""The studies of the package: each runs at its small scale and draws its figure; the suite runs one of each figure."""
+"""The studies of the package: each runs at its small scale and draws its figure; the suite runs some."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from conftest import Soak
+from helpers.soak import with_soak
 from helpers.task_rows import write_task_rows
 
 from deepthink_cli.cli.main import run
 from deepthink_cli.experiments.study import open_study, packaged
 
 STUDIES = [name for name in packaged() if name.startswith(("paper/", "ablation/"))]
-SHORT = [
-    *("paper/mmlu-categories", "paper/official-recipe", "paper/table3", "paper/shots", "paper/seeds-and-orders"),
-    "ablation/orders",
-]
+SHORT = ["paper/table3", "ablation/orders"]
 
 
-def test_the_suite_draws_every_kind_of_figure() -> None:
-    assert {kind(name) for name in SHORT} == {kind(name) for name in STUDIES}
-
-
-def kind(name: str) -> str:
-    """What a study draws."""
-    figure = open_study(name, "small").study.figure
-    assert figure is not None
-    return figure.kind
-
-
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", with_soak(STUDIES, SHORT))
 def test_a_study_runs_at_its_small_scale_and_draws_its_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, soak: Soak
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    if name not in SHORT and not soak.long:
-        pytest.skip("long form only: another study has the same figure")
     tasks = open_study(name, "small").study.tasks
     data = write_task_rows(tmp_path / "data", tasks)
     out, cache = str(tmp_path / "out"), str(tmp_path / "cache")

@@ -199,7 +199,7 @@ def test_the_classic_sets_have_the_rows_of_their_card(name: str) -> None:
     assert len(evaluated) == task.protocols["paper"].rows
 
 
-@pytest.mark.parametrize("group", ["mmlu", "bbh", "mmlu-letters", "bbh-letters"])
+@pytest.mark.parametrize("group", ["mmlu", "bbh", pytest.param("mmlu-letters", marks=pytest.mark.soak), "bbh-letters"])
 def test_every_subtask_has_the_papers_rows_and_its_demonstrations(group: str) -> None:
     source = Source(shared("data"))
     total = 0
