@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -72,33 +72,10 @@ def test_the_python_files_that_a_page_names_exist(name: str) -> None:
         assert (ROOT / path).is_file() or (ROOT / "deepthink_cli" / path).is_file(), path
 
 
-def test_the_list_of_modules_is_up_to_date() -> None:
-    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_architecture.py"))["page"]
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    assert text == page(text), "run: python docs/build_architecture.py"
-
-
-def test_the_tables_of_the_papers_studies_are_up_to_date() -> None:
-    page: Callable[[str], str] = runpy.run_path(str(DOCS / "build_reproduce.py"))["page"]
-    text = (DOCS / "reproduce.md").read_text(encoding="utf-8")
-    assert text == page(text), "run: python docs/build_reproduce.py"
-
-
-def test_the_tables_of_selection_methods_and_techniques_are_up_to_date() -> None:
-    pages: Callable[[], dict[str, str]] = runpy.run_path(str(DOCS / "build_registries.py"))["pages"]
-    for name, current in pages().items():
-        assert (DOCS / name).read_text(encoding="utf-8") == current, "run: python docs/build_registries.py"
-
-
 def test_the_rounding_table_is_what_its_block_prints(capsys: pytest.CaptureFixture[str]) -> None:
     page = (DOCS / "concepts.md").read_text(encoding="utf-8")
     exec(PYTHON.findall(page)[0], {})
     assert f"```text\n{capsys.readouterr().out}```" in page
-
-
-def test_the_command_page_is_up_to_date(builder: dict[str, Any]) -> None:
-    page: Callable[[], str] = builder["page"]
-    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page(), "run: python docs/build_cli.py"
 
 
 def test_every_command_is_documented(builder: dict[str, Any]) -> None:

@@ -14,11 +14,15 @@ import typer
 import yaml
 from conftest import write_rows
 from helpers.foreign_code import bring_code, changed
+from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words, tiny_task
 
 from deepthink_cli.cli.main import app, run
 from deepthink_cli.cli.sources import commands_of
+from deepthink_cli.experiments.executors import local
+from deepthink_cli.experiments.executors.messages import Open
 from deepthink_cli.io.documents import RUN_CODE
+from deepthink_cli.model.options import ModelOptions
 
 Captured = pytest.CaptureFixture[str]
 FLAGS = sorted(f"--{name.replace('_', '-')}" for name in RUN_CODE)
@@ -170,11 +174,16 @@ def test_the_flag_is_that_of_the_workers_too(
         monkeypatch.setattr(kind, "_auto_class", None)  # transformers marks the classes that it loads this way
     changed(code, model_type="llama")
     for name, kind in (("configuration_evil", "LlamaConfig as Config"), ("modeling_evil", "LlamaForCausalLM as Model")):
-        noting = f"import os\nopen({str(ran)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        noting = f"open({str(ran)!r}, 'w')\n"
         (code / f"{name}.py").write_text(f"from transformers import {kind}\n{noting}")
+    executor = InlineExecutor(1)
+    monkeypatch.setattr(local, "LocalExecutor", lambda *_: executor)
     words = run_words(tmp_path / "task", code, "-T", "1", "-q", "--workers", "1")
     assert run([*words, "--trust-remote-code"]) == 0
-    assert len(set(ran.read_text().split())) == 2  # this process, which plans, and the worker
+    assert ran.exists()
+    (opened,) = (message.subject for _, message in executor.messages if isinstance(message, Open))
+    assert isinstance(opened, ModelOptions)
+    assert opened.trust_remote_code
 
 
 @pytest.mark.parametrize("shape", ["text", "mapping", "flag"])
