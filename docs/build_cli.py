@@ -1,9 +1,13 @@
-"""Write docs/cli.md from the --help-all of every command; with --check, only say whether it is up to date."""
+"""Write docs/cli.md from the --help-all of every command, and README's table of commands from the program's help.
+
+With --check, only say whether they are up to date.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,10 +16,13 @@ from typing import Any
 
 import typer.main
 
+from deepthink_cli.cli.help import WHICH
 from deepthink_cli.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
+README = ROOT / "README.md"
+TABLE = re.compile(r"(?<=<!-- commands -->\n).*?(?=<!-- /commands -->)", re.DOTALL)
 INTRODUCTION = """\
 # Command line
 
@@ -37,11 +44,22 @@ for words in json.loads(sys.argv[1]):
 
 
 def main() -> None:
-    """Write the page, or exit with 1 where --check finds it stale."""
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page(), encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
-        sys.exit("docs/cli.md is stale; run: python docs/build_cli.py")
+    """Write the pages, or exit with 1 where --check finds one stale."""
+    for path, text in {PAGE: page(), README: readme()}.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            sys.exit(f"{path.relative_to(ROOT)} is stale; run: python docs/build_cli.py")
+
+
+def readme() -> str:
+    """README with the table of which command serves what."""
+    rows = "".join(f"| {wanted} | {_linked(names)} |\n" for wanted, names in WHICH.items())
+    return TABLE.sub(f"| you want | command |\n| --- | --- |\n{rows}", README.read_text(encoding="utf-8"))
+
+
+def _linked(names: str) -> str:
+    return re.sub(r"\b(?!then\b)[a-z]+", lambda name: f"[`{name[0]}`](docs/cli.md#deepthink-{name[0]})", names)
 
 
 def page() -> str:

@@ -11,11 +11,11 @@ from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, prov
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Tell, Warn
+from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import check_template
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Provenance, provenance_lines
 
@@ -102,6 +102,8 @@ def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tel
     """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell, named_by(memory, options))
     check_fit(memory.provenance, spec.identify(), memory.name)
+    if spec.id == POCKET:
+        tell(Note(f"{memory.name}: {TOY}; think with a real model for labels that you use"))
     if chat := memory.provenance.demonstrations.chat:
         check_template(spec.tokenizer, chat, memory.name)
     return spec

@@ -13,9 +13,19 @@ GROUPS = {
     "Choosing demonstrations and settings": ("select", "tune"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
     "Memories elsewhere": ("export", "push", "pull", "quantize", "diff"),
-    "This machine": ("doctor", "list"),
+    "This machine": ("download", "doctor", "list"),
 }
 OTHERS = "From other packages"
+# What a user wants, and the command for it; README.md shows the same table.
+WHICH = {
+    "labels for my own rows": "think, then predict",
+    "T, eta and calibration for my own rows": "tune",
+    "how good one memory is": "eval",
+    "accuracy over T on tasks, over seeds": "run",
+    "many such runs, as one YAML file": "study",
+    "tasks of lm-evaluation-harness": "harness",
+    "a first look; a real model to try": "demo; download",
+}
 # Of every command with more than MAX_OPTIONS options, those that its --help shows: what most calls need.
 MAX_OPTIONS = 12
 FIRST = {
@@ -73,12 +83,19 @@ class ProgramGroup(HelpGroup):
     """The commands of the program in the groups and the order of `GROUPS`."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
+        width = max(map(len, WHICH))
+        lines = (f"  {wanted:<{width}}  {command}" for wanted, command in WHICH.items())
+        super().__init__(**{**attributes, "epilog": "\n".join(["Which command:", *lines])})
         group_of = {name: group for group, names in GROUPS.items() for name in names}
         for name, command in self.commands.items():
             command.rich_help_panel = group_of.get(name, OTHERS)  # type: ignore[attr-defined]
         order = [*group_of, *self.commands]
         self.commands = dict(sorted(self.commands.items(), key=lambda item: order.index(item[0])))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write which command serves what, as is done without Rich."""
+        with formatter.section("Which command"):
+            formatter.write_dl(list(WHICH.items()), col_max=max(map(len, WHICH)))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of each group, as is done without Rich."""

@@ -19,6 +19,7 @@ from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
 from deepthink_cli.cli.diff import diff
 from deepthink_cli.cli.doctor import doctor
+from deepthink_cli.cli.download import download
 from deepthink_cli.cli.evaluate import evaluate
 from deepthink_cli.cli.export import export
 from deepthink_cli.cli.generate import generate
@@ -97,7 +98,6 @@ app = Program(
     cls=Commands,
     help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
     "stores its memory of them in a file, and labels any number of inputs with it.",
-    epilog="Start here: deepthink demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -149,6 +149,7 @@ app.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     no_args_is_help=True,
 )(harness)
+app.command(epilog="Example: deepthink download -o smollm2")(download)
 app.command(epilog="Example: deepthink doctor --json")(doctor)
 app.command("list", epilog="Example: deepthink list updates techniques")(list_registries)
 studies = Program(

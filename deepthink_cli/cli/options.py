@@ -11,7 +11,7 @@ import typer
 from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.sources import apply_config
 from deepthink_cli.io.documents import RUN_CODE
-from deepthink_cli.model.options import POCKET, ModelOptions
+from deepthink_cli.model.options import TOY, ModelOptions
 from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def tell_of_toy(model: Given[ModelOptions], tell: Tell) -> None:
     from deepthink_cli.events import Note
 
     if model.model is None:
-        text = (
-            f"no model named: {POCKET} is a toy for trials and tests; name a real one with -m, as in -m gpt2, or set "
-        )
-        tell(Note(f"{text}DEEPTHINK_MODEL"))
+        tell(Note(f"no model named: {TOY}; name a real one with -m, as in -m gpt2, or set DEEPTHINK_MODEL"))
 
 
 @dataclass(frozen=True)

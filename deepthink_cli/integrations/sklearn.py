@@ -21,7 +21,7 @@ from deepthink_cli.errors import InputError, naming_options, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
-from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.softmax import log_softmax
 from deepthink_cli.selection.registry import selection_method
@@ -158,6 +158,8 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         from deepthink_cli.calibration.basis import check_calibrations
 
+        if self.model == POCKET:
+            warn(f"{TOY}; give a real model as `model`", UserWarning, stacklevel=2)
         with value_errors():
             method, kept = self._method()
             template = self.template if isinstance(self.template, Template) else Template(self.template)

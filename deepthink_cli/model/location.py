@@ -16,7 +16,7 @@ from deepthink_cli.io.hub import check_installed
 from deepthink_cli.model.options import POCKET, ModelOptions
 
 SUFFIX = ".gguf"
-_EXTRA = ("gguf", "gguf", "accelerate")  # the extra, and its packages
+EXTRA = ("gguf", "gguf", "accelerate")  # the extra, and its packages
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
@@ -152,7 +152,7 @@ def _directory(path: Path, options: ModelOptions) -> Location:
 
 def _gguf(file: Path, named: Problem) -> Location:
     """The location of a GGUF file, in the folder that it is in."""
-    check_installed(named, *_EXTRA)
+    check_installed(named, *EXTRA)
     absolute = file.absolute()  # not resolved: the hub's cache consists of links whose targets have no suffix
     return Location(str(absolute), str(absolute.parent), absolute.name)
 
@@ -167,7 +167,7 @@ def _checked(name: str) -> str:
     if path.suffix != SUFFIX:
         raise InputError.of("gguf", name, f"not the name of a GGUF file; it must end with {SUFFIX}")
     _refuse_part(name, Problem.of("gguf", name))
-    check_installed(Problem.of("gguf", name), *_EXTRA)
+    check_installed(Problem.of("gguf", name), *EXTRA)
     return name
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # options are shown in help pages, which are instant
     import torch
 
 POCKET = "pocket"
+TOY = f"{POCKET} is a toy for trials and tests: it knows three small tasks, and its labels of other texts mean little"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantize = Literal["8bit", "4bit"]
 Offline = Annotated[bool, Flag(MODEL, "Use only files on this machine; no downloads.")]

