@@ -12,7 +12,7 @@ DATA ?=
 TOKENIZER ?=
 SHAPES ?=
 
-.PHONY: demo real test soak gpu lint docs docs-check site benchmark evidence table1 clean
+.PHONY: demo real test soak gpu lint docs docs-check site benchmark evidence table1 release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepthink demo
@@ -81,6 +81,10 @@ evidence: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.evidence --from evidence --write docs/evidence.md
 	$(BIN)/python -m benchmarks.front_page
 
+# Build, check, and try the files of a release; publishes nothing (docs/releasing.md).
+release: $(VENV)/.release
+	.ci/release $(VENV)
+
 clean:
 	rm -rf $(VENV)
 
@@ -111,6 +115,10 @@ $(VENV)/.lint: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.release: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) build twine
 	@touch $@
 
 $(VENV)/.benchmark: $(VENV)/.installed

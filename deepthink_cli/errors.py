@@ -95,6 +95,11 @@ class Problem:
         return self.written(current_naming())
 
 
+def installing(extra: str) -> str:
+    """How an extra of this package is installed, which is on no package index."""
+    return f"in a checkout of deepthink: pip install '.[{extra}]'"
+
+
 class DeepThinkError(Exception):
     """A known failure at run time; `problems` has one for each independent cause."""
 

@@ -23,7 +23,8 @@ ORDER = {
     "Reference": ["concepts", "cli", "python", "reference", "tasks", "models", "artifact", "architecture", "SECURITY"],
     "Evidence": ["evidence", "table1", "performance", "reproduce"],
     "The project": [
-        *("CONTRIBUTING", "CHANGELOG", "benchmarks/README", "examples/custom_task/README", "examples/pocket/README")
+        *("CONTRIBUTING", "releasing", "CHANGELOG", "benchmarks/README"),
+        *("examples/custom_task/README", "examples/pocket/README"),
     ],
 }
 SETTINGS = {

@@ -17,7 +17,7 @@ from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError, naming_options, parameter
+from deepthink_cli.errors import InputError, installing, naming_options, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
@@ -63,7 +63,7 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
-    raise ImportError("scikit-learn is not installed; pip install 'deepthink-cli[sklearn]'") from error
+    raise ImportError(f"scikit-learn is not installed; {installing('sklearn')}") from error
 
 
 TEMPLATE = "Text: {text}\nLabel: {label}"

@@ -12,7 +12,16 @@ from logging import CRITICAL, getLogger
 from pickle import UnpicklingError
 from threading import RLock
 
-from deepthink_cli.errors import DeepThinkError, InputError, Problem, option, out_of_memory, panicked, ran_out_of_memory
+from deepthink_cli.errors import (
+    DeepThinkError,
+    InputError,
+    Problem,
+    installing,
+    option,
+    out_of_memory,
+    panicked,
+    ran_out_of_memory,
+)
 
 _UNREACHABLE = {"ConnectionError", "TransportError", "Timeout", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
@@ -112,7 +121,7 @@ def check_installed(named: Problem, extra: str, *packages: str) -> None:
     """Raise InputError, which begins with `named`, for the first package that is not installed; `extra` installs it."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise InputError(named.because(f"{package} is not installed; pip install 'deepthink-cli[{extra}]'"))
+            raise InputError(named.because(f"{package} is not installed; {installing(extra)}"))
 
 
 @contextmanager

@@ -342,5 +342,5 @@ def test_without_scikit_learn_the_import_says_what_to_install(monkeypatch: pytes
 
     monkeypatch.delitem(sys.modules, "deepthink_cli.integrations.sklearn")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(ImportError, match=r"pip install 'deepthink-cli\[sklearn\]'"):
+    with pytest.raises(ImportError, match=r"in a checkout of deepthink: pip install '\.\[sklearn\]'"):
         integration("sklearn")

@@ -173,7 +173,9 @@ def test_another_tracker_is_refused_before_the_run(
 
 def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"log wandb:x: wandb is not installed; pip install 'deepthink-cli\[wandb\]'"):
+    with pytest.raises(
+        InputError, match=r"log wandb:x: wandb is not installed; in a checkout of deepthink: pip install '\.\[wandb\]'"
+    ):
         Tracking.checked("wandb:x")
 
 

@@ -352,7 +352,9 @@ def test_options_and_packages_that_an_adapter_excludes_are_named(
     with pytest.raises(InputError, match="which quantize 8bit rounds; omit quantize"):
         open_model(options.model_copy(update={"quantize": "8bit"}))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"peft is not installed; pip install 'deepthink-cli\[adapter\]'"):
+    with pytest.raises(
+        InputError, match=r"peft is not installed; in a checkout of deepthink: pip install '\.\[adapter\]'"
+    ):
         open_model(options)
 
 

@@ -384,5 +384,7 @@ def test_names_that_do_not_fit_are_refused_with_a_hint(
 def test_a_missing_package_is_named_with_its_extra(tiny: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else find(name))
-    with pytest.raises(InputError, match=rf"{package} is not installed; pip install 'deepthink-cli\[gguf\]'"):
+    with pytest.raises(
+        InputError, match=rf"{package} is not installed; in a checkout of deepthink: pip install '\.\[gguf\]'"
+    ):
         opened(model=str(tiny))

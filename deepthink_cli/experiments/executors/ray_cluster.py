@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.errors import DeepThinkError, InputError, installing, option
 from deepthink_cli.experiments.executors.base import PACKAGE, Deliver
 from deepthink_cli.experiments.executors.local import cores
 from deepthink_cli.experiments.executors.messages import Died, Event, Message
@@ -128,7 +128,7 @@ def connected(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise InputError.of("ray", None, "needs ray; install it with pip install 'deepthink-cli[cluster]'") from error
+        raise InputError.of("ray", None, f"ray is not installed; {installing('cluster')}") from error
     if ray.is_initialized():
         return ray
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.errors import InputError
+from deepthink_cli.errors import InputError, installing
 from deepthink_cli.integrations.lm_eval import contexts as chats
 from deepthink_cli.integrations.lm_eval import tasks
 from deepthink_cli.integrations.lm_eval.arguments import Arguments, device_of
@@ -51,7 +51,7 @@ try:
     from lm_eval.models.utils import resolve_max_length
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 except ImportError as error:
-    raise ImportError("lm-eval is not installed; pip install 'deepthink-cli[lm-eval]'") from error
+    raise ImportError(f"lm-eval is not installed; {installing('lm-eval')}") from error
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Event
