@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deepthink_cli.artifact.files import load_memory, save_memory
     from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.calibrate_memory import calibrate
     from deepthink_cli.comparison.diff import diff
     from deepthink_cli.comparison.quantize import quantize
     from deepthink_cli.data.chat import Chat
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from deepthink_cli.method import Method
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.model.tokens import tokenize_demonstrations, tokenize_queries
-    from deepthink_cli.scoring.pipeline import predict
+    from deepthink_cli.prediction.predict import predict
     from deepthink_cli.scoring.prediction import Prediction, score
     from deepthink_cli.selection.options import SelectOptions
     from deepthink_cli.selection.pool import pool_of_file
@@ -56,6 +57,7 @@ _HOME = {
     "Store": "selection.store",
     "Template": "data.template",
     "tokenize_demonstrations": "model.tokens",
+    "calibrate": "calibrate_memory",
     "diff": "comparison.diff",
     "evaluate": "evaluation.evaluate",
     "generate": "generation.generation",
@@ -64,7 +66,7 @@ _HOME = {
     "open_memory": "artifact.opening",
     "pool_of_file": "selection.pool",
     "pool_of_task": "tasks.evaluated",
-    "predict": "scoring.pipeline",
+    "predict": "prediction.predict",
     "quantize": "comparison.quantize",
     "read_demonstrations": "data.examples",
     "rows_of_file": "tasks.evaluated",
@@ -96,6 +98,7 @@ __all__ = [
     "SelectResult",
     "Store",
     "Template",
+    "calibrate",
     "diff",
     "evaluate",
     "generate",

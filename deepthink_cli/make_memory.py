@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,10 @@ from typing import Any
 from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
+from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.extended_labels import ExtendedLabels
+from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable, with_correction
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
@@ -40,7 +42,8 @@ class ThinkPlan:
     """A checked plan for making a memory, before the weights are loaded.
 
     `kept` are the iterations to store; `task` and `seed` are set if the demonstrations come from a task, `selected` if
-    `deepthink select` chose them, `technique` if it is not Deep-Thinking alone, `tuning` if the memory is trained.
+    `deepthink select` chose them, `technique` if it is not Deep-Thinking alone, `tuning` if the memory is trained,
+    `calibrate` if a correction by this calibration is stored.
     """
 
     spec: ModelSpec
@@ -52,6 +55,7 @@ class ThinkPlan:
     selected: Selected | None = None
     technique: RecordedTechnique | None = None
     tuning: Trained | None = None
+    calibrate: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, sizes in bytes."""
@@ -102,18 +106,20 @@ def plan_thinking(
     tell: Tell = silent,
     selected: Selected | None = None,
     technique: TechniqueOptions | None = None,
+    correction: CorrectionOptions | None = None,
 ) -> ThinkPlan:
     """Find the model and check that T readings of the demonstrations fit it, without loading its weights.
 
     With a `technique`, the demonstrations are those that it reads; if not all fit as it reads them, the first ones are
     left out, with a warning. Raises InputError if they do not fit as they are or cannot be changed or trained on, for
-    label words with the same tokens, for tokens unknown to the model, and for options without meaning beside the
-    technique.
+    label words with the same tokens, for tokens unknown to the model, for options without meaning beside the
+    technique, and for a `correction` that is estimated from rows or that the demonstrations do not support.
     """
     options = technique or TechniqueOptions.checked()
     given = [*method.model_fields_set, *options.model_fields_set]
     check_meaning("think", given, {**method.model_dump(), **options.model_dump()})
     used = options.technique
+    calibrate = None if correction is None else correction.of_texts
     used.change(demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
@@ -132,7 +138,10 @@ def plan_thinking(
     if tuning is not None:
         tuning.check(spec, tokenized, tell)
     recorded = used.recorded(demonstrations.words)
-    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, recorded, tuning)
+    if calibrate is not None:
+        check_storable(calibrate, tokenized, "the memory")
+        check_inputs([calibrate], tokenized, spec)
+    return ThinkPlan(spec, tokenized, method, method.kept, task, seed, selected, recorded, tuning, calibrate)
 
 
 def _fitting(
@@ -165,7 +174,7 @@ def _fitting(
 
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
-    """Load the model, think, and write the kept iterations to a file."""
+    """Load the model, think, and write the kept iterations to a file, with a correction if the plan has one."""
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
     engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
@@ -175,7 +184,11 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     else:
         memories = [train(engine, plan.demonstrations, plan.tuning, output, tell)]
     seconds = time.perf_counter() - started
-    header = save_memory([_recorded(memory, plan) for memory in memories], output)
+    memories = [_recorded(memory, plan) for memory in memories]
+    if plan.calibrate is not None:
+        correction = calibrated_by_texts(engine, memories, plan.calibrate)
+        memories = with_correction([memory for memory in memories if memory.iteration in plan.kept], correction)
+    header = save_memory(memories, output)
     if plan.tuning is not None:
         Partial(output).remove()
     return ThinkResult(header, seconds)
@@ -189,12 +202,13 @@ def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
     return replace(memory, provenance=provenance)
 
 
-def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> Sequence[Memory]:
+def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:
+    """The memories to store; for a correction, also that of T = 1, with which others are compared."""
     memories = []
     total = plan.options.iterations
     tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))
     for memory in think(engine, plan.demonstrations, plan.options.method):
-        if memory.iteration in plan.kept:
+        if memory.iteration in plan.kept or (plan.calibrate is not None and memory.iteration == 1):
             memories.append(memory)
         speed = memory.iteration * memory.length / (time.perf_counter() - started)
         drift = memory.drift[-1] if memory.drift else None

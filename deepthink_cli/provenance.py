@@ -14,10 +14,12 @@ from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
+from deepthink_cli.options import ScoreName
 
 Bits = Literal[8, 4]  # a number, in a quantized memory
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 DTYPE = "^(float64|float32|bfloat16|float16)$"  # those in which a model computes
+_SHOWN = 6  # labels of a bias
 LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and the sum over any number of layers is finite
 
 
@@ -234,6 +236,46 @@ class Quantized:
         return f"{self.dtype}, keys per channel and values per token in groups of {self.group}"
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class StoredBias:
+    """log b of every label in nats: of the scores that are compared, and of the scores per token."""
+
+    compared: dict[str, float]
+    per_token: dict[str, float]
+
+
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Calibrated:
+    """The correction that a memory stores (`deepthink calibrate`), and what it was estimated from.
+
+    `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration.
+    `inputs` counts the texts, or the rows of the file `source`; `sha256` is the digest of their list as canonical JSON,
+    for a method that needs true labels as pairs of a text and its label.
+    """
+
+    method: str
+    score: ScoreName
+    bias: dict[str, StoredBias]
+    inputs: Annotated[int, Field(ge=1)]
+    sha256: str
+    source: str | None = None
+
+    @property
+    def counted(self) -> Literal["texts", "rows"]:
+        """What it was estimated from."""
+        return "texts" if self.source is None else "rows"
+
+    def __str__(self) -> str:
+        inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
+        last = max(self.bias, key=int)
+        bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
+        shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
+        whence = inputs if self.source is None else f"{inputs} of {self.source}"
+        return f"{self.method} calibration of {whence}, score {self.score}; at T = {last}: {', '.join(shown)} nats"
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -247,6 +289,7 @@ class Provenance:
     technique: RecordedTechnique | None = None
     tuned: Tuned | None = None
     quantized: Quantized | None = None
+    calibrated: Calibrated | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
@@ -269,6 +312,8 @@ class Origin(Protocol):
     def tuned(self) -> Tuned | None: ...
     @property
     def quantized(self) -> Quantized | None: ...
+    @property
+    def calibrated(self) -> Calibrated | None: ...
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:
@@ -287,6 +332,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"selected": str(origin.selected)} if origin.selected else {}),
         **({"tuned": _tuned(tuned)} if tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
+        **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
     }
 
 

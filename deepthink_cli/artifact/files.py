@@ -33,7 +33,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, ModelIdentity, Provenance, Quantized
+from deepthink_cli.provenance import Bits, Calibrated, ModelIdentity, Provenance, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
@@ -77,6 +77,18 @@ def save_quantized(header: Header, bits: Bits, path: str | Path) -> Header:
         tensors |= {name: stored.codes, f"{name}.low": stored.low, f"{name}.scale": stored.scale}
     dtypes = {**metadata.dtypes, "memory": form.dtype}
     return _write(replace(metadata, format_version=2, quantized=form, dtypes=dtypes), tensors, path)
+
+
+def save_calibrated(header: Header, calibrated: Calibrated | None, path: str | Path) -> Header:
+    """Write a memory file again with another correction, or without one; return the new file's header.
+
+    Its other metadata and its tensors stay as they are. The write is atomic, as that of `save_memory`. Raises
+    InputError for a damaged file, and DeepThinkError for a failed write.
+    """
+    artifact = read_artifact(header, header.metadata.kept)
+    tensors = {name: _stored(artifact, name) for name in header.tensors}
+    metadata = replace(header.metadata, calibrated=calibrated)
+    return _write(replace(metadata, **added_fields(metadata)), tensors, path)
 
 
 def _tensors(memories: Sequence[Memory]) -> dict[str, torch.Tensor]:
@@ -198,6 +210,9 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
     kept = [each.iteration for each in memories]
     if len(set(kept)) < len(kept):
         raise InputError(f"iterations {kept}: one is duplicated; give each once")
+    if (calibrated := provenance.calibrated) is not None:
+        bias = {t: each for t, each in calibrated.bias.items() if int(t) in (1, *kept)}
+        provenance = replace(provenance, calibrated=replace(calibrated, bias=bias))
     demonstrations = provenance.demonstrations
     return Metadata(
         **added_fields(provenance),

@@ -17,6 +17,7 @@ from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method, Positions
 from deepthink_cli.provenance import (
     STRICT,
+    Calibrated,
     Drift,
     ModelIdentity,
     Provenance,
@@ -37,6 +38,7 @@ ADDED = (
     "technique",
     "tuned",
     "quantized",
+    "calibrated",
 )  # fields of format version 2, which only memories that use them have
 OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
@@ -68,8 +70,8 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique`, `tuned` and `quantized` are absent unless a command recorded them; a file that has one has format
-    version 2.
+    `technique`, `tuned`, `quantized` and `calibrated` are absent unless a command recorded them; a file that has one
+    has format version 2.
     """
 
     format_version: int
@@ -95,6 +97,7 @@ class Metadata:
     technique: RecordedTechnique | None = None
     tuned: Tuned | None = None
     quantized: Quantized | None = None
+    calibrated: Calibrated | None = None
 
     @property
     def rule(self) -> str:
@@ -135,9 +138,9 @@ def rule_fields(rule: UpdateRule) -> dict[str, Any]:
     return {"eta": 0.0, "momentum": 0.0, "update": StoredRule(name, values)}
 
 
-def added_fields(provenance: Provenance) -> dict[str, Any]:
+def added_fields(of: Provenance | Metadata) -> dict[str, Any]:
     """The fields of format version 2 that a memory uses, and the format version that it therefore has."""
-    added = {name: getattr(provenance, name) for name in ADDED if getattr(provenance, name) is not None}
+    added = {name: getattr(of, name) for name in ADDED if getattr(of, name) is not None}
     return {"format_version": FORMAT_VERSIONS[bool(added)], **added}
 
 
@@ -200,7 +203,19 @@ def _check_consistent(metadata: Metadata) -> None:
     sizes = {len(part) for drift in metadata.drift.values() for part in (drift.keys, drift.values)}
     if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
         raise ValueError("drift and dtypes do not describe one memory")
+    _check_calibrated(metadata)
     stored_as = "float32" if metadata.quantized is None else metadata.quantized.dtype
     for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
         if metadata.dtypes[name] != dtype:
             raise ValueError(f"dtypes.{name}: {metadata.dtypes[name]} is not {dtype}")
+
+
+def _check_calibrated(metadata: Metadata) -> None:
+    """Raise ValueError unless a correction has a bias of every label, at T = 1 and every kept iteration."""
+    if (calibrated := metadata.calibrated) is None:
+        return
+    if not metadata.labels or set(calibrated.bias) != {str(t) for t in (1, *metadata.kept)}:
+        raise ValueError("calibrated.bias: not one for the labels at T = 1 and at each kept iteration")
+    for bias in calibrated.bias.values():
+        if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
+            raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")

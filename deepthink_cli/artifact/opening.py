@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deepthink_cli.artifact.files import check_fit, memories_of
@@ -18,6 +18,7 @@ from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Provenance, provenance_lines
+from deepthink_cli.thinking import think
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,16 @@ def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine
     check_memories(memory, memories, engine, tell)
     describe_engine(engine, tell)
     return engine, memories
+
+
+def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
+    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
+    if any(memory.iteration == 1 for memory in memories):
+        return list(memories)
+    provenance = memories[0].provenance
+    assert provenance is not None
+    first = next(think(engine, provenance.demonstrations, provenance.method))
+    return [replace(first, provenance=provenance), *memories]
 
 
 def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 
-Basis = Literal["content-free", "domain", "premise", "batch"]
-Estimate = Callable[["Floats"], "Floats"]
-FEWEST, FEW = 2, 20  # rows: a bias is estimated from the first at least, and a warning is due below the second
+Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
+Estimate = Callable[..., "Floats"]
+FEWEST = 20  # rows that a bias is estimated from: on each of fewer, the corrected labels of all others depend much
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,11 @@ class Calibration:
     """A calibration, as the documentation lists it, by its name in `--calibrate`.
 
     `basis` are the inputs from which the bias is estimated: fixed texts without content, random words of the
-    demonstrations, a prompt without the input, or the inputs themselves. `estimate` turns the normalised
-    log-probabilities (m, C) of those inputs into log b (C,); it is a function, or where it is found
-    (`module:function`). With `own_candidates`, it is defined if every query has candidates of its own; `averaged`, if b
-    is a mean over the inputs, so that the estimates from several batches can be averaged.
+    demonstrations, a prompt without the input, the inputs themselves, or rows with their true labels. `estimate` turns
+    the normalised log-probabilities (m, C) of those inputs into log b (C,), and also takes the places (m,) of the true
+    labels if it needs these; it is a function, or where it is found (`module:function`). With `own_candidates`, it is
+    defined if every query has candidates of its own; `averaged`, if b is a mean over the inputs, so that the estimates
+    from several batches can be averaged.
     """
 
     name: str
@@ -41,36 +42,40 @@ class Calibration:
     own_candidates: bool = False
     averaged: bool = False
 
-    def bias(self, logs: Floats, others: int = 0) -> Floats:
+    def bias(self, logs: Floats, gold: Sequence[int] | None = None) -> Floats:
         """log b (C,), given the log-probabilities (m, C) of the inputs that it is estimated from.
 
-        The result will be averaged with the bias of so many `others`. Raises InputError as `warning` does.
+        `gold` (m,) are the places of the true labels, for a calibration that needs them.
         """
-        self.warning(len(logs) + others)
-        return loaded(self.estimate)(logs)
+        return loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
 
     def corrected(self, scores: Any, basis: Any = None) -> Floats:
         """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
 
-        The second are the rows' own if none are given. Raises InputError as `warning` does.
+        The second are the rows' own if none are given.
         """
         logs = log_softmax(scores)
         return logs - self.bias(logs if basis is None else log_softmax(basis))
 
-    def warning(self, rows: int) -> str | None:
-        """A warning of a bias that is estimated from few rows; None if they suffice, or it needs none.
+    def check_count(self, rows: int) -> None:
+        """Raise InputError for fewer rows than say anything of a bias, if it is estimated from rows.
 
-        Raises InputError for fewer rows than say anything of a bias: a single one always has the labels equally likely.
+        After the correction by a single row, for instance, its labels would always be equally likely.
         """
-        if not self.from_rows or rows >= FEW:
-            return None
-        told = f"{option('calibrate')} {self.name}: the bias is estimated from the rows themselves, and"
-        if rows < FEWEST:
-            given = "there is only 1" if rows else "there are none"
-            raise InputError(f"{told} {given}; give {FEW} or more together, or use contextual")
-        return f"{told} there are only {rows}, on each of which every label depends; give {FEW}, or use contextual"
+        if not self.from_rows or rows >= FEWEST:
+            return
+        given = {0: "there are none", 1: "there is only 1"}.get(rows, f"there are only {rows}")
+        raise InputError(
+            f"{option('calibrate')} {self.name}: the bias is estimated from rows, and {given}; give {FEWEST} or more, "
+            "store the bias of other rows in the memory with deepthink calibrate MEMORY ROWS, or use contextual"
+        )
 
     @property
     def from_rows(self) -> bool:
-        """Whether the bias is estimated from the inputs themselves, which must have the same labels."""
-        return self.basis == "batch"
+        """Whether the bias is estimated from rows, which must have the same labels."""
+        return self.basis in ("batch", "labelled")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the bias is estimated from rows with their true labels."""
+        return self.basis == "labelled"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.calibration.base import Basis
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calibration, from_texts
 from deepthink_cli.data.examples import Query, Text
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.model.spec import ModelSpec
@@ -29,7 +29,7 @@ TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their wor
 def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrations, memory: str) -> None:
     """Raise InputError, naming the memory, for a calibration that its demonstrations do not support."""
     for name in names:
-        if name == NONE:
+        if name in (NONE, STORED):
             continue
         method, where = calibration(name), f"{option('calibrate')} {name}: {memory}"
         if not method.own_candidates and not demonstrations.labels:
@@ -48,11 +48,10 @@ def check_inputs(
 
     Raises InputError, naming the calibration, for texts that do not fit the tokenizer or the model's context.
     """
-    for name in names if demonstrations.labels else ():
-        if name != NONE and not calibration(name).from_rows:
-            _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
-            for query in tokenized:
-                check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
+    for name in from_texts(names) if demonstrations.labels else ():
+        _, tokenized = BasisInputs(name, spec.tokenizer, demonstrations, score)([demonstrations.labels])
+        for query in tokenized:
+            check_length(spec.limits, spec.id, len(demonstrations.token_ids), query)
 
 
 def basis_texts(basis: Basis, demonstrations: TokenizedDemonstrations) -> list[Text]:

@@ -1,17 +1,16 @@
-"""Correct predictions: with what was estimated from other texts, or from the predictions themselves."""
+"""Correct predictions: by a bias that is estimated from texts or from the predictions, or stored with a memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
-from warnings import warn
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, unlabelled
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
@@ -19,7 +18,7 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
-from deepthink_cli.scoring.prediction import Correction, Prediction, Scores, prediction_of
+from deepthink_cli.scoring.prediction import Correction, Counted, Prediction, Scores, prediction_of
 from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ class Calibrator:
     """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
 
     A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    by the same `score` as the rows. A bias from rows is that of all rows up to the end of a call. `warn` is called once
-    for each calibration whose bias is estimated from few rows.
+    by the same `score` as the rows. A bias from rows is that of all rows up to the end of a call. The bias `stored` is
+    that of the memories, for several members the mean of theirs.
     """
 
     def __init__(
@@ -46,17 +45,18 @@ class Calibrator:
         members: Sequence[Sequence[Memory]],
         names: Iterable[str],
         score: ScoreName = "sum",
-        warn: Callable[[str], None] = warn,
     ) -> None:
         provenance = members[0][0].provenance
         assert provenance is not None
-        self.warn, self.warned, demonstrations = warn, set[str](), provenance.demonstrations
-        self._correct: dict[str, _FromRows | _FromTexts] = {}
+        demonstrations = provenance.demonstrations
+        self._correct: dict[str, _FromRows | TextBiases | _Stored] = {}
         for name in names:
-            if name != NONE and calibration(name).from_rows:
+            if name == STORED:
+                self._correct[name] = _Stored(members)
+            elif name != NONE and unlabelled(name).from_rows:
                 self._correct[name] = _FromRows(name, demonstrations.labels)
             elif name != NONE:
-                self._correct[name] = _FromTexts(name, engine, members, demonstrations, score)
+                self._correct[name] = TextBiases(name, engine, members, demonstrations, score)
 
     def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
         """The chunks with their corrections, as they come; raises as a call does.
@@ -96,10 +96,6 @@ class Calibrator:
         if not names:
             return list(predictions)
         corrections = {name: self._correct[name](predictions) for name in names}
-        for name, of in corrections.items():
-            if of and name not in self.warned and (warning := calibration(name).warning(of[-1].inputs)):
-                self.warned.add(name)
-                self.warn(warning)
         return [
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)
@@ -108,7 +104,7 @@ class Calibrator:
 
 @dataclass(frozen=True)
 class Bias:
-    """log b of C candidates, in nats, estimated from `inputs` texts or rows.
+    """log b of C candidates, in nats, estimated from `inputs` texts or rows, as `counted` says.
 
     `logs` (2, C) corrects the log-probabilities (first) and the log-probabilities per token (second), each estimated
     from scores of its kind.
@@ -117,6 +113,7 @@ class Bias:
     candidates: tuple[str, ...]
     logs: Floats
     inputs: int
+    counted: Counted
 
 
 def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -> Floats:
@@ -125,20 +122,24 @@ def log_probabilities(predictions: Sequence[Prediction], order: Sequence[str]) -
     return log_softmax([[[scores[candidate] for candidate in order] for scores in pair] for pair in kinds])
 
 
-def estimated(method: Calibration, candidates: tuple[str, ...], logs: Floats, others: int = 0) -> Bias:
+def estimated(
+    method: Calibration,
+    candidates: tuple[str, ...],
+    logs: Floats,
+    gold: Sequence[int] | None = None,
+) -> Bias:
     """The bias that a calibration estimates from the log-probabilities (m, 2, C) of its inputs.
 
-    Raises InputError for too few rows; so many `others` have a bias that the result is averaged with.
+    `gold` (m,) are the places of the true labels, if it needs them.
     """
-    biases = [method.bias(logs[:, kind], others) for kind in range(logs.shape[1])]
-    return Bias(candidates, np.stack(biases), len(logs))
+    biases = [method.bias(logs[:, kind], gold) for kind in range(logs.shape[1])]
+    return Bias(candidates, np.stack(biases), len(logs), "rows" if method.from_rows else "texts")
 
 
-def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:
+def corrected(predictions: Sequence[Prediction], bias: Bias) -> list[Correction]:
     """Take a bias off predictions that have its candidates, in any order."""
     logs: list[list[list[float]]] = (log_probabilities(predictions, bias.candidates) - bias.logs).tolist()
     by_label: dict[str, float] = dict(zip(bias.candidates, bias.logs[0].tolist(), strict=True))
-    counted: Literal["texts", "rows"] = "rows" if method.from_rows else "texts"
     corrections = []
     for prediction, kinds in zip(predictions, logs, strict=True):
         query = prediction.query
@@ -146,7 +147,7 @@ def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias
         sums, means = (tuple(values[place] for place in places) for values in kinds)
         after = prediction_of(query, prediction.iteration, Scores(sums, means))
         corrections.append(
-            Correction(after, {label: by_label[label] for label in query.candidates}, bias.inputs, counted)
+            Correction(after, {label: by_label[label] for label in query.candidates}, bias.inputs, bias.counted)
         )
     return corrections
 
@@ -154,45 +155,56 @@ def corrected(method: Calibration, predictions: Sequence[Prediction], bias: Bias
 def own_candidates(name: str, where: str) -> InputError:
     """The error of a row whose candidates are not the labels of the other rows."""
     usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
+    if name == STORED:
+        return InputError(
+            f"{where}: has candidates of its own, and the memory's correction is of its labels; use "
+            f"{option('calibrate')} {NONE}, or one of {usable}"
+        )
     return InputError(
         f"{where}: has candidates of its own, and {option('calibrate')} {name} needs rows with the same "
         f"ones; use one of {usable}"
     )
 
 
+def check_candidates(name: str, predictions: Sequence[Prediction], labels: Candidates) -> None:
+    """Raise InputError for a prediction whose candidates are not the labels of a bias, in any order."""
+    for each in predictions:
+        if set(each.query.candidates) != set(labels):
+            raise own_candidates(name, each.query.where or "a row")
+
+
 class _FromRows:
     """Corrections by a bias that is estimated from all rows so far, for each iteration."""
 
     def __init__(self, name: str, labels: Candidates) -> None:
-        self.name, self.method, self.labels = name, calibration(name), labels
+        self.name, self.method, self.labels = name, unlabelled(name), labels
         self.rows: dict[int, _Rows] = {}
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
-        for each in predictions:
-            if set(each.query.candidates) != set(self.labels):
-                raise own_candidates(self.name, each.query.where or "a row")
+        check_candidates(self.name, predictions, self.labels)
         return _by_group(predictions, lambda each: each.iteration, self._group)
 
     def _group(self, iteration: int, predictions: Sequence[Prediction]) -> list[Correction]:
         rows = self.rows.setdefault(iteration, _Rows(self.method, self.labels))
-        bias = rows.add(log_probabilities(predictions, self.labels))
-        return corrected(self.method, predictions, bias)
+        return corrected(predictions, rows.add(log_probabilities(predictions, self.labels)))
 
 
 class _Rows:
     """The bias of the rows so far: the mean alone where that is enough, or else their log-probabilities."""
 
     def __init__(self, method: Calibration, labels: Candidates) -> None:
-        self.method, self.labels = method, labels
+        self.method, self.labels, self.count = method, labels, 0
         self.bias: Bias | None = None
         self.logs: Floats | None = None
 
     def add(self, logs: Floats) -> Bias:
-        """The bias of the rows so far and these (n, 2, C)."""
+        """The bias of the rows so far and these (n, 2, C); raises InputError if they are too few."""
+        self.count += len(logs)
+        self.method.check_count(self.count)
         if not self.method.averaged:
             self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
             return estimated(self.method, self.labels, self.logs)
-        latest = estimated(self.method, self.labels, logs, 0 if self.bias is None else self.bias.inputs)
+        latest = estimated(self.method, self.labels, logs)
         self.bias = latest if self.bias is None else _averaged(self.bias, latest)
         return self.bias
 
@@ -201,10 +213,42 @@ def _averaged(left: Bias, right: Bias) -> Bias:
     """The bias of two sets of inputs together, where b is a mean over the inputs."""
     inputs = left.inputs + right.inputs
     weighted = (each.logs + np.log(each.inputs / inputs) for each in (left, right))
-    return Bias(left.candidates, np.logaddexp(*weighted), inputs)
+    return Bias(left.candidates, np.logaddexp(*weighted), inputs, left.counted)
 
 
-class _FromTexts:
+class _Stored:
+    """Corrections by the bias that memories store; that of an ensemble is the mean of its members'."""
+
+    def __init__(self, members: Sequence[Sequence[Memory]]) -> None:
+        self.biases: dict[int, Bias] = {}
+        for memories in zip(*members, strict=True):
+            biases = [_stored_bias(memory) for memory in memories]
+            order = biases[0].candidates
+            logs = [each.logs[:, [each.candidates.index(label) for label in order]] for each in biases]
+            self.biases[memories[0].iteration] = replace(biases[0], logs=np.mean(logs, axis=0))
+        self.labels = biases[0].candidates
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
+        check_candidates(STORED, predictions, self.labels)
+        return _by_group(
+            predictions,
+            lambda each: each.iteration,
+            lambda iteration, group: corrected(group, self.biases[iteration]),
+        )
+
+
+def _stored_bias(memory: Memory) -> Bias:
+    """The bias of a memory's iteration; it must store one."""
+    assert memory.provenance is not None
+    stored = memory.provenance.calibrated
+    assert stored is not None
+    bias = stored.bias[str(memory.iteration)]
+    labels = tuple(bias.compared)
+    logs = np.array([[kind[label] for label in labels] for kind in (bias.compared, bias.per_token)])
+    return Bias(labels, logs, stored.inputs, stored.counted)
+
+
+class TextBiases:
     """Corrections by a bias that is estimated from texts, for each iteration and list of candidates."""
 
     def __init__(
@@ -215,26 +259,26 @@ class _FromTexts:
         demonstrations: TokenizedDemonstrations,
         score: ScoreName,
     ) -> None:
-        self.method, self.engine, self.members, self.score = calibration(name), engine, members, score
+        self.method, self.engine, self.members, self.score = unlabelled(name), engine, members, score
         self.inputs = BasisInputs(name, engine.tokenizer, demonstrations, score)
         self.labels = demonstrations.labels
         self.shared: dict[tuple[int, Candidates], Bias] = {}  # of the label words, for every call
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Correction]:
         if self.labels and not self.shared:
-            self.shared = self._biases([self.labels])
+            self.shared = self.of([self.labels])
         others = list(dict.fromkeys(each.query.candidates for each in predictions))
         others = [candidates for candidates in others if candidates != self.labels]
         biases = dict(self.shared)
         for start in range(0, len(others), _TOGETHER):
-            biases |= self._biases(others[start : start + _TOGETHER])
+            biases |= self.of(others[start : start + _TOGETHER])
         return _by_group(
             predictions,
             lambda each: (each.iteration, each.query.candidates),
-            lambda key, group: corrected(self.method, group, biases[key]),
+            lambda key, group: corrected(group, biases[key]),
         )
 
-    def _biases(self, candidates: Sequence[Candidates]) -> dict[tuple[int, Candidates], Bias]:
+    def of(self, candidates: Sequence[Candidates]) -> dict[tuple[int, Candidates], Bias]:
         """The bias of each iteration for each list of candidates."""
         queries, tokenized = self.inputs(candidates)
         chunk = Chunk(queries, self.engine.plan(tokenized), self.score)

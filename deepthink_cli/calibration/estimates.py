@@ -1,7 +1,8 @@
-"""Estimates of log b from normalised log-probabilities: a mean, that of a premise alone, label prior matching."""
+"""Estimates of log b from normalised log-probabilities: a mean, a premise alone, matched and fitted labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from deepthink_cli.scoring.softmax import log_softmax
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
 
-STEPS, TOLERANCE = 10_000, 1e-12  # of log_matched: at most so many; nats between the last two
+STEPS, TOLERANCE = 10_000, 1e-12  # of _matching: at most so many; nats between the last two
 
 
 def log_mean(logs: Floats) -> Floats:
@@ -37,11 +38,27 @@ def log_matched(logs: Floats) -> Floats:
     not depend on a constant that is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior
     in the same way.
     """
-    count, labels = logs.shape
-    bias = np.zeros(labels)
+    labels = logs.shape[1]
+    return _matching(logs, np.full(labels, -np.log(labels)))
+
+
+def log_fitted(logs: Floats, gold: Sequence[int]) -> Floats:
+    """log b(y) with which the true labels, whose places are `gold` (m,), are the likeliest.
+
+    The maximum of sum_i log softmax(log p(y | x_i) - log b(y))[gold_i]: vector scaling of Guo et al. (2017, section
+    4.2) with the bias alone. There the mean probability of every label is its share of the true labels, each of which
+    must occur.
+    """
+    counts = np.bincount(np.asarray(gold), minlength=logs.shape[1])
+    return _matching(logs, np.log(counts / counts.sum()))
+
+
+def _matching(logs: Floats, shares: Floats) -> Floats:
+    """log b(y), of mean 0, such that the mean of softmax(log p(y | x) - log b(y)) over the inputs is exp(shares)."""
+    bias = np.zeros(logs.shape[1])
     for _ in range(STEPS):
-        mean = np.logaddexp.reduce(log_softmax(logs - bias), axis=0) - np.log(count)
-        step = mean + np.log(labels)
+        mean = np.logaddexp.reduce(log_softmax(logs - bias), axis=0) - np.log(len(logs))
+        step = mean - shares
         bias += step
         if np.abs(step).max() < TOLERANCE:
             break

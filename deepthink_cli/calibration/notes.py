@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations
 from deepthink_cli.calibration.calibrator import own_candidates
-from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.calibration.registry import STORED, calibration, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
@@ -31,15 +31,20 @@ def check_supported(calibrate: Sequence[str], memory: OpenedMemory, checked: Che
     if checked is not None:
         check_count(calibrate, checked.count)
     check_calibrations(calibrate, memory.provenance.demonstrations, memory.name)
-    for name in from_rows(calibrate):
+    for name in of_labels(calibrate):
         if checked is not None and checked.other_labels is not None:
             raise own_candidates(name, checked.other_labels)
+
+
+def of_labels(calibrate: Sequence[str]) -> list[str]:
+    """Those of the calibrations whose bias is that of the memory's labels, and of no other candidates."""
+    return [name for name in calibrate if name == STORED or name in from_rows(calibrate)]
 
 
 def check_count(calibrate: Sequence[str], rows: int) -> None:
     """Raise InputError for a calibration that cannot be estimated from so few rows."""
     for name in from_rows(calibrate):
-        calibration(name).warning(rows)
+        calibration(name).check_count(rows)
 
 
 def row_check(
@@ -53,16 +58,15 @@ def row_check(
 
     With `same_labels`, all candidates must be labels of the memory.
     """
-    by_rows, labels = from_rows(calibrate), demonstrations.labels
-    by_texts = [name for name in calibrate if name != NONE and name not in by_rows]
-    texts = [BasisInputs(name, engine.tokenizer, demonstrations, score) for name in by_texts]
+    labels = demonstrations.labels
+    texts = [BasisInputs(name, engine.tokenizer, demonstrations, score) for name in from_texts(calibrate)]
 
     def check(query: Query) -> None:
         if set(query.candidates) == set(labels):
             return
         if same_labels and not set(query.candidates) <= set(labels):
             raise InputError(f"{query.where}: has candidates of its own, which are no columns of a table; write .jsonl")
-        for name in by_rows:
+        for name in of_labels(calibrate):
             raise own_candidates(name, query.where)
         try:
             for inputs in texts:

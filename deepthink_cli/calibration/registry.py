@@ -10,7 +10,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
-NONE = "none"
+NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
 _ALL = (
     Calibration(
         "contextual",
@@ -53,6 +53,13 @@ _ALL = (
         "the bias without which all labels are equally likely over the inputs",
         "Saerens et al. 2002, Neural Computation 14(1)",
     ),
+    Calibration(
+        "fitted",
+        f"{_HERE}.estimates:log_fitted",
+        "labelled",
+        "the bias without which the true labels of rows are the likeliest (deepthink calibrate)",
+        "Guo et al. 2017, arXiv 1706.04599",
+    ),
 )
 
 
@@ -66,21 +73,37 @@ def _check(name: str, value: Any) -> Calibration:
 CALIBRATIONS: Registry[Calibration] = Registry("calibrations", {each.name: each for each in _ALL}, _check)
 
 
+def choices() -> tuple[str, ...]:
+    """`none`, and the calibrations that need no true labels: they can be estimated wherever inputs are labelled."""
+    return (NONE, *(name for name in CALIBRATIONS if name not in {each.name for each in _ALL if each.labelled}))
+
+
 def calibration(name: str) -> Calibration:
     """The calibration of this name; raises InputError for an unknown one."""
     if name not in CALIBRATIONS:
-        raise InputError.of(
-            "calibrate", name, f"use {', '.join((NONE, *CALIBRATIONS))}, or several separated by commas"
-        )
+        raise InputError.of("calibrate", name, f"use {', '.join(choices())}, or several separated by commas")
     return CALIBRATIONS[name]
 
 
-def calibrations(text: str | None) -> tuple[str, ...]:
-    """The names in a list separated by commas; none for None. Raises InputError for an unknown or repeated one."""
+def unlabelled(name: str) -> Calibration:
+    """The calibration of this name; raises InputError for an unknown one, and for one that needs true labels."""
+    found = calibration(name)
+    if found.labelled:
+        raise InputError.of(
+            "calibrate", name, "needs rows with true labels: store it with deepthink calibrate MEMORY ROWS"
+        )
+    return found
+
+
+def calibrations(text: str | None, stored: bool = False) -> tuple[str, ...]:
+    """The names in a list separated by commas; none for None. With `stored`, they may name a memory's own correction.
+
+    Raises InputError for an unknown or repeated one, and for one that needs true labels.
+    """
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     for name in names:
-        if name != NONE:
-            calibration(name)
+        if name != NONE and not (stored and name == STORED):
+            unlabelled(name)
         if names.count(name) > 1:
             raise InputError.of("calibrate", text, f"{name} is duplicated; name each once")
     return names
@@ -88,4 +111,9 @@ def calibrations(text: str | None) -> tuple[str, ...]:
 
 def from_rows(names: Iterable[str]) -> list[str]:
     """Those of the names whose bias is estimated from the rows themselves."""
-    return [name for name in names if name != NONE and calibration(name).from_rows]
+    return [name for name in names if name not in (NONE, STORED) and calibration(name).from_rows]
+
+
+def from_texts(names: Iterable[str]) -> list[str]:
+    """Those of the names whose bias is estimated from texts that are scored through the memory."""
+    return [name for name in names if name not in (NONE, STORED) and not calibration(name).from_rows]

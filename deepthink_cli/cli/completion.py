@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
 from deepthink_cli.engine.registry import AUTO, ENGINES
 from deepthink_cli.export.registry import EXPORTERS
 from deepthink_cli.selection.registry import METHODS, without_model
@@ -70,7 +70,14 @@ def several_techniques(incomplete: str) -> list[str]:
     return some_of(each.name for each in samples(in_run=True))(incomplete)
 
 
-calibrations = some_of((NONE, *CALIBRATIONS))
+calibrations = some_of(choices())
+
+
+def one_calibration(incomplete: str) -> list[str]:
+    """The calibrations whose bias a memory can store."""
+    return one_of((NONE, *CALIBRATIONS))(incomplete)
+
+
 methods = one_of(METHODS)
 several_methods = some_of(METHODS)
 sampling = one_of(without_model())

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.calibration.registry import STORED, choices
 from deepthink_cli.cli import completion
 from deepthink_cli.cli.options import option
 from deepthink_cli.data.chat import Chat
@@ -154,8 +154,8 @@ Calibrate = Annotated[
     str | None,
     Flag(
         METHOD,
-        f"Correct the scores for a bias toward some labels: {', '.join((NONE, *CALIBRATIONS))}; "
-        "of several, the first gives the label.",
+        f"Correct the scores for a bias toward some labels: {', '.join((*choices(), STORED))}; "
+        "of several, the first gives the label. Default: what the memory stores.",
         "NAME,...",
         complete="calibrations",
     ),

@@ -120,7 +120,7 @@ def evaluate(
         outputs.check(memory, labelled, *files, **paths)
     names: tuple[str, ...] = ()
     with problems.collected():
-        names = calibrations(calibrate)
+        names = calibrations(calibrate, stored=True)
     with problems.collected():
         threshold = _share(fail_under)
     with problems.collected():
@@ -197,6 +197,7 @@ def _evaluate(
 ) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
     from deepthink_cli.artifact.opening import model_options
+    from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.evaluation.evaluate import evaluate as evaluation_of
     from deepthink_cli.prediction.rows import RowCounts
     from deepthink_cli.report.html.of_evaluation import Observed, page_of_evaluation
@@ -204,7 +205,6 @@ def _evaluate(
 
     used = model_options(memory, options)
     outputs.check(model=used.model, adapter=used.adapter)
-    observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
     with Show(common, bar=not common.json) as tell:
         if isinstance(chosen, RowSource):
             rows = rows_of_file(memory, chosen, limit, outputs.skip)
@@ -212,6 +212,8 @@ def _evaluate(
             where = (chosen.protocol, chosen.source, limit, tell)
             rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
             _check_page(rows, outputs)
+        calibrate = in_use(calibrate, [memory, *ensemble], score) if rows.free is None else calibrate
+        observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
         counts = RowCounts(rows.count)
         with _samples_file(outputs, memory, rows, calibrate, score) as write:
             result = evaluation_of(

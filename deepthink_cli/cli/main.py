@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.calibrate import calibrate
 from deepthink_cli.cli.chat import chat
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.demo import demo
@@ -124,6 +125,7 @@ def _root(
 app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
 app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
 app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip")(predict)
+app.command(epilog="Example: deepthink calibrate mem.safetensors rows.csv --calibrate batch")(calibrate)
 app.command(epilog="Example: deepthink generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl")(
     generate
 )

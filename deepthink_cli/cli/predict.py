@@ -135,6 +135,7 @@ def predict(
     """
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.notes import check_supported
+    from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.prediction.files import check_resume, identity_of
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.prediction.rows import output_rows
@@ -147,7 +148,7 @@ def predict(
     with problems.collected():
         options = model.checked()
     with problems.collected():
-        names = calibrations(calibrate)
+        names = calibrations(calibrate, stored=True)
     with problems.collected():
         chosen = labels.checked()
     with problems.collected():
@@ -168,6 +169,7 @@ def predict(
         source = in_columns(opened, RowSource(inputs, row_format), task)
         with problems.collected():
             others = open_ensemble(opened, files, iteration)
+            names = in_use(names, [opened, *others], score)
         checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
         check_supported(names, opened, None if skip else checked)
     problems.raise_any()
@@ -178,8 +180,7 @@ def predict(
     with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell)
     if output is not None:
-        caution = "" if names else ", probabilities not calibrated"
-        note(f"wrote {output} ({counts.lines} rows{caution})", common.quiet)
+        note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
 
 

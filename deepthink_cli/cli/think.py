@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.cli.calibrate import if_typed
 from deepthink_cli.cli.console import Show, note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
@@ -93,7 +95,12 @@ def done(plan: ThinkPlan, result: ThinkResult, output: Path) -> list[str]:
     if plan.tuning is not None:
         count = len(plan.demonstrations.examples)
         took = f"trained on {count} demonstrations in {plan.tuning.steps} steps, {seconds:.1f} s"
-    return [took, f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})"]
+    stored = result.header.metadata.calibrated
+    return [
+        took,
+        f"wrote {output} ({size(result.header.size)}, iteration {', '.join(map(str, plan.kept))})",
+        *([f"corrected by {stored}"] if stored else []),
+    ]
 
 
 def as_json(plan: ThinkPlan, warnings: list[str]) -> dict[str, Any]:
@@ -140,6 +147,7 @@ def think(
     model: Annotated[Given[ModelOptions], Without("batch_tokens")],
     method: Given[MethodOptions],
     technique: Given[TechniqueOptions],
+    correction: Given[CorrectionOptions],
     row_format: RowFormat = None,
     prompt: PromptArguments,
     chat: ChatArguments,
@@ -168,6 +176,10 @@ def think(
     technique_options = TechniqueOptions.checked()
     with problems.collected():
         technique_options = technique.checked()
+    stored = CorrectionOptions.checked()
+    with problems.collected():
+        stored = if_typed(context, correction).checked()
+        _ = stored.of_texts  # raises for one that is estimated from rows
     with problems.collected():
         method_options = _readings(method, technique_options)
     with problems.collected():
@@ -188,7 +200,7 @@ def think(
         warnings = _warnings(demonstrations, prompt, tell) if task is None else []
         demonstrations = replace(demonstrations, chat=as_chat)
         chosen = None if demos is None else read_selected(demos, demonstrations.examples, tell)
-        origin_of = (origin.task, origin.seed, tell, chosen, technique_options)
+        origin_of = (origin.task, origin.seed, tell, chosen, technique_options, stored)
         plan = plan_thinking(demonstrations, model_options, method_options, *origin_of)
         if dry_run:
             _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both
+from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Answer, Changes, ChangeTally, RunningMean
 from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, predictions
 from deepthink_cli.scoring.prediction import Prediction
@@ -123,10 +129,13 @@ def compare_labels(
 ) -> ComparedLabels:
     """Label rows with the one iteration of each memory; `rows_for` reads them in the template of a memory.
 
+    Labels and scores are those after the correction that a memory stores.
     Raises InputError for rows that do not fit a memory, as `rows_of_file` and `rows_of_task` do, and for a model that
     did not make them.
     """
     rows = [rows_for(memory) for memory in (before, after)]
+    for memory, each in zip((before, after), rows, strict=True):
+        check_supported(in_use((), [memory]), memory, each.checked)
     spec = find_its_model(before, options, tell)
     for memory, each in zip((before, after), rows, strict=True):
         check_tokens(memory.provenance.demonstrations, spec, each.source or each.split, each.checked)
@@ -136,16 +145,24 @@ def compare_labels(
     tally, skipped = LabelChangeTally(), Counter(rows[0].skipped)
     progress = Progress("comparing labels", 0, rows[0].count)
     labelled = [
-        chain.from_iterable(
-            predictions(engine, [[memory]], each.queries, size=EVALUATED, skip=ANYTHING, tell=told, progress=progress)
-        )
-        for memory, each, told in zip((first, second), rows, (silent, tell), strict=True)
+        _answers(engine, opened, memory, each, told, progress)
+        for opened, memory, each, told in zip((before, after), (first, second), rows, (silent, tell), strict=True)
     ]
     for number, pair in enumerate(zip(*labelled, strict=True)):
         _count(tally, skipped, number, pair)
     if not tally.log_probability.n:
         raise InputError(f"{rows[0].split}: no row can be scored by both memories: {'; '.join(skipped)}")
     return ComparedLabels(tally.result(), rows[0].split, rows[0].task, dict(skipped))
+
+
+def _answers(
+    engine: Engine, opened: OpenedMemory, memory: Memory, rows: EvaluatedRows, tell: Tell, progress: Progress
+) -> Iterator[Prediction | Skipped]:
+    """The predictions of a memory, after the correction that it stores, if it stores one."""
+    names = in_use((), [opened])
+    parts = predictions(engine, [[memory]], rows.queries, size=EVALUATED, skip=ANYTHING, tell=tell, progress=progress)
+    for row in chain.from_iterable(Calibrator(engine, [[memory]], names).corrected(parts)):
+        yield row if isinstance(row, Skipped) else answer_of(row, names)
 
 
 def _count(tally: LabelChangeTally, skipped: Counter[str], number: int, pair: tuple[Prediction | Skipped, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,19 @@ from deepthink_cli.artifact.opening import (
     find_its_model,
     load_both,
     opened,
+    with_first_reading,
 )
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_count, check_supported, row_check, skipping, warn_of_one_label
+from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, Overlap, OverlapEvaluator, warn_of_overlap
-from deepthink_cli.events import Progress, Tell, silent, warning_of
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.memory import Memory
@@ -41,7 +43,6 @@ from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
-from deepthink_cli.thinking import think
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,8 @@ def evaluate(
         iteration: which kept iterations of a file: a number, `last` or `all`.
         options: how to load the model that made the memory; unset options are taken from the memory.
         engine: the model, if it is already loaded.
-        calibrate: names of calibrations; all rows are in memory together for those that are estimated from the rows.
+        calibrate: names of calibrations, without any the correction that the memory stores; all rows are in memory
+            together for those that are estimated from the rows.
         observe: called with every prediction; each row has one per iteration.
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
         score: as in `predict`; a warning names labels that it never chooses.
@@ -154,6 +156,7 @@ def evaluate(
     others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
     _check_rows(rows, memory, calibrate, ensemble, score)
+    calibrate = in_use(calibrate, [memory, *others], score) if rows.free is None else ()
     check_supported(calibrate, memory, rows.checked if skip is None else None)
     if engine is None:
         spec = find_its_model(memory, options, tell)
@@ -259,18 +262,8 @@ def _answers(
         tell=tell,
         progress=Progress("evaluating", 0, rows.count),
     )
-    calibrator = Calibrator(engine, members, calibrate, score, warning_of(tell))
+    calibrator = Calibrator(engine, members, calibrate, score)
     return chain.from_iterable(calibrator.corrected(parts, together=True))
-
-
-def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
-    """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
-    if any(memory.iteration == 1 for memory in memories):
-        return list(memories)
-    provenance = memories[0].provenance
-    assert provenance is not None
-    first = next(think(engine, provenance.demonstrations, provenance.method))
-    return [replace(first, provenance=provenance), *memories]
 
 
 def _warn(

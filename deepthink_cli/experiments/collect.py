@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from deepthink_cli.calibration.registry import calibration
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
 from deepthink_cli.experiments.folder import RunFolder
 from deepthink_cli.experiments.progress import InputsScored, JobsDone, JobsStarted, RowWritten
@@ -88,15 +87,6 @@ class Collector:
         self.lines[row.key] = line
         self.written += 1
         self.tell(RowWritten(job, row))
-        self._warn(row)
-
-    def _warn(self, row: Result) -> None:
-        """Warn once for each task of a correction that is estimated from few rows."""
-        name, setting = row.setting.calibration, row.setting
-        warning = None if name is None or row.corrected is None else calibration(name).warning(row.corrected.inputs)
-        if warning and (text := f"task {setting.task}, {setting.part}: {warning}") not in self.told:
-            self.told.add(text)
-            self.tell(Warn(text))
 
     def _sample_again(self, job: JobInfo, made: Made) -> None:
         """Write the samples of a row that is in the folder without them; the row itself stays as it is."""

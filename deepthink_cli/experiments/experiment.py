@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration
+from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
@@ -70,7 +70,7 @@ def _technique(name: str) -> object:
 
 
 def _correction(name: str) -> object:
-    return name == NONE or calibration(name)
+    return name == NONE or unlabelled(name)
 
 
 class Experiment(GateOptions):
@@ -166,7 +166,7 @@ class Experiment(GateOptions):
         tuple[Annotated[str, named_by(_correction)], ...],
         Flag(
             METHOD,
-            f"Corrections of the scores, each with rows of its own: {', '.join((NONE, *CALIBRATIONS))}.",
+            f"Corrections of the scores, each with rows of its own: {', '.join(choices())}.",
             "NAME,...",
             name="calibrate",
             complete="calibrations",

@@ -17,6 +17,7 @@ from typing import Any
 
 from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, named_by, open_memory
 from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.opening import tell_of_download
 from deepthink_cli.errors import DeepThinkError, InputError, Problems
@@ -126,7 +127,8 @@ class Labeller:
         checked = check_rows(self.memory.provenance.demonstrations, source, problems, skip=job.skip)
         problems.raise_any()
         output = Path(job.output) / name
-        form = output_rows(self.memory, checked, output, job.calibrate, job.score, job.labels, job.skip)
+        names = in_use(job.calibrate, [self.memory], job.score)
+        form = output_rows(self.memory, checked, output, names, job.score, job.labels, job.skip)
         label = partial(
             predict_file,
             self.memory,
@@ -154,6 +156,7 @@ def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], t
     files = job.files
     _claim(Path(job.output), job.identity())
     memory = open_memory(job.memory, job.iteration)
+    in_use(job.calibrate, [memory], job.score)  # raises for a stored correction that does not fit
     several = len(memory.iterations)
     missing = [path.name for path in files if not _is_done(path, Path(job.output) / path.name, several)]
     if len(missing) < len(files):

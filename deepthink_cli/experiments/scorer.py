@@ -81,9 +81,7 @@ class JobScorer:
         names = [setting.calibration for setting in wanted if setting.calibration is not None]
         if names:
             one_by_one = [[memory] for memory in memories]
-            # The process that collects the rows warns of few inputs, which are in every row.
-            correct = Calibrator(self.engine, one_by_one, names, self.plan.options.score, lambda _: None)
-            predictions = correct(predictions)
+            predictions = Calibrator(self.engine, one_by_one, names, self.plan.options.score)(predictions)
         for setting in wanted:
             yield Step(self.job, 0, self._row(setting, memories[0], predictions), predictions)
 

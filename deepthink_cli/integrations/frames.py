@@ -25,7 +25,7 @@ def label_frame(engine: Engine, memory: Memory, frame: pd.DataFrame, chunk: int 
     together. Raises InputError, before the first row is scored, for a memory without labels, a missing or empty value,
     and a frame that already has one of the new columns; and as `predict` does.
     """
-    from deepthink_cli.scoring.pipeline import predict
+    from deepthink_cli.prediction.predict import predict
 
     if memory.provenance is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")

@@ -17,7 +17,7 @@ from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Example, Query
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError, installing, naming_options, parameter
+from deepthink_cli.errors import InputError, installing, naming_options, option, parameter
 from deepthink_cli.integrations.texts import classes_of, texts_of, words_of
 from deepthink_cli.meaning import check_meaning, options_of
 from deepthink_cli.method import Method, MethodOptions
@@ -28,13 +28,12 @@ from deepthink_cli.selection.registry import selection_method
 from deepthink_cli.updates.base import UpdateRule
 
 if TYPE_CHECKING:
-    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.calibration.base import Calibration, Floats
     from deepthink_cli.engine.base import Engine
     from deepthink_cli.events import Event
     from deepthink_cli.integrations.kept_models import ThinkingCache
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import Selected, TokenizedDemonstrations
-    from deepthink_cli.scoring.prediction import Prediction
+    from deepthink_cli.provenance import Calibrated, Selected, TokenizedDemonstrations
 
 PARAMETERS = {"sampling": "demos_by", "method": "demos_by"}  # parameters that are called otherwise than the option
 
@@ -97,8 +96,9 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         random_state: a seed or generator for that choice; an integer is the seed of `deepthink select`.
         candidate_score: what is compared of a label's log-probabilities: their `sum`, their `mean` per token, or `end`,
             the sum with that of the label's end.
-        calibrate: the name of a calibration that corrects the scores, as in `--calibrate`; by `batch` and `prior`, the
-            rows of one call are corrected by each other: one alone is refused, and fewer than 20 are warned of.
+        calibrate: the name of a calibration, whose bias is estimated in `fit` and stored with the memory: `contextual`,
+            `domain` and `pmi` from texts of their own; `batch`, `prior` and `fitted` from the rows of X that are not
+            read, of which 20 are needed (`shots`).
         keep: the iterations that are stored: `last`, `all`, or as in `1,3,5`.
         model_options: further options of `load_model`, as `{"dtype": "bfloat16"}`.
 
@@ -156,8 +156,6 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         X is a list, a one-dimensional array or a Series of strings, or has a column for each text field of the
         template; y holds n labels. Raises ValueError with every mistake found, and for rows that do not fit the model.
         """
-        from deepthink_cli.calibration.basis import check_calibrations
-
         if self.model == POCKET:
             warn(f"{TOY}; give a real model as `model`", UserWarning, stacklevel=2)
         with value_errors():
@@ -169,11 +167,12 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             examples = [Example(text, words[place]) for text, place in zip(texts, places, strict=True)]
             given, selected = self._chosen(DemonstrationSet.of(examples, template, words, self.chat))
             demonstrations = self._tokenized(given, method)
-            check_calibrations(self._calibrations(), demonstrations, "the template")
             memories = shared_cache().memories(self._model_options(), demonstrations, method, _warn)
+            queries = [Query(text, words, words[place]) for text, place in zip(texts, places, strict=True)]
+            correction = self._correction([memories[iteration - 1] for iteration in sorted({1, *kept})], queries)
         self.classes_ = classes
         self.n_features_in_ = len(template.text_fields)
-        self.memories_ = tuple(_selected_by(selected, memories[iteration - 1]) for iteration in kept)
+        self.memories_ = tuple(_recorded(memories[iteration - 1], selected, correction) for iteration in kept)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -259,7 +258,7 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_fit(engine.limits, engine.tokenizer, given, method.iterations, method.positions, engine.identity.id)
         demonstrations = tokenize_demonstrations(engine.tokenizer, given)
         engine.check_ids(demonstrations.token_ids, "X")
-        tell = silent if score == "mean" or self._calibrations() else _warn
+        tell = silent if score == "mean" or self._calibration() else _warn
         extended = ExtendedLabels(engine.tokenizer, demonstrations, score, tell, options='candidate_score="end"')
         engine.check_ids(extended.check_labels(given.examples[0].text, given.labels).ids, "label_words")
         return demonstrations
@@ -269,31 +268,59 @@ class DeepThinkingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"candidate_score {self.candidate_score!r}: use sum, mean or end")
         return self.candidate_score
 
-    def _calibrations(self) -> list[str]:
-        """The name of the calibration, if there is one."""
-        if self.calibrate is None or self.calibrate == NONE:
-            return []
-        calibration(self.calibrate)
-        return [self.calibrate]
+    def _calibration(self) -> Calibration | None:
+        """The calibration, if there is one."""
+        return None if self.calibrate in (None, NONE) else calibration(str(self.calibrate))
+
+    def _correction(self, memories: Sequence[Memory], rows: Sequence[Query]) -> Calibrated | None:
+        """The correction of memories by the calibration, if there is one; raises InputError for too few rows."""
+        from deepthink_cli.calibration.base import FEWEST
+        from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
+        from deepthink_cli.data.same_input import input_keys
+        from deepthink_cli.scoring.pipeline import predicted, predictions
+
+        if (method := self._calibration()) is None:
+            return None
+        assert memories[0].provenance is not None
+        read, engine, score = memories[0].provenance.demonstrations, self._engine(), self._score()
+        check_storable(method.name, read, "the template")
+        if not method.from_rows:
+            return calibrated_by_texts(engine, memories, method.name, score)
+        prompt = read.template, read.labels
+        known = frozenset[bytes]().union(*(input_keys(example, *prompt) for example in read.examples))
+        others = [row for row in rows if known.isdisjoint(input_keys(row, *prompt))]
+        if len(others) < FEWEST:
+            raise InputError.of(
+                "calibrate",
+                method.name,
+                f"is estimated from the rows that are not read, and there are {len(others)}; give {FEWEST} rows more "
+                f"than {option('shots')}, or use contextual",
+            )
+        parts = predictions(engine, [memories], others, score=score)
+        scored = [prediction for part in parts for prediction in predicted(part)]
+        return calibrated_by_rows(scored, method.name, read.labels, "X", score)
 
     def _log_probabilities(self, X: Any, memories: Sequence[Memory]) -> list[Floats]:
         """Log-probabilities (n, C) among the labels, after each of the memories."""
         from deepthink_cli.artifact.opening import check_memories, opened
         from deepthink_cli.calibration.calibrator import Calibrator
-        from deepthink_cli.events import warning_of
+        from deepthink_cli.calibration.stored import in_use
+        from deepthink_cli.prediction.rows import answer_of
         from deepthink_cli.scoring.pipeline import predicted, predictions
 
         memory = opened(memories)
         demonstrations = memory.provenance.demonstrations
         with value_errors():
             texts = texts_of(X, demonstrations.template.text_fields)
-            engine, names = self._engine(), self._calibrations()
+            engine, score = self._engine(), self._score()
+            names = in_use((), [memory], score)
             check_memories(memory, memories, engine, _warn)
             queries = [Query(text, demonstrations.labels, where=f"X row {n}") for n, text in enumerate(texts)]
-            parts = predictions(engine, [memories], queries, score=self._score())
-            calibrator = Calibrator(engine, [memories], names, self._score(), warning_of(_warn))
-            corrected = [each for part in calibrator.corrected(parts, together=True) for each in predicted(part)]
-        scores = log_softmax([_scores(prediction, names) for prediction in corrected])  # (n * memories, C)
+            parts = Calibrator(engine, [memories], names, score).corrected(
+                predictions(engine, [memories], queries, score=score)
+            )
+            answers = [answer_of(prediction, names) for part in parts for prediction in predicted(part)]
+        scores = log_softmax([list(answer.scores.values()) for answer in answers])  # (n * memories, C)
         return [scores[place :: len(memories)] for place in range(len(memories))]
 
 
@@ -305,13 +332,7 @@ def _warn(event: Event) -> None:
         warn(event.text, UserWarning, stacklevel=2)
 
 
-def _selected_by(selected: Selected | None, memory: Memory) -> Memory:
-    """The memory with how its demonstrations were chosen in its provenance."""
+def _recorded(memory: Memory, selected: Selected | None, calibrated: Calibrated | None) -> Memory:
+    """The memory with how its demonstrations were chosen and its scores are corrected in its provenance."""
     assert memory.provenance is not None
-    return replace(memory, provenance=replace(memory.provenance, selected=selected))
-
-
-def _scores(prediction: Prediction, names: Sequence[str]) -> list[float]:
-    """The scores of a prediction in the order of the candidates, corrected by the last of the calibrations."""
-    final = prediction.calibrated[names[-1]].prediction if names else prediction
-    return [final.scores[word] for word in prediction.query.candidates]
+    return replace(memory, provenance=replace(memory.provenance, selected=selected, calibrated=calibrated))

@@ -1,31 +1,62 @@
-"""Label a file of inputs with a memory, or with several that answer together: the workflow of `deepthink predict`."""
+"""Label inputs with a memory, or with several that answer together: what `deepthink predict` does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both, opened
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
+from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.events import Progress, Tell, silent, warning_of
+from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.options import ScoreName
+from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
+
+
+def predict(
+    engine: Engine,
+    memory: Memory | Sequence[Memory],
+    inputs: Iterable[Query | str | Mapping[str, str]],
+    chunk: int = CHUNK,
+    score: ScoreName = "sum",
+    calibrate: Sequence[str] = (),
+) -> Iterator[Prediction]:
+    """Yield a prediction for every input, in order; with several memories, one after another for each input.
+
+    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
+    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
+    token, or their sum with that of the label's end. Label and probability are those by the first of the calibrations,
+    or by the correction that the memory stores; the scores are the model's. A thread tokenises `chunk` inputs at a time
+    while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
+    fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
+    """
+    used = opened([memory] if isinstance(memory, Memory) else memory)
+    memories, names = used.memories(), in_use(calibrate, [used], score)
+    check_fit(used.provenance, engine.identity, used.name)
+    check_supported(names, used, None)
+    labels = used.provenance.demonstrations.labels
+    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
+    parts = predictions(engine, [memories], queries, size=chunk, score=score)
+    for part in Calibrator(engine, [memories], names, score).corrected(parts):
+        yield from (by_first(prediction, names) for prediction in predicted(part))
 
 
 def open_ensemble(
@@ -106,9 +137,10 @@ def predict_file(
 
     For each row, one prediction for each iteration, by the mean log-probability over the memory and the `ensemble`;
     `score` is as in `predict`, with a warning for labels that it never chooses. Rows are checked before the model is
-    loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`; a bias of the
-    rows is that of all rows up to the end of the chunk. The first `start` rows are left out; `before` holds their
-    predictions in chunks, if a calibration is estimated from rows. `loaded` is the model, if it is loaded already.
+    loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`, or by what the
+    memory stores if there are none; a bias of the rows is that of all rows up to the end of the chunk. The first
+    `start` rows are left out; `before` holds their predictions in chunks, if a calibration is estimated from rows.
+    `loaded` is the model, if it is loaded already.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
@@ -116,6 +148,7 @@ def predict_file(
     """
     memory = opened(memory, iteration)
     others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
+    calibrate = in_use(calibrate, [memory, *others], score)
     demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
     checked = _checked(memory, source, skip) if checked is None else checked
     check_supported(calibrate, memory, None if skip else checked)
@@ -128,7 +161,7 @@ def predict_file(
     members = [memories, *members_of(others, engine, tell)]
     check = row_check(calibrate, demonstrations, engine, score, same_labels)
     rows = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)
-    calibrator = Calibrator(engine, members, calibrate, score, warning_of(tell))
+    calibrator = Calibrator(engine, members, calibrate, score)
     for earlier in before:
         calibrator.count(earlier)
     raw = predictions(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepthink_cli.artifact.opening import OpenedMemory
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import NONE, STORED, calibration
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
@@ -18,7 +18,7 @@ from deepthink_cli.io.text import jsonable
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
-from deepthink_cli.scoring.prediction import Correction, Prediction
+from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.softmax import shares
 from deepthink_cli.tasks.evaluated import EvaluatedRows
 
@@ -37,7 +37,8 @@ class OutputRows:
 
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
-    whether they have a true label, and `skip` whether there may be rows with an error instead.
+    whether they have a true label, and `skip` whether there may be rows with an error instead; `stored_from` is what
+    the memory's own correction was estimated from.
     """
 
     iterations: tuple[int, ...]
@@ -50,6 +51,7 @@ class OutputRows:
     several: bool = False
     gold: bool = False
     skip: bool = False
+    stored_from: Counted = "texts"
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
         """One row of output; label and probability are those of the first calibration, scores are the model's."""
@@ -127,12 +129,18 @@ class OutputRows:
             columns |= {f"top.{number}.label": "text", f"top.{number}.probability": "number"}
         columns |= {f"scores.{label}": "number" for label in self.labels}
         for name in self._calibrations:
-            place, counted = f"calibrated.{name}", "rows" if calibration(name).from_rows else "texts"
+            place, counted = f"calibrated.{name}", self._counted(name)
             columns |= {f"{place}.label": "text", f"{place}.probability": "number"}
             columns |= {f"{place}.scores.{label}": "number" for label in self.labels}
             columns[f"{place}.{counted}"] = "integer"
             columns |= {f"{place}.bias.{label}": "number" for label in self.labels}
         return columns
+
+    def _counted(self, name: str) -> Counted:
+        """What the bias of a calibration is estimated from."""
+        if name == STORED:
+            return self.stored_from
+        return "rows" if calibration(name).from_rows else "texts"
 
     @property
     def _calibrations(self) -> list[str]:
@@ -148,6 +156,18 @@ def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
     """The prediction that gives the label: the one corrected by the first calibration, if that is a correction."""
     first = prediction.calibrated.get("".join(calibrate[:1]))
     return prediction if first is None else first.prediction
+
+
+def by_first(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
+    """The prediction with what follows from the first calibration, its label and probability, beside its own scores."""
+    answer = answer_of(prediction, calibrate)
+    return replace(
+        prediction,
+        label=answer.label,
+        probability=answer.probability,
+        label_mean_per_token=answer.label_mean_per_token,
+        tied=answer.tied,
+    )
 
 
 def _correction(correction: Correction) -> dict[str, Any]:
@@ -182,8 +202,18 @@ def output_rows(
     fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
     shared = checked is None or checked.other_labels is None
     iterations, several = memory.iterations, len(memory.iterations) > 1
+    stored = memory.provenance.calibrated
     return OutputRows(
-        iterations, labels if shared else (), tuple(calibrate), score, options, fields, table, several, skip=skip
+        iterations,
+        labels if shared else (),
+        tuple(calibrate),
+        score,
+        options,
+        fields,
+        table,
+        several,
+        skip=skip,
+        stored_from="texts" if stored is None else stored.counted,
     )
 
 

@@ -8,9 +8,9 @@ planned once and scored after any number of them. `scored` scores a chunk after 
 the scores for each row and memory, of their mean for an ensemble. `predictions` joins the two: a thread plans the next
 chunk while one is scored. `calibration.calibrator` corrects what they yield, a chunk at a time, or all rows at the end.
 
-`predict`, `eval`, `diff`, scikit-learn and data frames use `predictions`. `run` scores the same chunks after every
-reading of its memories. `tune` and the trials of `select`, which need arrays of scores and no predictions, plan their
-queries with the engine and call `score_each`; the harnesses bring tokens and call `likelihoods`.
+`predict`, `eval`, `calibrate`, `diff`, scikit-learn and data frames use `predictions`. `run` scores the same chunks
+after every reading of its memories. `tune` and the trials of `select`, which need arrays of scores and no predictions,
+plan their queries with the engine and call `score_each`; the harnesses bring tokens and call `likelihoods`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
@@ -68,32 +67,6 @@ class Chunk:
     def queries(self) -> list[Query]:
         """The rows that are scored."""
         return [row for row in self.rows if isinstance(row, Query)]
-
-
-def predict(
-    engine: Engine,
-    memory: Memory | Sequence[Memory],
-    inputs: Iterable[Query | str | Mapping[str, str]],
-    chunk: int = CHUNK,
-    score: ScoreName = "sum",
-) -> Iterator[Prediction]:
-    """Yield a prediction for every input, in order; with several memories, one after another for each input.
-
-    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
-    token, or their sum with that of the label's end. A thread tokenises `chunk` inputs at a time while the previous
-    ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
-    fit the template, the candidates or the model's context.
-    """
-    memories = [memory] if isinstance(memory, Memory) else list(memory)
-    provenance = memories[0].provenance
-    if provenance is None:
-        raise InputError("this memory has no template; use one from think() or load_memory()")
-    check_fit(provenance, engine.identity, "this memory")
-    labels = provenance.demonstrations.labels
-    queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)
-    for part in predictions(engine, [memories], queries, size=chunk, score=score):
-        yield from predicted(part)
 
 
 def predictions(

@@ -17,6 +17,8 @@ from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.softmax import shares
 
+Counted = Literal["texts", "rows"]
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -124,7 +126,7 @@ class Correction:
     prediction: Prediction
     bias: dict[str, float]
     inputs: int
-    counted: Literal["texts", "rows"]
+    counted: Counted
 
     @property
     def estimated_from(self) -> str:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from deepthink_cli.calibration.base import FEWEST
 from deepthink_cli.calibration.basis import check_calibrations, check_inputs
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import DemonstrationSet, Query, example_of
 from deepthink_cli.data.same_input import input_text
 from deepthink_cli.engine.opening import find_model, warn_without_chat
-from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, Tell, Warn, silent
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Note, Tell, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.model.limits import check_fit
 from deepthink_cli.model.options import ModelOptions
@@ -102,12 +103,7 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     strata = [str(query.gold) if rows.labels else "" for query in rows.queries]
     folds = split(strata, rows.texts, _fold_count(rows, options), options.seed)
     order = random.Random(options.seed).sample(range(len(rows)), len(rows))
-    default = not rows.labels and "calibrate" not in options.model_fields_set
-    calibrations = (NONE,) if default else options.calibrate
-    for name in from_rows(calibrations):
-        if warning := calibration(name).warning(len(rows) - max(map(len, folds))):
-            tell(Warn(warning))
-    grid = Grid(options.methods, calibrations, _selections(rows, options, folds))
+    grid = Grid(options.methods, _calibrations(rows, options, folds, tell), _selections(rows, options, folds))
     if rows.pool.reasons:
         tell(Note("; ".join(f"{count} rows are {reason}" for reason, count in rows.pool.reasons.items())))
     spec = find_model(model, tell)
@@ -115,6 +111,25 @@ def plan_tuning(rows: LabelledRows, model: ModelOptions, options: TuneOptions, t
     plan = TunePlan(spec, rows, options, grid, tuple(folds), tuple(order))
     _check_model(plan)
     return plan
+
+
+def _calibrations(
+    rows: LabelledRows, options: TuneOptions, folds: Sequence[Sequence[int]], tell: Tell
+) -> tuple[str, ...]:
+    """The calibrations to try; the default ones only if the rows allow them.
+
+    Raises InputError if the rows outside a fold are too few for one that was named.
+    """
+    remaining, named = len(rows) - max(map(len, folds)), "calibrate" in options.model_fields_set
+    if not named and not rows.labels:
+        return (NONE,)
+    if not named and remaining < FEWEST:
+        text = f"no calibration is tried: batch needs {FEWEST} rows outside a fold, and there are {remaining}"
+        tell(Note(f"{text}; {option('calibrate')} contextual needs none"))
+        return (NONE,)
+    for name in from_rows(options.calibrate):
+        calibration(name).check_count(remaining)
+    return options.calibrate
 
 
 def tokenized(plan: TunePlan, demonstrations: DemonstrationSet) -> TokenizedDemonstrations:

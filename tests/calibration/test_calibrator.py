@@ -28,16 +28,18 @@ from deepthink_cli import (
 )
 from deepthink_cli.calibration.basis import TEXTS, BasisInputs, basis_texts, check_calibrations
 from deepthink_cli.calibration.calibrator import Calibrator, corrected, estimated, log_probabilities
-from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.calibration.registry import CALIBRATIONS, choices
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.model.tokens import TokenizedQuery, tokenize_queries
+from deepthink_cli.prediction.predict import predict
 from deepthink_cli.provenance import TokenizedDemonstrations
-from deepthink_cli.scoring.pipeline import predict, predicted, predictions
+from deepthink_cli.scoring.pipeline import predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
-ROWS = ["a kind film", "flat and stale", "loud", "a wise and warm play", "not bad at all"]
+KINDS = ["a kind film", "flat and stale", "loud", "a wise and warm play", "not bad at all"]
+ROWS = [f"{kind}{end}" for end in ("", " today", " indeed", " for us", " again") for kind in KINDS]
 LABELS = ("positive", "negative")
 
 
@@ -128,7 +130,7 @@ def test_prior_makes_the_labels_equally_likely_over_the_rows(llama: Engine, memo
 
 
 def test_iterations_are_corrected_separately(llama: Engine, memories: list[Memory]) -> None:
-    names = list(CALIBRATIONS)
+    names = list(choices()[1:])
     together = calibrated(llama, memories, names)
     for place, memory in enumerate(memories):
         alone = calibrated(llama, [memory], names)
@@ -144,8 +146,8 @@ def test_a_stream_is_corrected_by_all_rows_up_to_the_end_of_their_chunk(
 ) -> None:
     calibrator = Calibrator(llama, [memories], [name])
     raw = list(predict(llama, memories[0], ROWS))
-    first, second = calibrator(raw[:2]), calibrator(raw[2:])
-    for chunk, rows in ((first, raw[:2]), (second, raw)):
+    first, second = calibrator(raw[:20]), calibrator(raw[20:])
+    for chunk, rows in ((first, raw[:20]), (second, raw)):
         expected = Calibrator(llama, [memories], [name])(rows)[-len(chunk) :]
         for prediction, whole in zip(chunk, expected, strict=True):
             found, correction = prediction.calibrated[name], whole.calibrated[name]
@@ -175,7 +177,7 @@ def test_scores_per_token_are_corrected_by_scores_per_token() -> None:
 
     basis = [raw((-1.0, -4.0), (-1.0, -2.0))]
     bias = estimated(CALIBRATIONS["pmi"], ("a", "b c"), log_probabilities(basis, ("a", "b c")))
-    (correction,) = corrected(CALIBRATIONS["pmi"], [raw((-3.0, -5.0), (-3.0, -2.5))], bias)
+    (correction,) = corrected([raw((-3.0, -5.0), (-3.0, -2.5))], bias)
     # a: -3 + 1 = -2 and b c: -5 + 4 = -1; per token a: -3 + 1 = -2 and b c: -2.5 + 2 = -0.5
     odds = {label: math.exp(value) for label, value in correction.prediction.scores.items()}
     assert odds["b c"] / odds["a"] == pytest.approx(math.exp(1))
@@ -277,22 +279,9 @@ def test_in_a_chat_the_turn_of_the_user_holds_the_text(tmp_path: Path) -> None:
 def test_what_counts_are_the_rows_that_a_bias_is_estimated_from(
     name: str, llama: Engine, memories: list[Memory]
 ) -> None:
-    raw, told = list(predict(llama, memories[0], ROWS)), list[str]()
-    calibrator = Calibrator(llama, [memories], [name, "contextual"], warn=told.append)
-    with pytest.raises(InputError, match=f"^calibrate {name}: .* there is only 1; give 20 or more together"):
-        Calibrator(llama, [memories], [name])(raw[:1])
-    assert calibrator(raw[:4])[0].calibrated[name].inputs == 4
-    assert calibrator(raw[4:])[0].calibrated[name].inputs == 5  # the last chunk has a single row
-    assert len(told) == 1
-    assert told[0].startswith(f"calibrate {name}: ")
-    assert "there are only 4" in told[0]
-
-
-def test_twenty_rows_are_enough_for_no_warning(
-    llama: Engine, memories: list[Memory], recwarn: pytest.WarningsRecorder
-) -> None:
-    raw = list(predict(llama, memories[0], ROWS)) * 4
-    Calibrator(llama, [memories], ["batch"])(raw)
-    assert not [each for each in recwarn if "--calibrate" in str(each.message)]
-    Calibrator(llama, [memories], ["batch"])(raw[:19])
-    assert [each for each in recwarn if "there are only 19" in str(each.message)]
+    raw = list(predict(llama, memories[0], ROWS))
+    with pytest.raises(InputError, match=f"^calibrate {name}: .* there are only 19; give 20 or more"):
+        Calibrator(llama, [memories], [name])(raw[:19])
+    calibrator = Calibrator(llama, [memories], [name])
+    assert calibrator(raw[:20])[0].calibrated[name].inputs == 20
+    assert calibrator(raw[20:21])[0].calibrated[name].inputs == 21  # the last chunk has a single row

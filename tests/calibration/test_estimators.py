@@ -96,11 +96,29 @@ def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> Non
     assert log_softmax(biased) != pytest.approx(before, abs=1e-3)
 
 
+def test_a_fitted_bias_makes_each_label_as_likely_as_it_is_true() -> None:
+    # One input with p = 0.8 three times, whose label is the first once: p(first) / b must have the share 1/3.
+    bias = CALIBRATIONS["fitted"].bias(log_softmax(np.log([[0.8, 0.2]] * 3)), [0, 1, 1])
+    # 0.8 / b against 0.2 b for b(first) = b = 1 / b(second): 4 / b^2 = 1/2, so log b = log(8) / 2
+    assert bias == pytest.approx([math.log(8) / 2, -math.log(8) / 2])
+
+
+def test_a_fitted_bias_gives_the_true_labels_more_probability_than_any_other() -> None:
+    draw = np.random.default_rng(2)
+    rows, gold = log_softmax(draw.normal(size=(40, 3)) * 2), draw.integers(3, size=40)
+
+    def likelihood(bias: object) -> float:
+        return float(log_softmax(rows - bias)[range(40), gold].sum())
+
+    fitted = CALIBRATIONS["fitted"].bias(rows, gold.tolist())
+    assert all(likelihood(fitted) > likelihood(fitted + step) for step in draw.normal(size=(200, 3)) * 0.01)
+
+
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_everything_is_computed_in_float64(name: str) -> None:
     logs = log_softmax(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
     assert logs.dtype == np.float64
-    assert CALIBRATIONS[name].bias(logs).dtype == np.float64
+    assert CALIBRATIONS[name].bias(logs, [0, 1] if name == "fitted" else None).dtype == np.float64
 
 
 def test_a_list_of_names_is_read_in_order() -> None:
@@ -122,16 +140,17 @@ def test_wrong_names_are_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
-def test_only_a_bias_of_rows_needs_two_of_them_and_warns_below_twenty(name: str) -> None:
-    method, one = CALIBRATIONS[name], log_softmax(np.log([[0.9, 0.1]]))
+def test_only_a_bias_of_rows_needs_twenty_of_them(name: str) -> None:
+    method = CALIBRATIONS[name]
+    method.check_count(20)
     if not method.from_rows:
-        assert method.bias(one).shape == (2,)
-        assert method.warning(1) is None
+        method.check_count(0)
         return
-    for rows in (0, 1):
-        with pytest.raises(InputError, match=f"^calibrate {name}: .*give 20 or more together"):
-            method.warning(rows)
-    with pytest.raises(InputError, match="there is only 1"):
-        method.bias(one)
-    assert method.bias(one, others=1).shape == (2,)
-    assert [bool(method.warning(rows)) for rows in (2, 19, 20, 1000)] == [True, True, False, False]
+    for rows in (0, 1, 19):
+        with pytest.raises(InputError, match=f"^calibrate {name}: .*give 20 or more, store the bias of other rows"):
+            method.check_count(rows)
+
+
+def test_a_calibration_that_needs_true_labels_is_named_only_where_it_is_stored() -> None:
+    with pytest.raises(InputError, match=r"^calibrate fitted: needs rows with true labels: store it"):
+        calibrations("batch,fitted")

@@ -12,10 +12,11 @@ import pytest
 from conftest import REVIEWS, write_reviews, write_rows
 
 from deepthink_cli import evaluate
-from deepthink_cli.calibration.registry import CALIBRATIONS
+from deepthink_cli.calibration.registry import choices
 from deepthink_cli.cli.main import run
 from deepthink_cli.report.html.of_evaluation import tables_of
 
+NAMES = choices()[1:]
 TEXTS = [f"{word} {kind} number {n}" for n in range(6) for word in ("warm", "dull") for kind in ("film", "play")]
 
 
@@ -75,11 +76,11 @@ def test_without_a_calibration_rows_are_the_same_bytes(
 
 
 def test_a_row_holds_every_calibration_and_what_it_needed(predicted: Callable[..., list[dict[str, Any]]]) -> None:
-    raw, rows = predicted(), predicted("--calibrate", ",".join(CALIBRATIONS))
+    raw, rows = predicted(), predicted("--calibrate", ",".join(NAMES))
     inputs = {"contextual": ("texts", 3), "domain": ("texts", 20), "pmi": ("texts", 1)}
     for before, row in zip(raw, rows, strict=True):
         assert row["scores"] == before["scores"]
-        assert list(row["calibrated"]) == list(CALIBRATIONS)
+        assert list(row["calibrated"]) == list(NAMES)
         for name, entry in row["calibrated"].items():
             counted, number = inputs.get(name, ("rows", len(TEXTS)))
             assert list(entry) == ["label", "probability", "scores", counted, "bias"]
@@ -143,7 +144,7 @@ def test_the_table_and_the_sentence_are_said_raw_and_calibrated(
     assert "T = 2, batch calibration, true label first:" in lines
 
 
-@pytest.mark.parametrize("name", CALIBRATIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_interval_beside_an_accuracy_is_the_interval_of_that_accuracy(
     name: str, memory: Path, labelled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,12 +240,12 @@ def test_a_row_with_its_own_candidates_is_named_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
-    rows: list[dict[str, object]] = [{"review": "loud", "sentiment": "positive"}]
+    rows: list[dict[str, object]] = [{"review": text, "sentiment": "positive"} for text in TEXTS]
     rows += [{"review": "flat", "sentiment": "stale", "candidates": ["stale", "bright"]}]
     mixed = write_rows(tmp_path / "mixed.jsonl", rows)
     assert run([command, str(memory), str(mixed), "--calibrate", f"pmi,{name}"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"deepthink: {mixed}:2: has candidates of its own, and --calibrate {name} needs")
+    assert error.startswith(f"deepthink: {mixed}:25: has candidates of its own, and --calibrate {name} needs")
     assert error.count("\n") == 1
 
 
@@ -348,24 +349,19 @@ def test_a_long_stream_is_a_warning_once(
 
 @pytest.mark.parametrize("name", ["batch", "prior"])
 @pytest.mark.parametrize("command", ["predict", "eval"])
-def test_a_single_row_is_refused_before_the_model_is_loaded_and_few_are_warned_of(
+def test_a_bias_of_fewer_than_twenty_rows_is_refused_before_the_model_is_loaded(
     command: str, name: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{"review": text, "sentiment": "positive"} for text in TEXTS]
-    one, five = (write_rows(tmp_path / f"{count}.jsonl", rows[:count]) for count in (1, 5))
-    assert run([command, str(memory), str(one), "--calibrate", f"contextual,{name}", "--device", "cuda:99"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"deepthink: --calibrate {name}: the bias is estimated from the rows themselves, and there")
-    assert len(error.splitlines()) == 1
-    assert run([command, str(memory), str(five), "-q", "--calibrate", f"contextual,{name}"]) == 0
-    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: --calibrate")]
-    assert len(warnings) == 1
-    assert f"--calibrate {name}: " in warnings[0]
-    assert "there are only 5" in warnings[0]
-    assert run([command, str(memory), str(one), "-q", "--calibrate", "contextual,domain,pmi"]) == 0
+    for count, said in ((1, "there is only 1"), (19, "there are only 19")):
+        few = write_rows(tmp_path / f"{count}.jsonl", rows[:count])
+        assert run([command, str(memory), str(few), "--calibrate", f"contextual,{name}", "--device", "cuda:99"]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"deepthink: --calibrate {name}: the bias is estimated from rows, and {said}; give 20")
+    assert run([command, str(memory), str(few), "-q", "--calibrate", "contextual,domain,pmi"]) == 0
 
 
 def test_rows_that_are_skipped_do_not_count(memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "warm"}, {"other": 1}, {"other": 2}])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "warm"}, *({"other": n} for n in range(20))])
     assert run(["predict", str(memory), str(rows), "-q", "--on-error", "skip", "--calibrate", "batch"]) == 2
     assert "there is only 1" in capsys.readouterr().err

@@ -85,11 +85,11 @@ def test_an_evaluation_is_written_as_a_page(memory: Path, labelled: Path, tmp_pa
 
 def test_samples_of_a_page_are_those_of_the_first_calibration(memory: Path, labelled: Path, tmp_path: Path) -> None:
     file = tmp_path / "eval.html"
-    words = ["eval", str(memory), str(labelled), "-q", "--html", str(file), "--calibrate", "batch"]
+    words = ["eval", str(memory), str(labelled), "-q", "--html", str(file), "--calibrate", "domain"]
     assert run(words) == 0
     page = file.read_text(encoding="utf-8")
-    assert "Labels and scores are those of batch calibration." in page
-    assert "6 rows by batch calibration" in page
+    assert "Labels and scores are those of domain calibration." in page
+    assert "6 rows by domain calibration" in page
 
 
 def test_rows_that_are_demonstrations_are_told_apart_in_the_page(memory: Path, labelled: Path, tmp_path: Path) -> None:

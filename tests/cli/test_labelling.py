@@ -79,15 +79,15 @@ def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path) ->
 
 
 def test_every_iteration_and_every_calibration_has_its_columns(memory: Path, inputs: Path, tmp_path: Path) -> None:
-    words = ["predict", str(memory), str(inputs), "--iteration", "all", "--calibrate", "batch,contextual", "-q", "-o"]
+    words = ["predict", str(memory), str(inputs), "--iteration", "all", "--calibrate", "domain,contextual", "-q", "-o"]
     for name in ("out.jsonl", "out.csv"):
         assert run([*words, str(tmp_path / name)]) == 0
     for row, expected in zip(cells(tmp_path / "out.csv"), lines(tmp_path / "out.jsonl"), strict=True):
         assert int(row["iteration"]) == expected["iteration"]
-        batch = expected["calibrated"]["batch"]
-        assert row["calibrated.batch.label"] == batch["label"]
-        assert float(row["calibrated.batch.bias.positive"]) == batch["bias"]["positive"]
-        assert int(row["calibrated.batch.rows"]) == batch["rows"]
+        domain = expected["calibrated"]["domain"]
+        assert row["calibrated.domain.label"] == domain["label"]
+        assert float(row["calibrated.domain.bias.positive"]) == domain["bias"]["positive"]
+        assert int(row["calibrated.domain.texts"]) == domain["texts"]
 
 
 def test_rows_with_candidates_of_their_own_have_scores_as_json(memory: Path, tmp_path: Path) -> None:
@@ -205,14 +205,15 @@ def test_a_file_without_a_good_row_is_not_skipped_row_by_row(memory: Path, tmp_p
 
 
 def test_a_row_that_a_calibration_does_not_support_is_skipped(memory: Path, tmp_path: Path, capsys: Captured) -> None:
-    rows: list[dict[str, object]] = [{"review": "a", "candidates": ["yes", "no"]}, {"review": "b"}, {"review": "c"}]
+    rows: list[dict[str, object]] = [{"review": "a", "candidates": ["yes", "no"]}]
+    rows += [{"review": f"b {n}"} for n in range(20)]
     own = write_rows(tmp_path / "own.jsonl", rows)
     words = ["predict", str(memory), str(own), "--calibrate", "batch"]
     assert run(words) == 2
     assert run([*words, "--on-error", "skip", "--allow-errors", "1"]) == 0
-    first, second, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    first, second, *_ = map(json.loads, capsys.readouterr().out.splitlines())
     assert "has candidates of its own" in first["error"]
-    assert second["calibrated"]["batch"]["rows"] == 2
+    assert second["calibrated"]["batch"]["rows"] == 20
 
 
 def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -226,7 +227,7 @@ def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Pa
     samples = cells(tmp_path / "s.csv")
     assert [int(row["index"]) for row in samples] == [0, 0, 1, 2, 3, 4, 4]
     assert [row["gold"] for row in samples if not row["error"]] == ["positive", "positive", "negative", "negative"]
-    assert run([*words, "--allow-errors", "3", "--calibrate", "batch"]) == 0
+    assert run([*words, "--allow-errors", "3", "--calibrate", "contextual"]) == 0
 
 
 def test_samples_are_written_in_the_format_of_their_suffix(memory: Path, demos: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ RUN = METHODS | {
     "demos_by": Given("--demos-by herding"),
     "pool_size": Given("--pool-size 5", ("demos_by",)),
     "balance": Given("--balance", ("demos_by",)),
-    "calibrate": Given("--calibrate batch"),
+    "calibrate": Given("--calibrate domain"),
     "demos": Given("--demos {demos}"),
     "limit": Given("--limit 3"),
 }
@@ -84,6 +84,7 @@ THINK = METHODS | {
     "label_field": Given("--label-field review"),
     "labels": Given("--labels positive,negative,neither"),
     "separator": Given(r"--separator \n"),
+    "calibrate": Given("--calibrate contextual"),
 }
 # Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
 ELSEWHERE = {
@@ -154,7 +155,9 @@ def effect_of_thinking(plan: ThinkPlan) -> Any:
     """What a memory is made of, and how."""
     read, method = plan.demonstrations, plan.options.method
     made = plan.tuning or (method, plan.kept)
-    return repr([read.token_ids, read.examples, read.labels, read.template, read.chat, plan.technique, made])
+    return repr(
+        [read.token_ids, read.examples, read.labels, read.template, read.chat, plan.technique, plan.calibrate, made]
+    )
 
 
 opened = cache(lambda model: find_model(model, silent))

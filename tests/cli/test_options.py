@@ -31,7 +31,7 @@ from deepthink_cli.tuning.options import TuneOptions
 PROGRAM: Any = typer.main.get_command(main.app)
 LOADING = (
     *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
-    *("export", "diff", "quantize"),
+    *("export", "diff", "quantize", "calibrate"),
 )
 STUDIES = ("study plan", "study run")
 MODEL_OPTIONS = {
@@ -62,6 +62,8 @@ DIFFERENT = {
     ("tune", "momentum"),
     ("tune", "positions"),
     ("tune", "calibrate"),
+    ("think", "calibrate"),
+    ("calibrate", "calibrate"),
     ("tune", "demos_by"),
     ("tune", "shots"),
     ("tune", "seed"),
@@ -114,7 +116,7 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
     assert ("--batch-tokens" in options) == (
-        command in ("predict", "generate", "eval", "run", "select", "tune", "diff", "quantize")
+        command in ("predict", "generate", "eval", "run", "select", "tune", "diff", "quantize", "calibrate")
     )
 
 

@@ -123,8 +123,8 @@ def test_a_score_from_the_environment_counts(
         ([], True),
         (["--score", "end"], False),
         (["--score", "mean"], False),
-        (["--calibrate", "batch"], False),
-        (["--calibrate", "none,batch"], True),
+        (["--calibrate", "contextual"], False),
+        (["--calibrate", "none,contextual"], True),
     ],
 )
 def test_a_label_that_a_sum_never_chooses_is_named(
@@ -216,7 +216,7 @@ def test_a_run_names_the_task_whose_label_a_sum_never_chooses(
     words = run_words(tmp_path, models("llama"), "-T", "1", "--seeds", "2", "-q", labels=["good", "good film"])
     _, told = printed(*words, "--dry-run")
     assert told == f"warning: task tiny: label 'good film' {NEVER} 'good'; rename it, or use --score end\n"
-    for options in (["--score", "end"], ["--score", "mean"], ["--calibrate", "batch"]):
+    for options in (["--score", "end"], ["--score", "mean"], ["--calibrate", "contextual"]):
         assert printed(*words, "--dry-run", *options)[1] == ""
 
 

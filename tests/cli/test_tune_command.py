@@ -33,7 +33,7 @@ def words(models: Callable[[str], Path], rows: Path) -> list[str]:
 def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--eta", "0.1", "--calibrate", "batch,contextual"]) == 0
+    assert run([*words, "--eta", "0.1", "--calibrate", "domain,contextual"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert "10 rows, labels negative, positive" in lines[0]
@@ -49,8 +49,8 @@ def test_the_report_as_json_has_every_setting_and_the_nested_estimate(
     assert run([*words, "--json", "-q"]) == 0
     out, err = capsys.readouterr()
     values: dict[str, Any] = json.loads(out)
-    assert all(line.startswith("warning: --calibrate batch: ") for line in err.splitlines())  # of 7 rows
-    assert len(values["settings"]) == 2 * (1 + 2 * 2)  # two calibrations; T = 1, and T = 2 and 3 with two etas
+    assert not err
+    assert len(values["settings"]) == 1 + 2 * 2  # no calibration of 7 rows; T = 1, and T = 2 and 3 with two etas
     assert values["settings"][0]["eta"] is None
     nested = values["nested"]
     assert nested["difference"] == pytest.approx(nested["accuracy"] - nested["plain"])
@@ -66,14 +66,14 @@ def test_the_memory_says_how_it_was_tuned(
     assert run([*words, "-o", str(path)]) == 0
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     run(["inspect", str(path)])
-    assert "chosen from 10 settings by 4-fold cross-validation over 10 rows" in capsys.readouterr().out
+    assert "chosen from 5 settings by 4-fold cross-validation over 10 rows" in capsys.readouterr().out
     number = 5
     monkeypatch.setattr(TuneReport, "kept", property(lambda self: number))
-    assert run([*words, "--calibrate", "prior", "-o", str(path)]) == 0
+    assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert "is better than plain in-context learning" in out
-    assert f"next: deepthink predict {path} INPUTS --calibrate prior\n" in err
-    assert run(["predict", str(path), str(tmp_path / "rows.jsonl"), "--calibrate", "prior", "-q"]) == 0
+    assert f"next: deepthink predict {path} INPUTS --calibrate domain\n" in err
+    assert run(["predict", str(path), str(tmp_path / "rows.jsonl"), "--calibrate", "domain", "-q"]) == 0
 
 
 def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(

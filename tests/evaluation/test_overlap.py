@@ -78,11 +78,12 @@ def test_the_accuracy_on_the_other_rows_is_printed_with_its_interval(
     memory: str, tmp_path: Path, capsys: Captured
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [*lines_of("demos.jsonl")[:2], *lines_of("labelled.jsonl")[:9]])
-    assert run(["eval", memory, str(rows), "--calibrate", "batch"]) == 0
+    assert run(["eval", memory, str(rows), "--calibrate", "contextual"]) == 0
     out = capsys.readouterr().out
     apart = out[out.index("2 of the 11 rows are demonstrations of the memory; on the other 9:") :].splitlines()
     assert apart[1].split()[:4] == ["scores", "T", "accuracy", "95"]
-    assert [line.split()[:2] for line in apart[2:6]] == [["raw", "1"], ["raw", "2"], ["batch", "1"], ["batch", "2"]]
+    ways = [line.split()[:2] for line in apart[2:6]]
+    assert ways == [["raw", "1"], ["raw", "2"], ["contextual", "1"], ["contextual", "2"]]
 
 
 def test_of_rows_that_share_a_text_those_with_the_same_answer_are_the_same(tmp_path: Path, capsys: Captured) -> None:

@@ -13,6 +13,7 @@ import pytest
 from helpers.tiny import run_files, run_words
 from scipy.special import log_softmax, logsumexp
 
+from deepthink_cli.calibration import base
 from deepthink_cli.cli.main import run
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.results import Result, read_results
@@ -38,7 +39,7 @@ def samples(folder: Path, row: Result) -> dict[str, list[object]]:
 
 
 def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,batch"]
+    crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,contextual"]
     assert (
         run(words(*crossed, "--method", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1")) == 0
     )
@@ -46,7 +47,7 @@ def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..
     assert len(settings) == len({setting.key for setting in settings}) == 2 * 2 * 3 * 2 * 2 * 2
     assert {setting.sampling for setting in settings} == {"random", "herding"}
     assert {setting.technique for setting in settings} == {None, "repeat-2", "ensemble-2"}
-    assert {setting.calibration for setting in settings} == {None, "batch"}
+    assert {setting.calibration for setting in settings} == {None, "contextual"}
     assert {(setting.pool_size, setting.balanced) for setting in settings} == {(10, False)}
 
 
@@ -54,13 +55,19 @@ def test_a_run_without_them_has_the_rows_and_keys_of_before(words: Callable[...,
     assert run(words()) == 0
     plain = (tmp_path / "out" / "results.jsonl").read_text()
     assert not {"calibration", "technique", "pool_size", "balanced"} & set(json.loads(plain.splitlines()[0])["setting"])
-    assert run([*words("--calibrate", "none,batch", "--method", "deep-thinking"), "--out", str(tmp_path / "more")]) == 0
-    more = [row for row in read_results(tmp_path / "more") if row.setting.calibration is None]
-    assert [row.key for row in more] == [row.key for row in rows_of(tmp_path)]
+    assert (
+        run([*words("--calibrate", "none,contextual", "--method", "deep-thinking"), "--out", str(tmp_path / "more")])
+        == 0
+    )
+    raw = [row for row in read_results(tmp_path / "more") if row.setting.calibration is None]
+    assert [row.key for row in raw] == [row.key for row in rows_of(tmp_path)]
 
 
-def test_a_corrected_row_rests_on_the_raw_scores_beside_it(words: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
+    words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batch calibration as Zhou et al. (2023) define it, from the stored raw scores."""
+    monkeypatch.setattr(base, "FEWEST", 12)  # the rows of the task
     assert run(words("--calibrate", "none,batch", "--samples")) == 0
     rows = rows_of(tmp_path)
     raw = {row.setting.iteration: row for row in rows if row.setting.calibration is None}
@@ -102,9 +109,9 @@ def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[s
 
 
 def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words("--method", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,batch")) == 0
+    assert run(words("--method", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,contextual")) == 0
     tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
-    assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "batch")]
+    assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "contextual")]
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
 
 
@@ -162,7 +169,7 @@ def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
 
 
 def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words("--demos-by", "herding", "--select", "dev", "--calibrate", "none,batch", "--samples")) == 0
+    assert run(words("--demos-by", "herding", "--select", "dev", "--calibrate", "none,contextual", "--samples")) == 0
     dev = [row for row in rows_of(tmp_path) if row.setting.part == "dev"]
     assert len(dev) == 4
     assert len(samples(tmp_path, dev[0])["where"]) == 12
@@ -171,7 +178,7 @@ def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[st
 def test_a_dry_run_counts_what_is_still_to_be_chosen(
     words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    crossed = ("--demos-by", "random,herding", "--method", "deep-thinking,ensemble-3", "--calibrate", "none,prior")
+    crossed = ("--demos-by", "random,herding", "--method", "deep-thinking,ensemble-3", "--calibrate", "none,domain")
     assert run([*words(*crossed), "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["jobs"], plan["rows"]) == (4, 16)
@@ -206,21 +213,17 @@ def test_bad_input_is_one_line(
 def test_a_report_shows_t_1_and_t_raw_and_corrected(
     words: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(words("--calibrate", "none,batch", "--seeds", "2"))
+    run(words("--calibrate", "none,contextual", "--seeds", "2"))
     capsys.readouterr()
     assert run(["report", str(tmp_path / "out"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("batch", False)]
+    assert [(row["calibration"], row["is_mean"]) for row in rows] == [(None, False), ("contextual", False)]
 
 
-def test_a_correction_of_few_rows_is_refused_for_one_and_warned_of_once(
+def test_a_correction_of_few_rows_is_refused(
     words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calibrated = words("--calibrate", "none,batch,prior,contextual", "--seeds", "2")
-    assert run([*calibrated, "--limit", "1"]) == 2
-    error = capsys.readouterr().err
-    assert "deepthink: --calibrate batch: the bias is estimated from the rows themselves, and there is only 1" in error
-    assert run([*calibrated, "--limit", "3"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "--calibrate" in line]
-    assert ["warning: task" in line and "there are only 3" in line for line in lines] == [True, True]
-    assert [name in line for name, line in zip(["batch", "prior"], lines, strict=True)] == [True, True]
+    assert run([*words("--calibrate", "none,batch,contextual"), "--limit", "19"]) == 2
+    assert (
+        "deepthink: --calibrate batch: the bias is estimated from rows, and there are only" in capsys.readouterr().err
+    )

@@ -49,8 +49,8 @@ ONE_LINE = [
         "--seeds 3, --shots 2 --order-seed 1 --sampling stratified",
     ),
     (
-        {"methods": ["deep-thinking", "repeat-2"], "calibrations": ["none", "batch"], "limit": 6, "at": [1, 2]},
-        "--method deep-thinking,repeat-2 --calibrate none,batch --limit 6 --at 1,2",
+        {"methods": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
+        "--method deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
     ),
     (
         {"select": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},

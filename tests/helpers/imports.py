@@ -10,7 +10,8 @@ ORDER = (
     *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory"),
     *("model", "rereading", "engine", "thinking", "artifact", "scoring", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "prediction", "generation", "evaluation", "comparison", "tuning", "demo", "experiments"),
+    *("make_memory", "calibrate_memory", "prediction", "generation", "evaluation", "comparison", "tuning"),
+    *("demo", "experiments"),
     *("outputs", "report", "export", "integrations", "cli", "__main__"),
 )
 HEAVY = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "tokenizers", "scipy", "matplotlib", "pandas"}

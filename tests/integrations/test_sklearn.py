@@ -44,6 +44,8 @@ TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
 QUERIES = ["a moving and lively film", "stale jokes and flat dialogue", "kind"]
 MANY = [f"{word} film {number}" for number in range(3) for word in ("a warm", "a dull", "a funny", "a lifeless")]
 KINDS = ["good", "bad"] * 6
+READ = [*TEXTS, *(f"{text}, {end}" for text in MANY for end in ("they say", "we think"))]  # 28 rows
+GOLD = [*LABELS, *(["positive"] * 2 + ["negative"] * 2) * 6]
 
 
 def classifier(**changes: Any) -> DeepThinkingClassifier:
@@ -237,27 +239,34 @@ def test_the_built_in_model_is_said_to_be_a_toy() -> None:
         classifier().fit(TEXTS, LABELS)
 
 
-def test_a_calibration_corrects_the_probabilities(fitted: DeepThinkingClassifier) -> None:
-    corrected = classifier(calibrate="batch").fit(TEXTS, LABELS).predict_log_proba(QUERIES)
-    raw = fitted.predict_log_proba(QUERIES)
-    expected = raw - np.log(np.exp(raw).mean(axis=0))
-    assert corrected == pytest.approx(expected - np.logaddexp.reduce(expected, axis=1, keepdims=True))
-    assert (classifier(calibrate="none").fit(TEXTS, LABELS).predict_log_proba(QUERIES) == raw).all()
+def test_a_calibration_corrects_every_row_by_the_bias_of_the_rows_that_are_not_read() -> None:
+    chosen = {"shots": 4, "demos_by": "first"}
+    raw = classifier(**chosen).fit(READ, GOLD)
+    bias = np.log(raw.predict_proba(READ[4:]).mean(axis=0))
+    corrected = classifier(**chosen, calibrate="batch").fit(READ, GOLD)
+    expected = raw.predict_log_proba(QUERIES) - bias
+    expected -= np.logaddexp.reduce(expected, axis=1, keepdims=True)
+    assert corrected.predict_log_proba(QUERIES) == pytest.approx(expected, abs=1e-5)
+    for number, query in enumerate(QUERIES):  # a row's neighbours do not count
+        assert corrected.predict_log_proba([query])[0] == pytest.approx(expected[number], abs=1e-5)
+    assert (classifier(**chosen, calibrate="none").fit(READ, GOLD).predict_log_proba(QUERIES) != expected).all()
 
 
-@pytest.mark.parametrize("name", ["batch", "prior"])
-def test_a_row_alone_has_no_bias_of_rows_and_few_rows_are_warned_of(name: str) -> None:
-    fitted = classifier(calibrate=name).fit(TEXTS, LABELS)
-    for call in (fitted.predict, fitted.predict_proba, lambda X: list(fitted.staged_predict(X))):
-        with pytest.raises(ValueError, match=f"^calibrate {name}: .* there is only 1; give 20 or more together"):
-            call(QUERIES[:1])
-    with pytest.warns(UserWarning, match=f"^calibrate {name}: .* there are only 3"):
-        fitted.predict(QUERIES)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "pocket is a toy")
-        fitted.predict(MANY * 2)
-        classifier(calibrate="contextual").fit(TEXTS, LABELS).predict(QUERIES[:1])
+@pytest.mark.parametrize("name", ["contextual", "domain", "pmi", "prior", "fitted"])
+def test_the_memory_of_the_classifier_stores_its_correction(name: str, engine: Engine, tmp_path: Path) -> None:
+    fitted = classifier(calibrate=name, shots=4, demos_by="first").fit(READ, GOLD)
+    save_memory(fitted.memory_, tmp_path / "mem.safetensors")
+    expected = list(predict(engine, load_memory(tmp_path / "mem.safetensors"), QUERIES))
+    assert fitted.predict(QUERIES).tolist() == [each.label for each in expected]
+    assert fitted.predict_proba(QUERIES).max(axis=1) == pytest.approx([each.probability for each in expected])
+
+
+@pytest.mark.parametrize("name", ["batch", "prior", "fitted"])
+def test_a_bias_of_rows_needs_twenty_that_are_not_read(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^calibrate {name}: is estimated from the rows that are not read, .* are 0;"):
+        classifier(calibrate=name).fit(READ, GOLD)
+    with pytest.raises(ValueError, match=r"there are 19; give 20 rows more than shots, or use contextual"):
+        classifier(calibrate=name, shots=4, demos_by="first").fit(READ[:23], GOLD[:23])
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "demos.jsonl").write_text(DEMONSTRATIONS)
     (folder / "weather").mkdir()
     for split in ("train", "test"):
-        rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(6)]
+        rows = [{"text": f"{split} {n}", "label": ("yes", "no")[n % 2]} for n in range(24)]
         (folder / "weather" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -161,7 +161,7 @@ def test_a_calibration_of_another_package_corrects_scores(guest: Path, libraries
         libraries,
         guest,
         "think demos.jsonl -T 2 -o plain.safetensors",
-        "eval plain.safetensors demos.jsonl --calibrate level,batch",
+        "eval plain.safetensors weather/train.jsonl --calibrate level,batch",
     )
     assert done.returncode == 0, done.stderr
     assert "level" in done.stdout

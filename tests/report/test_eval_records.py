@@ -26,7 +26,7 @@ def runs(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     words = run_words(folder, models("llama"), "-T", "2", "--seeds", "2", "--select", "dev", "--quiet")
     assert run([*words, "--samples"]) == 0
-    assert run([*words, "--out", str(folder / "plain"), "--calibrate", "none,batch"]) == 0
+    assert run([*words, "--out", str(folder / "plain"), "--calibrate", "none,contextual"]) == 0
     return folder
 
 

@@ -32,10 +32,10 @@ def test_an_evaluation_is_a_table_with_a_row_for_each_iteration(
     engine = load_model(str(models("llama")))
     memories = list(think(engine, tokenize_demonstrations(engine.tokenizer, reviews)))
     rows = write_reviews(tmp_path / "<rows>.jsonl")
-    result = evaluate(memories, rows, engine=engine, calibrate=("batch",))
+    result = evaluate(memories, rows, engine=engine, calibrate=("contextual",))
     shown = result._repr_html_()
     assert shown.count("<table>") == 2
     assert shown.count("<tr>") == 2 * (1 + len(memories))
-    assert "4 rows, batch calibration" in shown
+    assert "4 rows, contextual calibration" in shown
     assert "&lt;rows&gt;.jsonl" in shown
     assert "<rows>" not in shown

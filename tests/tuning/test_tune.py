@@ -29,7 +29,7 @@ from deepthink_cli import (
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Note, Progress, Warn
+from deepthink_cli.events import Note, Progress
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
@@ -129,7 +129,7 @@ def test_the_order_of_the_rows_changes_nothing(llama: Engine) -> None:
 
 
 def test_demonstrations_are_chosen_from_the_rows_that_are_not_held_out(llama: Engine, tmp_path: Path) -> None:
-    plan = planned(llama, folds="4", shots=2, demos_by="first,entropy", calibrate="batch")
+    plan = planned(llama, folds="4", shots=2, demos_by="first,entropy", calibrate="domain")
     sets = training_sets(plan, llama, None, lambda _: None)
     names = [plan.grid.selections[each.selection] for each in sets]
     assert names == [name for name in ("random", "first", "entropy") for _ in range(10)]
@@ -171,7 +171,7 @@ def test_progress_ends_at_its_total_and_identical_rows_are_counted(llama: Engine
     rows = labelled([*ROWS, ROWS[0], ROWS[1]])
     options = TuneOptions.checked(iterations=2, folds="3")
     plan = plan_tuning(rows, ModelOptions.checked(model=llama.identity.id), options, events.append)
-    assert next(event.text for event in events if isinstance(event, Note)).startswith("2 rows are identical")
+    assert [event.text for event in events if isinstance(event, Note)][-1].startswith("2 rows are identical")
     tune(plan, engine=llama, tell=events.append)
     steps = [event for event in events if isinstance(event, Progress)]
     assert all(before.done < after.done for before, after in pairwise(steps))
@@ -207,10 +207,7 @@ def test_labelled_examples_become_the_same_demonstrations(llama: Engine) -> None
     assert rows.demonstrations([2, 0]) == DemonstrationSet.of(examples, TEMPLATE, LABELS)
 
 
-def test_a_bias_of_few_rows_is_warned_of_in_the_plan(llama: Engine) -> None:
-    told: list[Any] = []
-    options = TuneOptions.checked(iterations=2, folds="3", calibrate="none,prior,contextual")
-    plan_tuning(labelled(), ModelOptions.checked(model=llama.identity.id), options, told.append)
-    (warning,) = [event.text for event in told if isinstance(event, Warn)]
-    assert warning.startswith("calibrate prior: ")
-    assert "there are only 6" in warning  # of 9, without one of three folds
+def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(llama: Engine) -> None:
+    with pytest.raises(InputError, match=r"^calibrate prior: .* there are only 6"):  # of 9, without one of three folds
+        planned(llama, folds="3", calibrate="none,prior,contextual")
+    assert planned(llama, folds="3").grid.calibrations == ("none",)

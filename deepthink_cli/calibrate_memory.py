@@ -1,0 +1,119 @@
+"""Store a correction with a memory: the workflow of `deepthink calibrate`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from deepthink_cli.artifact.files import save_calibrated
+from deepthink_cli.artifact.format import Header, read_header
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
+from deepthink_cli.calibration.basis import check_inputs
+from deepthink_cli.calibration.notes import check_supported
+from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.data.same_input import input_keys
+from deepthink_cli.data.source import RowSource
+from deepthink_cli.engine.base import Engine
+from deepthink_cli.errors import InputError
+from deepthink_cli.events import Progress, Tell, Warn, silent
+from deepthink_cli.memory import Memory
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import ScoreName
+from deepthink_cli.scoring.inputs import check_tokens
+from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
+
+DEMONSTRATION = "demonstrations of the memory, which has read their labels"
+
+
+def calibrate(
+    memory: str | Path,
+    rows: str | Path | RowSource | None = None,
+    output: str | Path | None = None,
+    *,
+    calibrate: str | None = None,
+    score: ScoreName = "sum",
+    limit: int | None = None,
+    options: ModelOptions | None = None,
+    tell: Tell = silent,
+) -> Header:
+    """Estimate the bias of a memory toward some labels and write the memory with it; return the header of its file.
+
+    Args:
+        memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`.
+        output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
+        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction.
+        score: what the correction is of; a memory labels by its correction with this score only.
+        limit: a number of rows, of which a fixed sample is then used.
+        options: how to load the model that made the memory; unset options are taken from the memory.
+        tell: called with every event.
+
+    Raises InputError for a memory, rows or a calibration that do not fit each other, and as `open_memory` does.
+    """
+    name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
+    if name == NONE:
+        return save_calibrated(read_header(memory), None, output)
+    opened = open_memory(memory, "all")
+    demonstrations = opened.provenance.demonstrations
+    evaluated = _checked(opened, name, rows, limit)
+    spec = find_its_model(opened, options, tell)
+    check_inputs([name], demonstrations, spec, score)
+    if evaluated is not None:
+        check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
+    engine, stored = load_both(opened, spec, tell)
+    memories = with_first_reading(engine, stored)
+    if evaluated is None:
+        correction = calibrated_by_texts(engine, memories, name, score)
+    else:
+        found, source = _predictions(engine, memories, evaluated, score, tell), Path(evaluated.split).name
+        correction = calibrated_by_rows(found, name, demonstrations.labels, source, score)
+    return save_calibrated(read_header(memory), correction, output)
+
+
+def _checked(
+    memory: OpenedMemory, name: str, rows: str | Path | RowSource | None, limit: int | None
+) -> EvaluatedRows | None:
+    """The rows that a calibration is estimated from, None for one of texts; raises InputError if it cannot be."""
+    method = calibration(name)
+    check_storable(name, memory.provenance.demonstrations, memory.name)
+    if not method.from_rows:
+        if rows is not None:
+            raise InputError.of("calibrate", name, "is estimated from texts of its own; omit the rows, or use batch")
+        return None
+    if rows is None:
+        raise InputError.of("calibrate", name, "is estimated from rows; give a file of them, or use contextual")
+    evaluated = rows_of_file(memory, rows, limit, labelled=method.labelled)
+    method.check_count(evaluated.count)
+    check_supported([name], memory, evaluated.checked)
+    return evaluated
+
+
+def _predictions(
+    engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, score: ScoreName, tell: Tell
+) -> Iterator[Prediction]:
+    """The predictions of rows by every memory; warns of those that are left out."""
+    left_out, progress = Counter[str](), Progress("calibrating", 0, rows.count)
+    queries = _unread(rows)
+    for part in predictions(
+        engine, [memories], queries, size=EVALUATED, score=score, skip=UNSCORABLE, tell=tell, progress=progress
+    ):
+        left_out.update(row.reason for row in part if isinstance(row, Skipped))
+        yield from predicted(part)
+    for reason, count in left_out.items():
+        tell(Warn(f"{count} of {rows.count} rows are left out: {reason}"))
+
+
+def _unread(rows: EvaluatedRows) -> Iterator[Query | Skipped]:
+    """The rows; those that are demonstrations, whose labels the memory has read, are skipped."""
+    prompt = rows.demonstrations.template, rows.demonstrations.labels
+    read = frozenset[bytes]().union(*(input_keys(each, *prompt) for each in rows.demonstrations.examples))
+    for row in rows.queries:
+        if isinstance(row, Query) and not read.isdisjoint(input_keys(row, *prompt)):
+            yield Skipped((f"{row.where}: a demonstration of the memory",), DEMONSTRATION)
+        else:
+            yield row

@@ -1,0 +1,95 @@
+"""`deepthink calibrate`: store a correction of the scores with a memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.cli.console import Show, note, write_json
+from deepthink_cli.cli.data_options import RowFormat, row_source
+from deepthink_cli.cli.grouped import Given, Help, grouped
+from deepthink_cli.cli.options import CommonArguments, for_memory
+from deepthink_cli.cli.predict import MemoryFile
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.errors import Problems
+from deepthink_cli.io.text import size
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.selection.options import Limit, TaskOptions
+
+Rows = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ROWS]",
+        help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
+        "or .zst. True labels are only read for fitted.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file. Default: MEMORY is replaced."
+    ),
+]
+HELP = (
+    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. Default: batch with ROWS, "
+    "contextual without."
+)
+
+
+@grouped
+def calibrate(
+    context: typer.Context,
+    memory: MemoryFile,
+    rows: Rows = None,
+    output: Output = None,
+    *,
+    correction: Annotated[Given[CorrectionOptions], Help(calibrate=HELP)],
+    score: Score = "sum",
+    limit: Limit = None,
+    row_format: RowFormat = None,
+    model: Given[ModelOptions],
+    common: CommonArguments,
+) -> None:
+    """Store a correction of a memory's bias toward some labels in its file: predict, eval and others then use it.
+
+    The bias is estimated from texts without content, or from rows.
+    """
+    from deepthink_cli.artifact.format import summary
+    from deepthink_cli.calibrate_memory import calibrate as calibrated
+    from deepthink_cli.outputs import check_apart
+
+    model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
+    with problems.collected():
+        options = model.checked()
+    with problems.collected():
+        chosen = if_typed(context, correction).checked().calibrate
+    with problems.collected():
+        row_limit = TaskOptions.checked(limit=limit).limit
+    with problems.collected():
+        source = row_source(rows, row_format)
+    with problems.collected():
+        reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
+        check_apart(output, reads if output == memory else [memory, *reads])
+    problems.raise_any()
+    with Show(common, bar=not common.json) as tell:
+        header = calibrated(
+            memory, source, output, calibrate=chosen, score=score, limit=row_limit, options=options, tell=tell
+        )
+    if common.json:
+        write_json(summary(header))
+    stored = header.metadata.calibrated
+    note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
+    if stored is not None:
+        end = "" if score == "sum" else f" --score {score}"
+        note(f"next: deepthink predict {output} INPUTS{end}    or: deepthink eval {output} LABELLED{end}", common.quiet)
+
+
+def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:
+    """The correction to store if the command line names it: elsewhere `calibrate` is the option of predict and eval."""
+    source = context.get_parameter_source("calibrate")
+    return correction if source is not None and source.name == "COMMANDLINE" else correction.but(calibrate=None)
