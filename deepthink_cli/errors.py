@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -161,6 +161,9 @@ def out_of_memory(error: BaseException) -> str:
     )
 
 
+_MANY = 4  # problems that differ by their places alone are shown as one
+
+
 class Problems:
     """Collects independent input errors so that they are reported together.
 
@@ -195,7 +198,22 @@ class Problems:
         """Raise one `InputError` with everything collected, if anything was."""
         if not self.found:
             return
-        unique = list(dict.fromkeys(self.found))
+        unique = _alike_together(dict.fromkeys(self.found))
         rest = len(unique) - self.MAX_SHOWN
         more = [Problem(f"... and {rest} more mistakes like these")] if rest > 0 else []
         raise InputError(*unique[: self.MAX_SHOWN], *more)
+
+
+def _alike_together(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems, with one in place of many that differ by their places alone, which says how many there are."""
+    alike: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(replace(problem, place=None), []).append(problem)
+    shown = list[Problem]()
+    for same in alike.values():
+        if len(same) < _MANY:
+            shown += same
+        else:
+            place = f"{same[0].place} and {len(same) - 1:,} more, the last {same[-1].place}"
+            shown.append(replace(same[0], place=place))
+    return shown

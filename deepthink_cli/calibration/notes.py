@@ -85,7 +85,7 @@ def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query
             if isinstance(row, Query):
                 check(row)
         except InputError as error:
-            yield Skipped(error.messages)
+            yield Skipped(error.problems, fields=row.fields)
         else:
             yield row
 

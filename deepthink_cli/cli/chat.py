@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from deepthink_cli.generation.dialogue import Dialogue
 
 PROMPT = "> "
-HELP = "Ctrl-C stops an answer, Ctrl-D leaves"
+QUIT = ("/quit", "/exit")
+HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 
 
 @grouped
@@ -39,8 +40,9 @@ def chat(
 ) -> None:
     """Talk with a model after a memory: each question follows the demonstrations and everything said so far.
 
-    Answers are shown as they are generated; Ctrl-C stops one, Ctrl-D leaves. Where standard input is not a terminal,
-    each of its lines is a question. A memory made with --chat uses the model's chat template, others their template.
+    Answers are shown as they are generated; Ctrl-C stops one, Ctrl-D or /quit leaves. Where standard input is not a
+    terminal, each of its lines is a question. A memory made with --chat uses the model's chat template, others their
+    template.
     """
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.generation.generate import open_dialogue
@@ -82,7 +84,7 @@ def _questions(typed: bool) -> Iterator[str]:
                 raise
             note(f"\n{HELP}".strip())
             continue
-        if not line:
+        if not line or (typed and line.strip() in QUIT):
             break
         if line.strip():
             yield line.strip()

@@ -12,16 +12,26 @@ from deepthink_cli.data.rows import name_of, read_rows, rows_or_errors
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import SEPARATOR, Template, distinct, text_value
 from deepthink_cli.errors import InputError, Problem, Problems, option
+from deepthink_cli.io.mistakes import nearest
 
 UNREADABLE = "cannot be read"
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row without a prediction: the messages that say why, and the `reason` that such rows share."""
+    """A row without a prediction: the problems that say why, the `reason` that such rows share, and the row's fields.
 
-    messages: tuple[str, ...]
+    `fields` are None for a row that cannot be read at all.
+    """
+
+    problems: tuple[Problem | str, ...]
     reason: str = UNREADABLE
+    fields: Mapping[str, Any] | None = None
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """One text for each problem."""
+        return tuple(map(str, self.problems))
 
     @property
     def error(self) -> str:
@@ -169,9 +179,9 @@ def read_queries(
         if isinstance(row, Query):
             yield row
         elif problems is None:
-            raise InputError(*row.messages)
+            raise InputError(*row.problems)
         else:
-            problems.add(*row.messages)
+            problems.add(*row.problems)
 
 
 def queries_or_skipped(
@@ -188,7 +198,7 @@ def queries_or_skipped(
         try:
             query = _converted(source, row, template, None if free else tuple(labels), labelled)
         except InputError as error:
-            query = Skipped(error.messages)
+            query = Skipped(error.problems, fields=None if isinstance(row, InputError) else row.fields)
         yield query
 
 
@@ -197,7 +207,7 @@ def _converted(
 ) -> Query | Skipped:
     """The row as a query with the fields that it had, or the reason why it cannot be read."""
     if isinstance(row, InputError):
-        return Skipped(row.messages)
+        return Skipped(row.problems)
     query = _query(source.converted(row, labelled), template, labels, labelled)
     return replace(query, fields=row.fields)
 
@@ -244,7 +254,7 @@ def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> E
         label = text_value(_field(row, template.label_field), row.where, template.label_field)
         choices = _candidates(row) or allowed
         if choices and label not in choices:
-            raise InputError(f"{row.where}: label {label!r} is not one of {', '.join(choices)}")
+            raise _unknown_label(label, choices, row.where)
     problems.raise_any()
     return Example(text, label)
 
@@ -263,7 +273,7 @@ def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelle
         if labelled:
             gold = text_value(_field(row, template.label_field), row.where, template.label_field)
             if candidates and gold not in candidates:
-                raise InputError(f"{row.where}: label {gold!r} is not one of {', '.join(candidates)}")
+                raise _unknown_label(gold, candidates, row.where)
     problems.raise_any()
     return Query(text, candidates, gold, row.where, row.fields)
 
@@ -280,8 +290,17 @@ def _text(row: Row, template: Template) -> Text:
 
 def _field(row: Row, name: str) -> Any:
     if name not in row.fields:
-        raise InputError(f"{row.where}: field {name!r} is missing; the row has {', '.join(row.fields) or 'none'}")
+        near = nearest(name, row.fields)
+        hint = f"; did you mean {near!r}?" if near else ""
+        reason = f"field {name!r} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
+        raise InputError(Problem(reason, place=row.where))
     return row.fields[name]
+
+
+def _unknown_label(label: str, known: Sequence[str], where: str) -> InputError:
+    near = nearest(label, known)
+    hint = f"; did you mean {near!r}?" if near else ""
+    return InputError(Problem(f"label {label!r} is not one of {', '.join(known)}{hint}", place=where))
 
 
 def _candidates(row: Row) -> tuple[str, ...] | None:

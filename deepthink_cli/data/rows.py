@@ -35,7 +35,7 @@ def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iter
         elif problems is None:
             raise row
         else:
-            problems.add(*row.messages)
+            problems.add(*row.problems)
 
 
 def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator[Row | InputError]:

@@ -124,16 +124,16 @@ def text_value(value: Any, where: str, field: str) -> str:
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{where}: {field!r} is {value}; use a string")
+        raise InputError(Problem(f"{field!r} is {value}; use a string", place=where))
     if isinstance(value, int | float):
         return str(value)
     if value is None:
-        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
+        raise InputError(Problem(f"{field!r} is empty; fill it or omit the row", place=where))
     if not isinstance(value, str):
-        raise InputError(f"{where}: {field!r} is a {type(value).__name__}; use a string")
+        raise InputError(Problem(f"{field!r} is a {type(value).__name__}; use a string", place=where))
     text = value.strip()
     if not text:
-        raise InputError(f"{where}: {field!r} is empty; fill it or omit the row")
+        raise InputError(Problem(f"{field!r} is empty; fill it or omit the row", place=where))
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:

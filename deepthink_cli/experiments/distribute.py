@@ -19,7 +19,7 @@ from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.experiments.units import RunUnit, grouped_jobs, unit_of_jobs, unit_of_pending
+from deepthink_cli.experiments.units import RunUnit, grouped_jobs, parts_of, unit_of_jobs, unit_of_pending
 from deepthink_cli.model.options import ModelOptions
 
 
@@ -28,7 +28,7 @@ def distribute(
 ) -> RunSummary:
     """Write the missing rows of runs, made by workers; raises one error with a line for each unit that failed."""
     started = time.perf_counter()
-    driver = Driver(runs, collector, share, tell)
+    driver = Driver(runs, collector, share, executor.workers, tell)
     most = {
         model: sum(len(run.jobs) + len(tasks_of(run.pending)) for run in of_model)
         for model, of_model in driver.runs.items()
@@ -52,8 +52,11 @@ def distribute(
 class Driver:
     """What the scheduler asks about the units of runs; see `Client` there."""
 
-    def __init__(self, runs: Sequence[PreparedRun], collector: Collector, share: Share, tell: Tell) -> None:
+    def __init__(
+        self, runs: Sequence[PreparedRun], collector: Collector, share: Share, workers: int, tell: Tell
+    ) -> None:
         self.runs, self.collector, self.share, self.tell = by_model(runs), collector, share, tell
+        self.workers = workers
         self.first: dict[ModelOptions, Opened] = {}
         self.rows = 0
 
@@ -112,8 +115,10 @@ class Driver:
         plan, folder = run.plan, self.collector.folder
         rows, jobs, inputs = 0, 0, 0
         units: list[tuple[float, RunUnit]] = []
-        for group in grouped_jobs(plan, run.jobs, opened.identity, opened.most):
-            unit = unit_of_jobs(plan.options, group, folder.done)
+        groups = grouped_jobs(plan, run.jobs, opened.identity, opened.most)
+        for number, part in parts_of(groups, self.share.of * self.workers):
+            unit = unit_of_jobs(plan.options, groups[number], part, folder.done)
+            group = [groups[number][place] for place in part]
             if not self.share.takes(unit.digest, sum(len(wanted) for _, _, wanted in group)):
                 continue
             rows += sum(len(wanted) for _, _, wanted in group)

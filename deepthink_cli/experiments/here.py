@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from deepthink_cli.engine.base import Engine
@@ -18,7 +18,7 @@ from deepthink_cli.experiments.progress import JobsPlanned
 from deepthink_cli.experiments.runner import Work, job_events, together
 from deepthink_cli.experiments.same_data import check_continues
 from deepthink_cli.experiments.shards import Share
-from deepthink_cli.experiments.units import jobs_digest, pending_digest
+from deepthink_cli.experiments.units import jobs_digest, part_digest, parts_of, pending_digest
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.selection.store import Store
 
@@ -69,13 +69,16 @@ def _groups(run: PreparedRun, engine: Engine, share: Share, tell: Tell, store: S
     chosen = _chosen(run, engine, share, tell, store)
     work = [(job, settings(plan, job, identity)) for job in [*run.jobs, *chosen]]
     groups = list(together(plan, engine, work))
-    if run.pending:
-        return groups
-    return [
-        group
-        for group in groups
-        if share.takes(jobs_digest([wanted for _, wanted in group]), sum(len(wanted) for _, wanted in group))
-    ]
+    return groups if run.pending else list(_shared(groups, share))
+
+
+def _shared(groups: Sequence[Work], share: Share) -> Iterator[Work]:
+    """The groups of this process's share; jobs of others are read with them, and have no settings."""
+    for number, part in parts_of(groups, share.of):
+        group = groups[number]
+        digest = part_digest(jobs_digest([wanted for _, wanted in group]), part)
+        if share.takes(digest, sum(len(group[place][1]) for place in part)):
+            yield [(job, wanted if place in part else []) for place, (job, wanted) in enumerate(group)]
 
 
 def _chosen(run: PreparedRun, engine: Engine, share: Share, tell: Tell, store: Store | None) -> list[RunJob]:

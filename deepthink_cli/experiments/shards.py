@@ -39,9 +39,9 @@ class Shard:
             raise InputError.of("shard", text, "give I/N, part I of N from 1/N to N/N, as in 1/4")
         return shard
 
-    def has(self, digest: str) -> bool:
-        """Whether a unit of this digest belongs to this shard."""
-        return int(digest, 16) % self.of == self.number - 1
+    def has(self, place: int) -> bool:
+        """Whether the unit at this place of the plan, from 0, belongs to this shard: the shards take them in turn."""
+        return place % self.of == self.number - 1
 
     def folder(self, out: Path) -> Path:
         """`out/shard-I-of-N`; raises InputError if `out` holds a run, or shards of another number."""
@@ -89,10 +89,15 @@ class Share:
         self.rows = 0
 
     def takes(self, digest: str, rows: int) -> bool:
-        """Whether a unit of this digest and this number of rows is to be done."""
+        """Whether the next unit of the plan, with this digest and this number of rows, is to be done."""
         self.digests.append(digest)
         self.rows += rows
-        return self.shard is None or self.shard.has(digest)
+        return self.shard is None or self.shard.has(len(self.digests) - 1)
+
+    @property
+    def of(self) -> int:
+        """The number of shards; 1 for a run that is not divided."""
+        return 1 if self.shard is None else self.shard.of
 
     def begin(self, folder: Path) -> None:
         """Remove what an earlier run of the shard planned, until it is done again."""

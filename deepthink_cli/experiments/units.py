@@ -1,6 +1,7 @@
 """Units of a run: jobs of one task whose readings share a pass.
 
-A worker does one unit at a time, and a shard is a set of units. A unit names its jobs by their numbers.
+A worker does one unit at a time, and a shard is a set of units. A unit names its jobs by their numbers. Where there are
+fewer such groups of jobs than workers or shards, several units read the same jobs, and each writes the rows of some.
 A worker prepares them again from the options of the run; the unit's digest, over the keys of all their rows, shows
 whether they are the same.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Sized
 from dataclasses import dataclass
 
 from deepthink_cli.engine.base import Engine
@@ -33,13 +34,16 @@ Group = Sequence[tuple[int, RunJob, Sequence[Setting]]]  # jobs by their number 
 class RunUnit:
     """Some jobs of one task of a run, or all of them if a method chooses their demonstrations with the model.
 
-    `jobs` are numbers in the order of `prepare_jobs`, empty for all; `done` are the keys of rows that exist already.
+    `jobs` are numbers in the order of `prepare_jobs`, empty for all; `group` is the digest of what they are. All of
+    them are read together; rows are written for those in `part` alone, which are numbers, too. `done` are the keys of
+    rows that exist already.
     """
 
     run: Experiment
     task: str
     jobs: tuple[int, ...]
-    digest: str
+    part: tuple[int, ...]
+    group: str
     done: frozenset[str]
     label: str
 
@@ -48,16 +52,23 @@ class RunUnit:
         """The model of the run."""
         return self.run.models[0]
 
+    @property
+    def digest(self) -> str:
+        """The digest of the jobs that are read, and the numbers of those whose rows are written."""
+        return part_digest(self.group, self.part)
 
-def unit_of_jobs(run: Experiment, group: Group, done: Collection[str]) -> RunUnit:
-    """The unit of jobs whose demonstrations are known."""
+
+def unit_of_jobs(run: Experiment, group: Group, part: Sequence[int], done: Collection[str]) -> RunUnit:
+    """The unit that reads jobs whose demonstrations are known, and writes the rows of those at some places."""
     keys = [key for _, _, wanted in group for setting in wanted for key in (setting.key, setting.without_digests.key)]
-    job, more = group[0][1], len(group) - 1
+    numbers = tuple(number for number, _, _ in group)
+    job, more = group[part[0]][1], len(part) - 1
     return RunUnit(
         run=run,
         task=job.task.name,
-        jobs=tuple(number for number, _, _ in group),
-        digest=jobs_digest([wanted for _, _, wanted in group]),
+        jobs=numbers,
+        part=tuple(numbers[place] for place in part),
+        group=jobs_digest([wanted for _, _, wanted in group]),
         done=frozenset(keys) & frozenset(done),
         label=f"{job.label} and {more} more" if more else job.label,
     )
@@ -68,7 +79,24 @@ def unit_of_pending(
 ) -> RunUnit:
     """The unit of a task whose demonstrations methods choose: its jobs can be grouped only when they are chosen."""
     task = pending[0].task.name
-    return RunUnit(plan.options, task, (), pending_digest(plan, pending, identity), frozenset(done), task)
+    return RunUnit(plan.options, task, (), (), pending_digest(plan, pending, identity), frozenset(done), task)
+
+
+def part_digest(group: str, part: Sequence[int]) -> str:
+    """The digest of a unit: of a group of jobs, and of those among them whose rows it writes."""
+    return _digest([group, *part]) if part else group
+
+
+def parts_of(groups: Sequence[Sized], least: int) -> Iterator[tuple[int, list[int]]]:
+    """Divide groups of jobs into units, `least` of them if there are so many jobs: a group's number and some places.
+
+    Only where there are fewer groups than that is one divided. Its jobs are still read together in each of its parts:
+    rows do not depend on how a run is divided.
+    """
+    parts = -(-least // max(1, len(groups)))
+    for number, group in enumerate(groups):
+        for first in range(min(parts, len(group))):
+            yield number, list(range(first, len(group), parts))
 
 
 def jobs_digest(wanted: Sequence[Sequence[Setting]]) -> str:
@@ -123,7 +151,13 @@ class UnitRunner:
             group = [each for number in unit.jobs if isinstance(each := jobs[number], RunJob)]
             asked: Work = [(job, settings(plan, job, engine.identity)) for job in group]
             _check(unit, jobs_digest([wanted for _, wanted in asked]))
-            groups = [asked]
+            others = frozenset(unit.jobs) - frozenset(unit.part)
+            groups: list[Work] = [
+                [
+                    (job, [] if number in others else wanted)
+                    for number, (job, wanted) in zip(unit.jobs, asked, strict=True)
+                ]
+            ]
         else:
             pending = [each for each in jobs if isinstance(each, PendingJobs)]
             _check(unit, pending_digest(plan, pending, engine.identity))
@@ -157,7 +191,7 @@ def _exists(setting: Setting, done: frozenset[str]) -> bool:
 
 def _check(unit: RunUnit, digest: str) -> None:
     """Raise InputError unless this worker's jobs are those that were asked for."""
-    if digest != unit.digest:
+    if digest != unit.group:
         raise InputError(
             f"{unit.label}: its rows, demonstrations or model on {socket.gethostname()} are others than those of this "
             "run (their digests differ); give every machine the same data, model and versions"

@@ -101,7 +101,7 @@ class GeneratedRows(OutputRows):
     def row(self, index: int, row: Any) -> dict[str, Any]:
         """One row of output for a `Generation`, or for a row that was skipped."""
         if isinstance(row, Skipped):
-            return {"index": index, "error": row.error}
+            return self.skipped(index, row)
         several = {"iteration": row.iteration} if self.several else {}
         fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
         answer = {"text": row.text, "tokens": row.tokens, "finish": row.finish}

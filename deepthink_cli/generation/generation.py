@@ -202,7 +202,7 @@ class _Prompts:
         except InputError as error:
             if not self._skip:
                 raise
-            return Skipped(error.messages, TOO_LONG)
+            return Skipped(error.problems, TOO_LONG, row.fields)
 
     def _prompt(self, number: int, query: Query) -> Prompt:
         where, engine = query.where or f"input {number + 1}", self._engine

@@ -1,8 +1,10 @@
-"""Messages for the mistakes that pydantic finds."""
+"""Messages for mistakes: the values that pydantic refuses, and names that are nearly a known one."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 _REASONS = {
@@ -52,3 +54,10 @@ def plain(text: str) -> str:
 def place(error: Any) -> str:
     """The path of the refused value, as in `setting.eta`; empty for the whole document."""
     return ".".join(map(str, error["loc"]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another one, whatever the case of their letters; None if none is."""
+    by_folded = {each.casefold(): each for each in reversed(list(known))}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1)
+    return by_folded[close[0]] if close else None

@@ -56,7 +56,7 @@ class OutputRows:
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
         """One row of output; label and probability are those of the first calibration, scores are the model's."""
         if isinstance(row, Skipped):
-            return {"index": index, "error": row.error}
+            return self.skipped(index, row)
         written: dict[str, Any] = {"index": index, **({"iteration": row.iteration} if self.several else {})}
         fields = {name: jsonable(value) for name, value in (row.query.fields or {}).items()}
         if row.text is not None:
@@ -70,6 +70,13 @@ class OutputRows:
         if self.options.threshold is not None and answer.probability < self.options.threshold:
             written["label"] = None
         return written | self._input(fields) | ({"gold": row.query.gold} if self.gold else {})
+
+    def skipped(self, index: int, row: Skipped) -> dict[str, Any]:
+        """One row of output for a row without a prediction: why, and its fields as far as it could be read."""
+        written = {"index": index, "error": row.error}
+        if row.fields is None:
+            return written
+        return written | self._input({name: jsonable(value) for name, value in row.fields.items()})
 
     def _chosen(self, answer: Prediction) -> dict[str, Any]:
         """What the row says of its probabilities where they are used to choose labels."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from deepthink_cli.data.examples import CANDIDATES, Query, Skipped, queries_or_skipped, read_queries
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import DeepThinkError, InputError, Problems
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.tables import Kind, kind_of, merged
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
@@ -100,7 +101,11 @@ class CheckedRows:
         self.own_candidates = self.own_candidates or _brings_candidates(labels, query)
         if self.other_labels is None and set(query.candidates) != set(labels):
             self.other_labels = query.where
-        for name, value in (query.fields or {}).items():
+        self.add_fields(query.fields or {})
+
+    def add_fields(self, fields: Mapping[str, Any]) -> None:
+        """Add the names of a row's fields, and the kinds of their values."""
+        for name, value in fields.items():
             if name in self.fields or len(self.fields) < MAX_FIELDS:
                 known, kind = self.fields.get(name), None if value is None else kind_of(value)
                 self.fields[name] = merged((known, kind)) if known and kind else known or kind
@@ -121,7 +126,7 @@ def check_rows(
     """
     if RowSource.of(source).read_once:
         return None
-    checked, messages, at_end = CheckedRows(), list[str](), Problems()
+    checked, found, at_end = CheckedRows(), list[Problem | str](), Problems()
     template, labels = demonstrations.template, demonstrations.labels
     with at_end.collected():
         for row in queries_or_skipped(source, template, labels, labelled, free):
@@ -130,10 +135,11 @@ def check_rows(
                 checked.add(row, _bytes(demonstrations, row), labels)
                 continue
             checked.bad += 1
-            if not skip or len(messages) < Problems.MAX_SHOWN:
-                messages.extend(row.messages)
+            checked.add_fields(row.fields or {})
+            if not skip or checked.bad == checked.count:
+                found.extend(row.problems)
     if not skip or checked.bad == checked.count:
-        problems.add(*messages)
+        problems.add(*found)
     problems.add(*at_end.found)
     return checked
 

@@ -120,7 +120,7 @@ def planned(
         for row in part:
             tokens = row if isinstance(row, Skipped) else _checked(engine, length, next(tokenized), skip)
             if isinstance(tokens, Skipped):
-                prepared.append(tokens)
+                prepared.append(replace(tokens, fields=row.fields))
             else:
                 prepared.append(row)
                 kept.append(tokens)
@@ -191,7 +191,7 @@ def _tokenized(
         if SAME_TOKENS not in skip:
             raise
         if len(queries) == 1:
-            yield Skipped(error.messages, SAME_TOKENS)
+            yield Skipped(error.problems, SAME_TOKENS, queries[0].fields)
             return
         for query in queries:
             yield from _tokenized(tokenize, [query], skip)
@@ -208,12 +208,12 @@ def _checked(
     except InputError as error:
         if TOO_LONG not in skip:
             raise
-        return Skipped(error.messages, TOO_LONG)
+        return Skipped(error.problems, TOO_LONG)
     try:
         if UNKNOWN_TOKENS in skip:
             engine.check_ids(query.ids, query.where or "a query")
     except InputError as error:
-        return Skipped(error.messages, UNKNOWN_TOKENS)
+        return Skipped(error.problems, UNKNOWN_TOKENS)
     return query
 
 
@@ -223,6 +223,6 @@ def _without(engine: Engine, chunk: Chunk, queries: Mapping[int, str]) -> Chunk:
     rows: list[Query | Skipped] = []
     for row in chunk.rows:
         message = None if isinstance(row, Skipped) else queries.get(next(places))
-        rows.append(row if message is None else Skipped((message,), NOT_FINITE))
+        rows.append(row if message is None else Skipped((message,), NOT_FINITE, row.fields))
     kept = [query for place, query in enumerate(chunk.plan.queries) if place not in queries]
     return Chunk(rows, engine.plan(kept), chunk.score)

@@ -152,7 +152,8 @@ def test_a_bad_row_is_skipped_and_keeps_its_place(
     rows = lines(out)
     assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
     assert ["error" in row for row in rows] == [False, True, True, True, False]
-    assert all(list(row) == ["index", "error"] for row in rows if "error" in row)
+    assert [list(row) for row in rows[1:4]] == [["index", "error"], *[["index", "error", "input"]] * 2]
+    assert [row["input"]["id"] for row in rows[2:4]] == [9, 10]
     assert "too long" in rows[3]["error"]
     assert said.count("warning: skipped: ") == 3
     assert "3 of 5 rows were skipped" in said.splitlines()[-1]
@@ -172,6 +173,7 @@ def test_a_table_has_a_column_for_errors(memory: Path, mixed: Path, tmp_path: Pa
         rows = cells(tmp_path / name)
         assert [bool(row["error"]) for row in rows] == [False, True, True, True, False]
         assert not rows[1]["label"]
+        assert [str(row["id"]) for row in rows[2:]] == ["9", "10", "8"]
     assert "--allow-errors N accepts N" in capsys.readouterr().err
 
 
@@ -197,7 +199,8 @@ def test_a_file_without_a_good_row_is_not_skipped_row_by_row(memory: Path, tmp_p
     other = write_rows(tmp_path / "other.jsonl", [{"text": "another field"}] * 30)
     assert run(["predict", str(memory), str(other), "--on-error", "skip"]) == 2
     err = capsys.readouterr().err
-    assert "other.jsonl:1: field 'review' is missing" in err
+    assert "other.jsonl:1 and 29 more, the last" in err
+    assert "other.jsonl:30: field 'review' is missing; the row has text\n" in err
     assert run(["predict", str(memory), str(tmp_path / "none.csv"), "--on-error", "skip"]) == 2
     (tmp_path / "torn.csv").write_text('review\nfine\n"open\n')
     assert run(["predict", str(memory), str(tmp_path / "torn.csv"), "--on-error", "skip"]) == 2

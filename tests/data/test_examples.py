@@ -215,7 +215,7 @@ def test_labelled_queries_need_their_label(path: Path) -> None:
     message = query_refusal(path, {"text": "a", "gold": "yes"}, labelled=True)
     assert message == f"{path}:1: field 'label' is missing; the row has text, gold"
     message = query_refusal(path, row("a", "Yes"), labelled=True)
-    assert message == f"{path}:1: label 'Yes' is not one of yes, no"
+    assert message == f"{path}:1: label 'Yes' is not one of yes, no; did you mean 'yes'?"
 
 
 def test_bad_queries_are_collected_while_the_good_ones_go_on(path: Path) -> None:
@@ -254,3 +254,16 @@ def test_a_text_may_have_a_mebibyte_and_no_more(path: Path, field: str) -> None:
     assert len(queries(" " + "é" * 2**19)) == 1
     with pytest.raises(InputError, match=rf"rows.jsonl:1: '{field}' has 1,048,577 bytes, at most 1,048,576 are read; "):
         queries("é" * 2**19 + "x")
+
+
+def test_many_rows_with_the_same_mistake_are_one_line_that_proposes_what_was_meant(tmp_path: Path) -> None:
+    rows = [{"Text": f"note {number}", "label": "Billing"} for number in range(20)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError) as caught:
+        read_demonstrations(str(path), "{text}: {label}", labels=["billing", "account"])
+    where = f"{path}:1 and 19 more, the last {path}:20"
+    assert caught.value.messages == (
+        f"{where}: field 'text' is missing; the row has Text, label; did you mean 'Text'?",
+        f"{where}: label 'Billing' is not one of billing, account; did you mean 'billing'?",
+    )

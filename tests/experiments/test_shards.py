@@ -109,8 +109,27 @@ def test_a_wrong_shard_is_refused(text: str) -> None:
 
 
 def test_every_unit_belongs_to_one_shard() -> None:
-    digests = [f"{number:016x}" for number in range(100)]
-    assert all(sum(Shard(number, 7).has(digest) for number in range(1, 8)) == 1 for digest in digests)
+    assert all(sum(Shard(number, 7).has(place) for number in range(1, 8)) == 1 for place in range(100))
+
+
+@pytest.mark.parametrize("way", ["--shard", "--workers"])
+def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
+    models: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "2", "--shots", "2", "-q")
+    assert run(words) == 0
+    whole, out = (tmp_path / "out" / FILE).read_bytes().splitlines(), tmp_path / "parts"
+    if way == "--shard":
+        for number in (1, 2):
+            assert run([*words, "--out", str(out), "--shard", f"{number}/2"]) == 0
+        parts = [(folder / FILE).read_bytes().splitlines() for folder in sorted(out.iterdir())]
+        assert [len(rows) for rows in parts] == [len(whole) // 2] * 2
+        lines = [*chain(*parts)]
+    else:
+        assert run([word for word in [*words, "--out", str(out), "--workers", "2", "-v"] if word != "-q"]) == 0
+        assert "2 workers: 2 units done" in capsys.readouterr().err
+        lines = (out / FILE).read_bytes().splitlines()
+    assert sorted(lines) == sorted(whole)
 
 
 def test_the_script_for_slurm_runs_every_shard(
