@@ -30,7 +30,8 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.rows import check_rereadable
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import BelowThreshold, InputError, Problems
+from deepthink_cli.errors import InputError, Problems
+from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.model.options import ModelOptions
@@ -71,9 +72,10 @@ FailUnder = Annotated[
     str | None,
     typer.Option(
         "--fail-under",
-        metavar="SHARE",
+        metavar="[METRIC=]VALUE",
         rich_help_panel=OUTPUT,
-        help="Exit with 3 if the last iteration's accuracy is below this share, as in 0.8.",
+        help="Exit with 3 if the last iteration's accuracy is below this share, as in 0.8, or another metric below its "
+        "value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, log_probability.",
     ),
 ]
 
@@ -116,13 +118,14 @@ def evaluate(
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     outputs = _Outputs(samples, html, errors.on_error == "skip")
+    threshold: Threshold | None = None
     with problems.collected():
         outputs.check(memory, labelled, *files, **paths)
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
     with problems.collected():
-        threshold = _share(fail_under)
+        threshold = None if fail_under is None else Threshold.of(fail_under)
     with problems.collected():
         failing = errors.checked()
     with problems.collected():
@@ -144,11 +147,11 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=outputs.skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, common)
+    result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.json)
     counts.check(failing.allow_errors)
-    if threshold is not None and result.accuracy < threshold:
-        raise BelowThreshold(f"accuracy {result.accuracy:.4f} is below --fail-under {fail_under}")
+    if threshold is not None:
+        threshold.check(result.judged)
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,7 @@ def _evaluate(
     outputs: _Outputs,
     calibrate: tuple[str, ...],
     score: ScoreName,
+    threshold: Threshold | None,
     common: CommonArguments,
 ) -> tuple[EvaluationReport, RowCounts]:
     """Evaluate the memory on a task's rows, or on those of the file `chosen`; also counts the rows that are skipped."""
@@ -212,6 +216,8 @@ def _evaluate(
             where = (chosen.protocol, chosen.source, limit, tell)
             rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
             _check_page(rows, outputs)
+        if threshold is not None:
+            threshold.check_possible(bool(memory.provenance.demonstrations.labels), rows.free is None)
         calibrate = in_use(calibrate, [memory, *ensemble], score) if rows.free is None else calibrate
         observed = Observed(len({1, *memory.iterations}), calibrate) if outputs.html else None
         counts = RowCounts(rows.count)
@@ -256,18 +262,6 @@ def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory) 
     if labelled is None and task is None:
         name = memory.provenance.task or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
-
-
-def _share(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise InputError.of("fail_under", text, "a share between 0 and 1, as in 0.8")
-    return share
 
 
 @contextmanager

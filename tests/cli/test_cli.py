@@ -162,6 +162,29 @@ def test_eval_ends_with_3_below_the_threshold(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("threshold", "code", "told"),
+    [
+        ("accuracy=0", 0, ""),
+        ("macro_f1=0", 0, ""),
+        ("macro_f1=1", 3, "macro_f1 0.3333 is below --fail-under macro_f1=1"),
+        ("log_probability=-50", 0, ""),
+        ("log_probability=0", 3, "log_probability -"),
+        ("macro-f1=0.8", 2, "unknown metric 'macro-f1'; did you mean macro_f1? there are accuracy"),
+        ("macro_f1=2", 2, "as in macro_f1=0.8"),
+        ("log_probability=nan", 2, "0 or less"),
+    ],
+)
+def test_eval_fails_under_a_value_of_any_metric(
+    threshold: str, code: int, told: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = write_rows(
+        tmp_path / "in.jsonl", [{"review": "x", "sentiment": label} for label in ("positive", "negative")]
+    )
+    assert run(["eval", str(memory), str(labelled), "--fail-under", threshold, "-q"]) == code
+    assert told in capsys.readouterr().err
+
+
 def test_inspect_tells_the_memory_from_its_header(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", str(memory), "--verify"]) == 0
     out = capsys.readouterr().out
