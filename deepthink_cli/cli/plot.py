@@ -22,7 +22,7 @@ from deepthink_cli.options import OUTPUT
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.figure import Form
-    from deepthink_cli.experiments.study import OpenedStudy
+    from deepthink_cli.experiments.study import OpenedStudy, Study
     from deepthink_cli.report.curves import Panel
     from deepthink_cli.report.job_results import JobResults
     from deepthink_cli.report.ranking import Ranking
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FILES = ("accuracy.png", "accuracy.svg")
 DIFFERENCE_FILES = ("difference.png", "difference.svg")
 RANK_FILES = ("ranks.png", "ranks.svg")
+TEX = ".tex"
 FORM_FILES = ("figure.png", "figure.svg")
 Outputs = Annotated[
     list[Path] | None,
@@ -39,7 +40,7 @@ Outputs = Annotated[
         metavar="FILE",
         rich_help_panel=OUTPUT,
         show_default=False,
-        help="A .png, .svg or .pdf file; may be given several times. "
+        help="A .png, .svg or .pdf file, or .tex for the table of a study; may be given several times. "
         "Default: .png and .svg files in the (first) run's folder.",
     ),
 ]
@@ -93,24 +94,27 @@ def write_plot(
     runs: Sequence[Path], opened: OpenedStudy | None, options: PlotArguments, common: CommonArguments
 ) -> None:
     """Draw runs, or a study, into the files that the options name; raises InputError for all wrong options."""
-    _write_figure(runs, options, common, None if opened is None else opened.study.figure)
+    _write_figure(runs, options, common, None if opened is None else opened.study)
     tell_of_missing(opened, runs, common.quiet)
 
 
-def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, form: Form | None) -> None:
-    """Draw runs; a study's `form` is drawn unless the options ask for another figure."""
+def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonArguments, study: Study | None) -> None:
+    """Draw runs; a study's own figure is drawn unless the options ask for another one."""
+    from deepthink_cli.experiments.figure import TableForm
     from deepthink_cli.experiments.results import FILE
-    from deepthink_cli.io.atomic import replacing
+    from deepthink_cli.io.atomic import replacing, writing
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.report.figures import METADATA, check_suffix
     from deepthink_cli.report.footnotes import footnotes
+    from deepthink_cli.report.forms.latex import latex_table
     from deepthink_cli.report.job_results import read_jobs
 
-    output = options.output
+    output, form = options.output, None if study is None or options.names_a_figure else study.figure
     problems, read = Problems(), read_by(*(run / FILE for run in runs), config=common.config)
     for file in output or []:
         with problems.collected():
-            check_suffix(file)
+            if not (isinstance(form, TableForm) and file.suffix.lower() == TEX):
+                check_suffix(file)
             check_apart(file, read, runs=runs, figures=METADATA)
     with problems.collected():
         jobs = read_jobs(runs, options.where or ())
@@ -120,9 +124,17 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
     files = output or [runs[0] / name for name in names]
     for file in files:
         check_apart(file, read, runs=runs, figures=METADATA)
+    tables = [file for file in dict.fromkeys(files) if file.suffix.lower() == TEX]
     drawn, shown = _drawing(runs, jobs, options, form)
+    text = ""
+    if tables and study is not None and isinstance(form, TableForm):
+        text = latex_table(form, jobs, study.name, study.title or study.name)
     with ExitStack() as stack:
-        drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in dict.fromkeys(files)})
+        figures = [file for file in dict.fromkeys(files) if file not in tables]
+        if figures:
+            drawn({stack.enter_context(replacing(file)): file.suffix.lower() for file in figures})
+        for file in tables:
+            stack.enter_context(writing(file)).write(text)
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
@@ -135,7 +147,7 @@ def _names(options: PlotArguments, form: Form | None) -> tuple[str, ...]:
     """The names of the files of a figure; raises InputError if two figures are asked for."""
     if options.ranks and options.difference:
         raise InputError("--ranks and --difference: two figures; give one of them")
-    if form is not None and not options.names_a_figure:
+    if form is not None:
         return FORM_FILES
     return RANK_FILES if options.ranks else DIFFERENCE_FILES if options.difference else FILES
 
@@ -148,7 +160,7 @@ def _drawing(
     from deepthink_cli.report.forms.registry import draw_form
     from deepthink_cli.report.ranking import draw_ranking
 
-    if form is not None and not options.names_a_figure:
+    if form is not None:
         return partial(draw_form, form, jobs), [form.kind]
     if options.ranks:
         return partial(draw_ranking, _ranking(runs, jobs)), []

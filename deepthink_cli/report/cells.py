@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ def values(line: ReportLine) -> dict[str, Any]:
         "tasks": row.tasks,
         "tasks_known": row.known,
         "seeds": len(row.scores),
+        **{name: _common(row.settings(name)) for name in ("shots", "limit")},
+        "n": row.inputs,
         "chosen_on_dev": row.on_dev,
         **_range("iteration", row.iterations),
         **_range("eta", row.etas),
@@ -112,9 +114,21 @@ def _p(p: float | None) -> str:
 
 
 def _middle(numbers: Sequence[float]) -> str:
-    """The lower median (always one of the numbers), and the range if they differ."""
+    """The lower median (always one of the numbers) and the range if they differ; two numbers are both listed."""
     low, high = min(numbers), max(numbers)
-    return f"{low:g}" if low == high else f"{statistics.median_low(numbers):g} ({low:g} to {high:g})"
+    if low == high:
+        return f"{low:g}"
+    return f"{numbers[0]:g}, {numbers[1]:g}" if len(numbers) == 2 else f"{_median(numbers):g} ({low:g} to {high:g})"
+
+
+def _median(numbers: Sequence[float]) -> float | None:
+    """The lower median; None for two different numbers, which have no middle."""
+    return statistics.median_low(numbers) if len(numbers) != 2 or numbers[0] == numbers[1] else None
+
+
+def _common(values: Collection[int | None]) -> int | None:
+    """The value that all have; None for several."""
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def _moments(name: str, spread: Spread | None) -> dict[str, float | None]:
@@ -131,7 +145,7 @@ def _moments(name: str, spread: Spread | None) -> dict[str, float | None]:
 def _range(name: str, numbers: Sequence[float]) -> dict[str, float | None]:
     if not numbers:
         return dict.fromkeys((f"{name}_median", f"{name}_min", f"{name}_max"))
-    return {f"{name}_median": statistics.median_low(numbers), f"{name}_min": min(numbers), f"{name}_max": max(numbers)}
+    return {f"{name}_median": _median(numbers), f"{name}_min": min(numbers), f"{name}_max": max(numbers)}
 
 
 def _share(cell: Cell | None) -> float | None:

@@ -21,6 +21,7 @@ def footnotes(jobs: Sequence[JobResults]) -> list[str]:
         *_inputs(jobs),
         *_paired(jobs),
         *_counts(jobs),
+        *_shots(jobs),
         *_fewer_shots(jobs),
         *_unchecked(jobs),
     ]
@@ -173,6 +174,20 @@ def _counts(jobs: Sequence[JobResults]) -> list[str]:
             listed = "; ".join(f"{name} {_range(values)}" for name, values in by_name)
             lines.append(f"{meaning} ({reason.replace('_', ' ')}): {listed}")
     return lines
+
+
+def _shots(jobs: Sequence[JobResults]) -> list[str]:
+    """The number of demonstrations asked for: of all tasks if it is one, else of every task."""
+    asked: dict[str, set[int]] = {}
+    for job in jobs:
+        for row in job.test.values():
+            asked.setdefault(job.task, set()).add(row.setting.shots)
+    if not asked:
+        return []
+    alike = len({frozenset(numbers) for numbers in asked.values()}) == 1
+    of_all = ", ".join(map(str, sorted(next(iter(asked.values())))))
+    each = "; ".join(f"{task} {', '.join(map(str, sorted(numbers)))}" for task, numbers in asked.items())
+    return [f"Demonstrations (shots): {of_all if alike else each}"]
 
 
 def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:

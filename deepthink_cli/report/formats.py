@@ -71,24 +71,36 @@ def markdown(page: Page) -> str:
 def latex(page: Page) -> str:
     """A table* for booktabs: sections between rules, title and legend in the caption, footnotes below the rows."""
     count = len(page.columns)
+    body = [_latex_row(page.columns)]
+    for heading, rows in page.sections:
+        body.append(r"\midrule")
+        if heading:
+            body += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{latex_text(heading)}}}}} \\"]
+        body += map(_latex_row, rows)
+    caption = " ".join([latex_text(page.title) + ".", *map(latex_text, page.legend)])
+    rest = "" if page.appendix is None else "\n" + latex(page.appendix)
+    return table_environment(page.source, f"l{'r' * (count - 1)}", body, page.footnotes, caption) + rest
+
+
+def table_environment(
+    source: str, columns: str, body: Sequence[str], footnotes: Sequence[str], caption: str, label: str = ""
+) -> str:
+    """A table* for booktabs; `body`, `columns` and `caption` are LaTeX already, the footnotes plain text."""
     lines = [
-        rf"% From {printable(page.source)}; needs \usepackage{{booktabs}}.",
+        rf"% From {printable(source)}; needs \usepackage{{booktabs}}.",
         r"\begin{table*}",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-        rf"\begin{{tabular}}{{l{'r' * (count - 1)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        _latex_row(page.columns),
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\smallskip{{\raggedright {latex_text(line)}\par}}" for line in footnotes),
+        rf"\caption{{{caption}}}",
+        *([rf"\label{{{label}}}"] if label else []),
+        r"\end{table*}",
     ]
-    for heading, rows in page.sections:
-        lines.append(r"\midrule")
-        if heading:
-            lines += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{_latex(heading)}}}}} \\"]
-        lines += map(_latex_row, rows)
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\smallskip{{\raggedright {_latex(line)}\par}}" for line in page.footnotes]
-    caption = " ".join([_latex(page.title) + ".", *map(_latex, page.legend)])
-    rest = "" if page.appendix is None else "\n" + latex(page.appendix)
-    return "\n".join([*lines, rf"\caption{{{caption}}}", r"\end{table*}"]) + "\n" + rest
+    return "\n".join(lines) + "\n"
 
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -114,10 +126,10 @@ def _plain(value: Any) -> Any:
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_latex, cells)) + r" \\"
+    return " & ".join(map(latex_text, cells)) + r" \\"
 
 
-def _latex(text: str) -> str:
+def latex_text(text: str) -> str:
     """Text with LaTeX's special characters escaped and a minus before a number in mathematics."""
     escaped = "".join(_LATEX.get(character, character) for character in printable(text))
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)

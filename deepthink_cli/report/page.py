@@ -208,4 +208,4 @@ def _reported(rows: Sequence[TableRow], free: str, iteration: int | None) -> str
     if not any(chosen):
         return "at the last T"
     rest = "" if all(chosen) else ", at the last T if there are none"
-    return f"at the {free} that each seed's own dev rows choose (median and range){rest}"
+    return f"at the {free} that each seed's own dev rows choose (of more than two, median and range){rest}"

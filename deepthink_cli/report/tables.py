@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.arms import Arm
@@ -143,6 +143,15 @@ class TableRow:
     def wilcoxon_p(self) -> float | None:
         """Exact signed-rank p over seeds."""
         return None if self.gain is None else self.gain.wilcoxon_p
+
+    @property
+    def inputs(self) -> int:
+        """The evaluated inputs of a seed, of all tasks together; the most that one has if some could not be scored."""
+        return max(sum(each.result.n for each in score.comparisons) for score in self.scores)
+
+    def settings(self, name: Literal["shots", "limit"]) -> set[int | None]:
+        """The values that a setting has in the rows of all seeds and tasks."""
+        return {getattr(each.result.setting, name) for score in self.scores for each in score.comparisons}
 
     @property
     def better(self) -> int:

@@ -150,3 +150,22 @@ def test_a_wrong_figure_is_named_by_file_and_line(
     err = capsys.readouterr().err
     assert "mine.yaml:2" in err
     assert message in err
+
+
+def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = {"sampling": "random", "pool_size": 100, "balanced": False}
+    rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
+    folder = write(tmp_path / "rows", rows)
+    assert run(["study", "plot", "paper/table1", "--from", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
+    text = (tmp_path / "t1.tex").read_text()
+    assert r"\textbf{Method} & \textbf{sst2} & \textbf{mr}" in text
+    assert r"\multicolumn{4}{c}{\itshape In-context learning without a dev set} \\" in text
+    assert r"ICL & 45.0 {\scriptsize(57.9)} & \textbf{70.0} {\scriptsize(59.5)}" in text
+    assert r"Deep-Thinking, T = 2 & \textbf{60.0} {\scriptsize(85.7)} & 60.0" in text
+    assert r"\caption{Ways of choosing demonstrations, and Deep-Thinking. Accuracy in percent" in text
+    assert text.rstrip().endswith("\\label{tab:table1}\n\\end{table*}")
+    capsys.readouterr()
+    assert run(["plot", str(folder), "-o", str(tmp_path / "t.tex")]) == 2
+    assert "unknown kind of figure '.tex'" in capsys.readouterr().err

@@ -20,7 +20,7 @@ def test_a_report_holds_rows_and_the_text_around_them(tmp_path: Path) -> None:
     assert line.row.thinking.mean == pytest.approx(0.65)
     assert page.records()[0]["thinking_mean"] == line.row.thinking.mean
     assert page.title.startswith("openai-community/gpt2-large, float32")
-    assert page.footnotes == ["Inputs evaluated: sst2 100"]
+    assert page.footnotes == ["Inputs evaluated: sst2 100", "Demonstrations (shots): 8"]
 
 
 def test_a_report_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

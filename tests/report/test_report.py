@@ -230,3 +230,24 @@ def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys:
     (tmp_path / "options.toml").write_text('format = "json"\niteration = 2\n')
     report: dict[str, Any] = json.loads(printed(capsys, three, "--config", str(tmp_path / "options.toml")))
     assert report["rows"][0]["iteration_median"] == 2
+
+
+def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write(tmp_path / "run", seeds([[50, 60], [50, 70]], limit=100)))
+    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    assert (row["n"], row["limit"], row["shots"], row["seeds"]) == (100, 100, 8, 2)
+    (line,) = csv.DictReader(io.StringIO(printed(capsys, folder, "--format", "csv")))
+    assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
+    out = printed(capsys, folder, "--format", "latex")
+    assert "Inputs evaluated (samples: at most 100 a task): sst2 100" in out
+    assert "Demonstrations (shots): 8" in out
+
+
+def test_two_seeds_have_no_median(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [*seeds([[50, 60, 70]] * 2), *dev([50, 60, 70], 0, 0.01), *dev([50, 60, 55], 1, 0.01)]
+    folder = str(write(tmp_path / "two", rows))
+    assert " 3, 2 " in printed(capsys, folder)
+    (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
+    assert (row["iteration_median"], row["iteration_min"], row["iteration_max"]) == (None, 2, 3)

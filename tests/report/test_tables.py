@@ -116,7 +116,7 @@ def test_jobs_that_were_cut_off_are_named_and_not_paired() -> None:
     rows = [*seeds(THREE), *curve([50, 60], seed=3), *curve([50, 60, 61], seed=0, eta=0.1)]
     jobs = jobs_of(rows)
     assert [len(line.scores) for line in summarize(jobs)] == [3, 1]
-    note, _ = footnotes(jobs)
+    note, *_ = footnotes(jobs)
     assert "eta 0.01, sst2, seed 3: no T = 3" in note
     assert "eta 0.1, sst2, seed 1, seed 2, seed 3: no rows" in note
     assert [len(line.scores) for line in summarize(jobs, 2)] == [4, 1]
@@ -136,6 +136,7 @@ def test_what_was_skipped_left_out_or_cut_is_counted() -> None:
         "Inputs evaluated: sst2 100",
         "Inputs skipped (too long): sst2 3 to 4",
         "Training rows never used as demonstrations (in test): sst2 2",
+        "Demonstrations (shots): 8",
         "Fewer demonstrations used than asked: sst2 6 to 7 of 8",
     ]
 

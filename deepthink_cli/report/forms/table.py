@@ -37,28 +37,51 @@ class Line:
     paper: tuple[float | None, ...]
 
 
+@dataclass(frozen=True)
+class TableContent:
+    """What a table has: names of columns, their headings, and the lines of each block."""
+
+    columns: list[str]
+    headings: list[str]
+    blocks: list[tuple[Block, list[Line]]]
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper has figures for some of the lines."""
+        return any(value is not None for _, lines in self.blocks for line in lines for value in line.paper)
+
+
+def content_of(form: TableForm, jobs: Sequence[JobResults]) -> TableContent:
+    """What the table of a study shows; raises InputError if there are no rows of its columns yet."""
+    columns = _columns(form, summarize(jobs))
+    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
+    filled = [(block, lines) for block, lines in blocks if lines]
+    return TableContent(columns, [_heading(name, columns, jobs) for name in columns], filled)
+
+
 def draw_table(form: TableForm, jobs: Sequence[JobResults]) -> Figure:
     """The table as a figure; the best of ours is bold in every column, block and model."""
     from matplotlib.figure import Figure
 
-    columns = _columns(form, summarize(jobs))
-    blocks = [(block, lines_of(form, block, jobs, columns)) for block in _within(form.blocks, jobs)]
-    every = [line for _, lines in blocks for line in lines]
-    has_paper = any(value is not None for line in every for value in line.paper)
+    content = content_of(form, jobs)
+    columns, has_paper = content.columns, content.has_paper
+    every = [line for _, lines in content.blocks for line in lines]
     first = 0.2 + LETTER * max(len(line.label) for line in every)
     cell = NUMBER * (2 if has_paper else 1) + GAP
     width = max(first + cell * len(columns) + 0.1, COLUMN)
     foot = textwrap.wrap(_about(jobs, has_paper), int(width * 19))
-    titles = sum(bool(block.title) for block in form.blocks)
-    height = LINE * (len(every) + 1.6 * titles + (2.9 if has_paper else 2.0) + 0.5 * len(blocks) + len(foot)) + 0.25
+    titles = sum(bool(block.title) for block, _ in content.blocks)
+    height = (
+        LINE * (len(every) + 1.6 * titles + (2.9 if has_paper else 2.0) + 0.5 * len(content.blocks) + len(foot)) + 0.25
+    )
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.axis("off")
     rows = _Rows(axes, width - cell * len(columns), cell, has_paper)
-    rows.head([_heading(name, columns, jobs) for name in columns])
-    for block, lines in blocks:
+    rows.head(content.headings)
+    for block, lines in content.blocks:
         rows.block(block, lines)
     rows.foot(foot)
     return figure
@@ -141,11 +164,10 @@ def _label(arm: Arm, names: Sequence[str], method: str | None) -> str:
 
 
 def _about(jobs: Sequence[JobResults], has_paper: bool) -> str:
-    seeds, models = len({str(job.seed) for job in jobs}), distinct([job.arm.model for job in jobs])
-    mean = "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+    models = distinct([job.arm.model for job in jobs])
     none = f"the paper has no figures for {', '.join(map(short, models))}"
     named = f"{short(models[0])}; " if len(models) == 1 else ""
-    return f"{named}accuracy in %, {mean}; {'grey: the paper' if has_paper else none}"
+    return f"{named}accuracy in %, {mean_over(jobs)}; {'grey: the paper' if has_paper else none}"
 
 
 class _Rows:
@@ -180,18 +202,14 @@ class _Rows:
             self.axes.text(self.width / 2, self.y, block.title, ha="center", va="center", style="italic")
             self.y += LINE * 0.8
             self.rule(0.4)
-        best = dict[tuple[str, int], float]()
-        for line in lines:
-            for number in range(len(line.ours)):
-                place = (line.model, number)
-                best[place] = max(best.get(place, 0.0), _mean(line, number) or 0.0)
+        best = best_of(lines)
         self.y += LINE * 0.2
         for line in lines:
             self.y += LINE * 0.8
-            self.axes.text(0.1, self.y, line.label, va="center", weight="bold" if line.is_thinking else "normal")
+            self.axes.text(0.1, self.y, line.label, va="center")
             for number, paper in enumerate(line.paper):
-                left, mean = self.first + self.cell * number, _mean(line, number)
-                weight = "bold" if mean is not None and mean == best[line.model, number] else "normal"
+                left, mean = self.first + self.cell * number, mean_of(line, number)
+                weight = "bold" if mean is not None and mean == best.get((line.model, number)) else "normal"
                 self._number(left + NUMBER / 2, self.y, "-" if mean is None else f"{mean:.1f}", weight=weight)
                 if self.has_paper:
                     self._number(left + NUMBER * 1.5, self.y, "" if paper is None else f"{paper:.1f}", color=GREY)
@@ -207,6 +225,23 @@ class _Rows:
         self.axes.text(x, y, text, ha="center", va="center", **look)  # type: ignore[arg-type]
 
 
-def _mean(line: Line, column: int) -> float | None:
+def mean_over(jobs: Sequence[JobResults]) -> str:
+    """Over how many seeds the accuracies are means."""
+    seeds = len({str(job.seed) for job in jobs})
+    return "one seed" if seeds == 1 else f"mean of {seeds} seeds"
+
+
+def best_of(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
+    """The best accuracy of ours in a block, by model and column, as it is printed; only where lines can be compared."""
+    means = dict[tuple[str, int], list[float]]()
+    for line in lines:
+        for number in range(len(line.ours)):
+            if (mean := mean_of(line, number)) is not None:
+                means.setdefault((line.model, number), []).append(mean)
+    return {place: max(values) for place, values in means.items() if len(values) > 1}
+
+
+def mean_of(line: Line, column: int) -> float | None:
+    """Our accuracy in percent as it is printed, with one decimal; None where there is none."""
     spread = line.ours[column]
     return None if spread is None else round(100 * spread.mean, 1)
