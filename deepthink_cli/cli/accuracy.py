@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.cli.console import interval_bar, report, table, write_json
+from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
 from deepthink_cli.evaluation.metrics import confusion_table
 from deepthink_cli.techniques.registry import first_reading, trains
 
@@ -128,7 +129,23 @@ def show(result: EvaluationReport, json: bool) -> None:
         report("", *distribution(judged, by))
         columns, rows = confusion_table(judged.confusion, judged.last)
         confusion = table("", *columns[1:], rows=rows)
-        report("", f"T = {max(judged.results)}{by}, true label first:", confusion)
+        last = f"T = {max(judged.results)}{by}"
+        if fits(confusion):
+            report("", f"{last}, true label first:", confusion)
+        else:
+            report("", f"{last}, the most frequent confusions (--json has all):", _confusions(judged.confusion))
+
+
+def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:
+    """The most frequent pairs of a true label and another label that was predicted."""
+    pairs = [(gold, guess, count) for gold, of in confusion.items() for guess, count in of.items() if gold != guess]
+    pairs.sort(key=lambda pair: -pair[2])
+    rows = [
+        [gold, guess, str(count), f"{count / sum(confusion[gold].values()):.1%}"]
+        for gold, guess, count in pairs[:LABELS]
+        if count
+    ]
+    return table("true label", "predicted", "rows", "of the true label", rows=rows, left=2)
 
 
 def _described(result: EvaluationReport) -> str:

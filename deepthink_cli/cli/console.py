@@ -39,7 +39,10 @@ def write_json(value: Any) -> None:
 
 
 def report(*parts: str | Table, file: TextIO | None = None) -> None:
-    """Print a report on stdout or to a file: one line for each text; tables are never truncated."""
+    """Print a report on stdout or to a file: one line for each text; tables are never truncated.
+
+    In a terminal that is too narrow for a table, its cells wrap; in a file or a pipe every row is one line.
+    """
     out = sys.stdout if file is None else file
     for part in parts:
         if isinstance(part, str):
@@ -50,14 +53,33 @@ def report(*parts: str | Table, file: TextIO | None = None) -> None:
 
 
 def _console(out: TextIO, content: Table) -> Console:
-    """A console as wide as its content: a terminal wraps lines that are too long, Rich would crop them."""
+    """A console as wide as its content, or, if this is a terminal, as wide as that if cells can wrap to fit it."""
     from rich.console import Console
-    from rich.measure import Measurement
 
     console = Console(file=out, markup=False, highlight=False, emoji=False, width=None if out.isatty() else WIDTH)
-    needed = Measurement.get(console, console.options.update(max_width=UNBOUNDED), content).maximum
+    needed = _widths(console, content)[1]
+    if out.isatty() and needed > console.width:
+        for column in content.columns:
+            column.no_wrap = False
+        needed = _widths(console, content)[0]
     console.width = max(console.width, needed)
     return console
+
+
+def _widths(console: Console, content: Table) -> tuple[int, int]:
+    """The least width of a table, in which every word is whole, and the width in which no cell wraps."""
+    from rich.measure import Measurement
+
+    measured = Measurement.get(console, console.options.update(max_width=UNBOUNDED), content)
+    return measured.minimum, measured.maximum
+
+
+def fits(content: Table) -> bool:
+    """Whether stdout is no terminal, or a terminal in which no cell of the table wraps."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout)
+    return not sys.stdout.isatty() or _widths(console, content)[1] <= console.width
 
 
 def table(*columns: str, rows: Sequence[Sequence[str]], left: int = 1) -> Table:

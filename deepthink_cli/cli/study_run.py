@@ -129,7 +129,7 @@ def plan_study(
     if common.json:
         write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
         return
-    _show(opened, values, folder, plans, assumed, common.quiet)
+    _show(opened, values, folder, plans, assumed, speed is None, common.quiet)
 
 
 def _positive(speed: float) -> float:
@@ -139,29 +139,40 @@ def _positive(speed: float) -> float:
 
 
 def _show(
-    opened: OpenedStudy, values: dict[str, Any], folder: Path, plans: list[ModelPlan], speed: float, quiet: bool
+    opened: OpenedStudy,
+    values: dict[str, Any],
+    folder: Path,
+    plans: list[ModelPlan],
+    speed: float,
+    is_assumed: bool,
+    quiet: bool,
 ) -> None:
     title = opened.study.title
     report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
     report(f"folder   {folder} (not written: this is a plan)", "")
     columns = ("model", "rows", "exist", "inputs", "time", "by", "parameters", "files", "memory")
-    report(table(*columns, rows=[_cells(plan) for plan in plans]))
+    report(table(*columns, rows=[_cells(plan, is_assumed) for plan in plans]))
     if any(plan.basis == "computed" for plan in plans):
-        report("", f"computed: the arithmetic of the missing rows at {speed:g} TFLOP/s (--speed); a rough figure")
+        there = "an A100 in bfloat16; --speed takes that of this machine" if is_assumed else "--speed"
+        report("", f"computed: the arithmetic of the missing rows at {speed:g} TFLOP/s ({there}); a rough figure")
     for plan in plans:
         if plan.reason is not None:
             counted = "" if plan.exact else " (rows are counted from the definitions of the tasks)"
             note(f"{plan.model}: {plan.reason}{counted}", quiet)
 
 
-def _cells(plan: ModelPlan) -> list[str]:
+def _cells(plan: ModelPlan, is_assumed: bool) -> list[str]:
+    """The cells of a model; a time at an assumed speed is none of this machine."""
     values: dict[str, Any] = asdict(plan)
+    time = "unknown" if plan.seconds is None else duration(plan.seconds)
+    if plan.basis == "computed" and is_assumed:
+        time = f"unknown here, {time} on an A100"
     return [
         plan.model,
         f"{plan.rows:,}",
         f"{plan.written:,}",
         f"{plan.inputs:,}",
-        "unknown" if plan.seconds is None else duration(plan.seconds),
+        time,
         plan.basis or "",
         "" if plan.parameters is None else _millions(plan.parameters),
         *("" if values[name] is None else gigabytes(values[name]) for name in ("file_bytes", "memory_bytes")),

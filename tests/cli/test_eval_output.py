@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
-from deepthink_cli.cli.console import report
+from deepthink_cli.cli.console import report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.evaluation.evaluation import Evaluation
 from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
@@ -128,3 +129,23 @@ def test_rows_with_candidates_of_their_own_have_probabilities_and_no_distributio
     out = capsys.readouterr().out
     assert "T  log-prob  since T = 1" in out
     assert "Share of each label" not in out
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_table_wraps_in_a_terminal_and_is_one_line_a_row_in_a_pipe(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ["name", "a long sentence of many words " * 5, "another one with words " * 5]
+    shown, piped = Terminal(), io.StringIO()
+    report(table("a", "b", "c", rows=[row], left=3), file=shown)
+    report(table("a", "b", "c", rows=[row], left=3), file=piped)
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines())) <= width
+    assert len(piped.getvalue().splitlines()) == 2

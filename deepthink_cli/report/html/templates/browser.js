@@ -38,8 +38,12 @@ class Browser {
     fill(this.fields.to, iterations);
   }
 
+  /* Test rows of one method: its share of right rows is no mean over dev rows and over other methods. */
   reset() {
-    const iterations = this.samples.iterations();
+    const iterations = this.samples.iterations(), {method} = this.samples.groups[0];
+    const parts = new Set(this.samples.groups.map((group) => group.part));
+    this.fields.part.value = parts.has("test") ? "test" : "";
+    this.fields.method.value = method;
     this.fields.from.value = iterations[0];
     this.fields.to.value = iterations[iterations.length - 1];
     this.update();
