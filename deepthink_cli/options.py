@@ -102,6 +102,7 @@ def chosen_iterations(field: str, choice: str, last: int) -> tuple[int, ...]:
     return chosen
 
 
+Keep = Literal["end", "start"]  # what is kept of a text that is too long for the model
 ScoreName = Literal["sum", "mean", "end"]  # what is compared of the log-probabilities of a candidate's tokens
 Score = Annotated[
     ScoreName,

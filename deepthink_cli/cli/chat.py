@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepthink_cli.cli.console import Show, note
+from deepthink_cli.cli.console import Show, note, write_text
 from deepthink_cli.cli.data_options import IterationChoice
-from deepthink_cli.cli.generate import write_text
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -35,6 +36,12 @@ def note(message: str, quiet: bool = False) -> None:
 def write_json(value: Any) -> None:
     """Print one JSON object on stdout."""
     sys.stdout.write(json_line(value))
+    sys.stdout.flush()
+
+
+def write_text(text: str) -> None:
+    """Write text to stdout: line breaks and tabs as they are, other control characters escaped."""
+    sys.stdout.write("".join(part if part in "\n\t" else printable(part) for part in re.split(r"([\n\t])", text)))
     sys.stdout.flush()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,15 @@ RowFormat = Annotated[
         "--format",
         panel=DATA,
         help="Format of the rows, where the suffix of their file does not say it. Default for stdin: jsonl.",
+    ),
+]
+Renamed = Annotated[
+    str | None,
+    option(
+        "--map",
+        panel=DATA,
+        metavar="COLUMN=FIELD,...",
+        help="Columns of the rows that are read as other fields, as in --map Text=text,Class=label.",
     ),
 ]
 LabelField = Annotated[
@@ -142,11 +152,24 @@ class ChatArguments:
         return Chat(self.system) if self.chat else None
 
 
-def row_source(path: str | None, row_format: FormatName | None) -> RowSource | None:
-    """The rows that an argument names; raises InputError for a format without rows."""
-    if path is None and row_format is not None:
-        raise InputError.of("format", row_format, "no rows are read from a file; name one, or omit it")
-    return None if path is None else RowSource(path, row_format)
+def row_source(path: str | None, row_format: FormatName | None, renamed: str | None = None) -> RowSource | None:
+    """The rows that an argument names; raises InputError for a format or names of columns without rows."""
+    for name, value in (("format", row_format), ("map", renamed)):
+        if path is None and value is not None:
+            raise InputError.of(name, value, "no rows are read from a file; name one, or omit it")
+    return None if path is None else RowSource(path, row_format, renamed=columns_in(renamed))
+
+
+def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:
+    """The columns and fields in `Text=text,Class=label`, a line of CSV; raises InputError for another text."""
+    if text is None:
+        return ()
+    pairs = [tuple(map(str.strip, each.split("="))) for each in next(csv.reader([text], skipinitialspace=True), [])]
+    columns, fields = {pair[0] for pair in pairs}, {pair[-1] for pair in pairs}
+    whole = pairs and all(len(pair) == 2 and all(pair) for pair in pairs)
+    if not whole or len(columns) < len(pairs) or len(fields) < len(pairs):
+        raise InputError.of("map", text, "give COLUMN=FIELD, each name once, as in Text=text,Class=label")
+    return tuple((pair[0], pair[-1]) for pair in pairs)
 
 
 IterationChoice = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, last, or all.", "T|all")]

@@ -19,6 +19,7 @@ from deepthink_cli.cli.data_options import (
     EnsembleFiles,
     IterationChoice,
     ProtocolName,
+    Renamed,
     RowFormat,
     TaskName,
     row_source,
@@ -102,6 +103,7 @@ def evaluate(
     run_code: RunCode = False,
     unsafe: Unsafe = False,
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     common: CommonArguments,
 ) -> None:
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
@@ -117,15 +119,16 @@ def evaluate(
         options = model.checked()
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
-    outputs = _Outputs(samples, html, errors.on_error == "skip")
+    skip = errors.on_error == "skip"
     threshold: Threshold | None = None
     with problems.collected():
-        outputs.check(memory, labelled, *files, **paths)
+        _Outputs(samples, html, ErrorOptions()).check(memory, labelled, *files, **paths)
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
     with problems.collected():
         threshold = None if fail_under is None else Threshold.of(fail_under)
+    failing = ErrorOptions()
     with problems.collected():
         failing = errors.checked()
     with problems.collected():
@@ -140,13 +143,14 @@ def evaluate(
             _check_choice(labelled, task, opened)
         with problems.collected():
             check_calibrations(names, opened.provenance.demonstrations, opened.name)
-        rows = row_source(labelled, row_format)
+        rows = row_source(labelled, row_format, renamed)
         if rows is not None:
             rows = in_columns(opened, rows, task)
             if problems.found:  # those of the rows are named with the others
-                check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=outputs.skip)
+                check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
+    outputs = _Outputs(samples, html, failing)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.json)
     counts.check(failing.allow_errors)
@@ -156,11 +160,11 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Outputs:
-    """The files to write besides the result, and whether bad rows are skipped and written there."""
+    """The files to write besides the result, and what becomes of bad rows."""
 
     samples: Path | None
     html: Path | None
-    skip: bool
+    errors: ErrorOptions
 
     def check(self, *rows: str | Path | None, **paths: Any) -> None:
         """Raise InputError for a suffix that no format has, or if an output would overwrite a file that is read.
@@ -211,7 +215,7 @@ def _evaluate(
     outputs.check(model=used.model, adapter=used.adapter)
     with Show(common, bar=not common.json) as tell:
         if isinstance(chosen, RowSource):
-            rows = rows_of_file(memory, chosen, limit, outputs.skip)
+            rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
         else:
             where = (chosen.protocol, chosen.source, limit, tell)
             rows = rows_of_task(memory, chosen.task, *where, run_code=chosen.run_code, unsafe=chosen.unsafe)
@@ -230,7 +234,8 @@ def _evaluate(
                 ensemble=ensemble,
                 score=score,
                 observe=_each([write, None if observed is None else observed.add]),
-                skip=_each([counts.skip, write]) if outputs.skip else None,
+                skip=_each([counts.skip, write]) if outputs.errors.skip else None,
+                truncate=outputs.errors.truncate,
                 tell=tell,
             )
         counts.tell(tell)
@@ -275,7 +280,7 @@ def _samples_file(
     if outputs.samples is None:
         yield None
         return
-    form = samples_rows(memory, rows, outputs.samples, calibrate, score, outputs.skip)
+    form = samples_rows(memory, rows, outputs.samples, calibrate, score, outputs.errors)
     numbered = Numbered(form)
     with writing_rows(outputs.samples, form.columns, "samples", ABOUT) as write:
         yield lambda row: write(numbered([row]))

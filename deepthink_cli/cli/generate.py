@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import Show, note
-from deepthink_cli.cli.data_options import IterationChoice, RowFormat, TaskName
+from deepthink_cli.cli.console import Show, note, write_text
+from deepthink_cli.cli.data_options import IterationChoice, Renamed, RowFormat, TaskName, columns_in
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
-from deepthink_cli.cli.predict import Inputs, MemoryFile, Output, check_output, write_lines
+from deepthink_cli.cli.predict import MemoryFile, Output, check_output, write_lines
 from deepthink_cli.cli.values import decoding_of, read_by
-from deepthink_cli.data.source import RowSource
+from deepthink_cli.data.source import STDIN, SUFFIXES, FormatName, RowSource
 from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.errors import Problems
-from deepthink_cli.io.text import printable
+from deepthink_cli.io.tables import COMPRESSIONS
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
@@ -35,21 +36,30 @@ if TYPE_CHECKING:
     from deepthink_cli.scoring.inputs import CheckedRows
 
 Parts = Iterator[list["Generation | Skipped"]]
+InputsOrText = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUTS|TEXT",
+        help="Inputs: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz or .zst; - for "
+        "stdin; or the text of one input.",
+    ),
+]
 
 
 @grouped
 def generate(
     context: typer.Context,
     memory: MemoryFile,
-    inputs: Inputs,
+    inputs: InputsOrText,
     output: Output = None,
     iteration: IterationChoice = "last",
     task: TaskName = None,
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     *,
     decoding: Given[Decoding],
     labels: Annotated[Given[LabelOptions], Without("top", "threshold")],
-    errors: Given[ErrorOptions],
+    errors: Annotated[Given[ErrorOptions], Without("truncate")],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -78,7 +88,7 @@ def generate(
         check_output(output, read_by(memory, inputs, **paths), False)
     with problems.collected():
         opened = open_memory(memory, iteration)
-        source = in_columns(opened, RowSource(inputs, row_format), task, free=True)
+        source = in_columns(opened, _source(inputs, row_format, renamed), task, free=True)
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()
     used = model_options(opened, options)
@@ -88,6 +98,15 @@ def generate(
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows)", common.quiet)
     counts.check(failing.allow_errors)
+
+
+def _source(inputs: str, row_format: FormatName | None, renamed: str | None) -> RowSource:
+    """The file of inputs, or the text of one: what names no file, has no suffix of one, and is no path of one word."""
+    suffix = Path(Path(inputs).stem if Path(inputs).suffix in COMPRESSIONS else inputs).suffix.lower()
+    like_a_file = suffix in filter(None, SUFFIXES) or (os.sep in inputs and not re.search(r"\s", inputs))
+    if row_format is None and renamed is None and not like_a_file and not os.path.exists(inputs) and inputs != STDIN:
+        return RowSource(inputs, "txt", is_text=True)
+    return RowSource(inputs, row_format, renamed=columns_in(renamed))
 
 
 def _generate(
@@ -169,9 +188,3 @@ def _stream(parts: Parts, form: GeneratedRows) -> RowCounts:
         counts.add(rows)
         write_text("\n")
     return counts
-
-
-def write_text(text: str) -> None:
-    """Write generated text to a terminal: line breaks and tabs as they are, other control characters escaped."""
-    sys.stdout.write("".join(part if part in "\n\t" else printable(part) for part in re.split(r"([\n\t])", text)))
-    sys.stdout.flush()

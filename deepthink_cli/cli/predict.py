@@ -8,20 +8,28 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from deepthink_cli.calibration.registry import calibrations, from_rows
-from deepthink_cli.cli.console import Show, note
-from deepthink_cli.cli.data_options import Calibrate, EnsembleFiles, IterationChoice, RowFormat, TaskName
+from deepthink_cli.cli.console import Show, note, write_text
+from deepthink_cli.cli.data_options import (
+    Calibrate,
+    EnsembleFiles,
+    IterationChoice,
+    Renamed,
+    RowFormat,
+    TaskName,
+    columns_in,
+)
 from deepthink_cli.cli.executor_options import Ray, Workers, number_of, started
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
-from deepthink_cli.io.tables import check_suffix
+from deepthink_cli.io.tables import check_suffix, is_table
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Score
@@ -31,8 +39,10 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
+    from deepthink_cli.io.tables import Write
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.files import Predict
+    from deepthink_cli.prediction.predict import Prompt
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
     from deepthink_cli.scoring.prediction import Prediction
@@ -68,7 +78,7 @@ def predict_folder(
     named = {"memory": memory, "inputs": inputs, "output": output}
     paths: dict[str, Any] = {name: os.path.abspath(str(path)) for name, path in named.items()}
     with Show(common) as tell:
-        job = FolderLabels(**paths, **values, skip=errors.skip)
+        job = FolderLabels(**paths, **values, errors=errors)
         machine = started(address, number, values["options"].device, default_folder())
         counts = label_folder(job, machine, tell)
     note(f"wrote {counts.files} files into {output} ({counts.rows:,} rows, {counts.kept} files kept)", common.quiet)
@@ -93,8 +103,29 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet. "
+        help="Output file; the suffix decides the format: .jsonl, .json, .csv, .tsv or .parquet; .gz or .zst "
+        "after it compresses. "
         "Default: JSON Lines on stdout.",
+    ),
+]
+OutputFormat = Annotated[
+    Literal["jsonl", "csv", "tsv"],
+    typer.Option("--output-format", rich_help_panel=OUTPUT, help="Format of rows on stdout."),
+]
+Flush = Annotated[
+    bool,
+    typer.Option(
+        "--flush",
+        rich_help_panel=OUTPUT,
+        help="Label the rows of a stream as they arrive, without waiting for 256 of them.",
+    ),
+]
+ShowPrompt = Annotated[
+    bool,
+    typer.Option(
+        "--show-prompt",
+        rich_help_panel=OUTPUT,
+        help="Label nothing: print the text of the tokens that the model reads for the first row.",
     ),
 ]
 Resume = Annotated[
@@ -113,6 +144,9 @@ def predict(
     memory: MemoryFile,
     inputs: Inputs,
     output: Output = None,
+    output_format: OutputFormat = "jsonl",
+    flush: Flush = False,
+    show_prompt: ShowPrompt = False,
     resume: Resume = False,
     iteration: IterationChoice = "last",
     calibrate: Calibrate = None,
@@ -120,6 +154,7 @@ def predict(
     task: TaskName = None,
     score: Score = "sum",
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     ray: Ray = None,
     workers: Workers = None,
     *,
@@ -137,7 +172,7 @@ def predict(
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.prediction.files import check_resume, identity_of
-    from deepthink_cli.prediction.predict import open_ensemble
+    from deepthink_cli.prediction.predict import first_prompt, open_ensemble
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -153,10 +188,21 @@ def predict(
         chosen = labels.checked()
     with problems.collected():
         failing = errors.checked()
+    columns: tuple[tuple[str, str], ...] = ()
+    with problems.collected():
+        columns = columns_in(renamed)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
     if ray is not None or workers is not None:
         problems.raise_any()
-        refused = {"resume": resume, "ensemble": files, "task": task, "format": row_format}
+        refused = {
+            "resume": resume,
+            "flush": flush,
+            "show_prompt": show_prompt,
+            "ensemble": files,
+            "task": task,
+            "format": row_format,
+            "map": renamed,
+        }
         values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
@@ -165,20 +211,26 @@ def predict(
         with problems.collected():
             check_resume(output, inputs)
     with problems.collected():
+        _check_stream(output, output_format, inputs, flush, names)
+    with problems.collected():
         opened = open_memory(memory, iteration)
-        source = in_columns(opened, RowSource(inputs, row_format), task)
+        source = in_columns(opened, RowSource(inputs, row_format, renamed=columns), task)
         with problems.collected():
             others = open_ensemble(opened, files, iteration)
             names = in_use(names, [opened, *others], score)
         checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
         check_supported(names, opened, None if skip else checked)
     problems.raise_any()
+    if show_prompt:
+        with Show(common) as tell:
+            return _show(first_prompt(opened, source, options, score, tell), common)
     _check_model(opened, options, output, resume)
-    form = output_rows(opened, checked, output, names, score, chosen, skip)
-    label = _labeller(opened, others, source, options, checked, form)
+    table = output_format != "jsonl" if output is None else is_table(output)
+    form = output_rows(opened, checked, table, names, score, chosen, failing)
+    label = partial(_labeller(opened, others, source, options, checked, form), flush=flush)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
-        counts = _write(partial(label, tell=tell), output, form, identity, checked, tell)
+        counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
     counts.check(failing.allow_errors)
@@ -208,8 +260,28 @@ def _labeller(
         score=form.score,
         ensemble=others,
         skip=form.skip,
+        truncate=form.truncate,
         same_labels=form.by_label,
     )
+
+
+def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:
+    """Raise InputError for the format of a file, and for a stream's option where there is none, or rows must wait."""
+    if output is not None and output_format != "jsonl":
+        raise InputError.of("output_format", output_format, f"{output} is a file, whose suffix names it; omit one")
+    if flush and not RowSource(inputs).read_once:
+        raise InputError.of("flush", None, f"{inputs} is a file, whose rows are all there; omit it, or use -")
+    if flush and (waiting := from_rows(calibrate)):
+        reason = f"not with {option('calibrate')} {','.join(waiting)}, which is estimated from rows together; omit one"
+        raise InputError.of("flush", None, reason)
+
+
+def _show(prompt: Prompt, common: CommonArguments) -> None:
+    """Print the prompt on stdout, and what its candidates add on stderr."""
+    write_text(prompt.text + "\n")
+    note(f"{prompt.memory} tokens of the memory, {prompt.query} of the row; then one of", common.quiet)
+    for candidate, added in prompt.candidates.items():
+        note(f"  {candidate}: {added!r}", common.quiet)
 
 
 def check_output(output: Path | None, read: list[str | Path], resume: bool) -> None:
@@ -238,12 +310,13 @@ def _write(
     identity: dict[str, Any] | None,
     checked: CheckedRows | None,
     tell: Tell,
+    output_format: str,
 ) -> RowCounts:
     """Write labels as they come, to stdout or a file, or with an `identity` to one that can be continued."""
     from deepthink_cli.prediction.files import resume_labels, write_labels
 
     if output is None:
-        counts = _print(label(), form)
+        counts = _print(label(), form, output_format)
     elif identity is None:
         counts = write_labels(label, output, form)
     else:
@@ -253,16 +326,21 @@ def _write(
     return counts
 
 
-def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows) -> RowCounts:
+def _print(parts: Iterable[list[Prediction | Skipped]], form: OutputRows, output_format: str) -> RowCounts:
     from deepthink_cli.io.prefetch import behind
+    from deepthink_cli.io.tables import separated
     from deepthink_cli.prediction.rows import Numbered, RowCounts
 
     counts, numbered = RowCounts(), Numbered(form)
+    write: Write = partial(write_lines, out=sys.stdout)
+    if form.table:
+        write = separated(sys.stdout, form.columns, "," if output_format == "csv" else "\t")
 
     def put(part: Sequence[Prediction | Skipped]) -> None:
         rows = numbered(part)
         counts.add(rows)
-        write_lines(rows, sys.stdout)
+        write(rows)
+        sys.stdout.flush()
 
     with behind(put) as hand_over:
         for part in parts:

@@ -18,6 +18,7 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     PromptArguments,
     ProtocolName,
+    Renamed,
     RowFormat,
     TaskName,
     row_source,
@@ -149,6 +150,7 @@ def think(
     technique: Given[TechniqueOptions],
     correction: Given[CorrectionOptions],
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     task: TaskName = None,
@@ -189,7 +191,7 @@ def think(
         source = source_of(data_dir, model.offline)
     origin = Origin()
     with problems.collected():
-        rows = row_source(demos, row_format)
+        rows = row_source(demos, row_format, renamed)
         if task is None:
             demonstrations = _from_rows(rows, prompt)
     problems.raise_any()

@@ -54,13 +54,17 @@ class Example:
 
 @dataclass(frozen=True)
 class Query:
-    """A test input x_test: its text, the candidates Y, and its true label if it is known."""
+    """A test input x_test: its text, the candidates Y, and its true label if it is known.
+
+    `truncated` is the number of characters that were left out because the text is too long for the model.
+    """
 
     text: Text
     candidates: tuple[str, ...]
     gold: str | None = None
     where: str = ""
     fields: Mapping[str, Any] | None = None
+    truncated: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ def read_rows(source: str | RowSource, problems: Problems | None = None) -> Iter
 def rows_or_errors(source: str | RowSource, text_field: str = FIELD) -> Iterator[Row | InputError]:
     """Like `read_rows`, but yields the error of a row that cannot be read in its place."""
     source, empty = RowSource.of(source), True
+    if source.is_text:
+        yield Row({text_field: source.path}, source.name)
+        return
     check_path(source)
     name = source.row_format
     reader = partial(text_rows, field=text_field) if name == "txt" else _READERS[name]

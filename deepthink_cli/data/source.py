@@ -17,6 +17,7 @@ from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from deepthink_cli.errors import DeepThinkError, InputError, option
+from deepthink_cli.io.tables import COMPRESSIONS, Compression
 from deepthink_cli.io.text import size
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ class Row:
 
 STDIN = "-"
 FormatName = Literal["csv", "tsv", "jsonl", "json", "parquet", "txt"]
-Compression = Literal["gzip", "zstd"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 SUFFIXES: dict[str, FormatName] = {
     ".jsonl": "jsonl",
@@ -45,7 +45,6 @@ SUFFIXES: dict[str, FormatName] = {
     ".txt": "txt",
     "": "jsonl",
 }
-_COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 
 
@@ -53,6 +52,7 @@ _OTHER_COMPRESSIONS = (".bz2", ".xz", ".lz4", ".zip", ".7z")
 class RowSource:
     """A path, or `-` for standard input, and the format of its rows if the suffix does not say it.
 
+    `renamed` are columns and the fields that they are read as. With `is_text`, the path is itself the one text to read.
     `convert` returns a row in other columns as a row with the template's fields; its second argument says whether the
     row must have its true label. Raises InputError for a format that is not in `FORMATS`.
     """
@@ -60,6 +60,8 @@ class RowSource:
     path: str
     format: FormatName | None = None
     convert: Callable[[Row, bool], Row] | None = field(default=None, compare=False)
+    renamed: tuple[tuple[str, str], ...] = ()
+    is_text: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -72,6 +74,10 @@ class RowSource:
 
     def converted(self, row: Row, labelled: bool = True) -> Row:
         """The row with the template's fields; raises InputError if `convert` cannot read it."""
+        if self.renamed:
+            names = dict(self.renamed)
+            others = {name: value for name, value in row.fields.items() if name not in names}
+            row = Row({**others, **{names[name]: row.fields[name] for name in names if name in row.fields}}, row.where)
         return row if self.convert is None else self.convert(row, labelled)
 
     @property
@@ -82,8 +88,8 @@ class RowSource:
     @property
     def read_once(self) -> bool:
         """Whether the rows can be read only once: those of standard input, of a pipe and of a device."""
-        if self.is_stdin:
-            return True
+        if self.is_stdin or self.is_text:
+            return self.is_stdin
         try:
             mode = os.stat(self.path).st_mode
         except (OSError, ValueError):  # reading says what is wrong with the path
@@ -93,12 +99,12 @@ class RowSource:
     @property
     def name(self) -> str:
         """The name of the source in messages."""
-        return "standard input" if self.is_stdin else self.path
+        return "standard input" if self.is_stdin else "the text" if self.is_text else self.path
 
     @property
     def compression(self) -> Compression | None:
         """The compression that the suffix names; None for standard input."""
-        return None if self.is_stdin else _COMPRESSIONS.get(Path(self.path).suffix.lower())
+        return None if self.is_stdin else COMPRESSIONS.get(Path(self.path).suffix.lower())
 
     @property
     def row_format(self) -> FormatName:
@@ -179,7 +185,7 @@ def seekable(source: RowSource) -> Iterator[BinaryIO]:
 def check_path(source: RowSource) -> None:
     """Raise InputError for a file that is missing, a directory or not readable."""
     path = source.path
-    if source.is_stdin:
+    if source.is_stdin or source.is_text:
         return
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file; check the path, or use - for standard input")

@@ -36,12 +36,13 @@ from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import ScoreName
+from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.predict import members_of, open_ensemble
 from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.scoring.inputs import check_tokens
-from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, predictions
+from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, longest_of, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
 
 
@@ -132,6 +133,7 @@ def evaluate(
     ensemble: Sequence[str | Path | OpenedMemory] = (),
     score: ScoreName = "sum",
     skip: Callable[[Skipped], None] | None = None,
+    truncate: Keep | None = None,
     tell: Tell = silent,
 ) -> EvaluationReport:
     """Evaluate a memory on labelled rows, next to plain in-context learning (T = 1) and the majority class.
@@ -148,6 +150,7 @@ def evaluate(
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
         score: as in `predict`; a warning names labels that it never chooses.
         skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
+        truncate: what is read of a text that is too long for the model, its end or its start.
         tell: called with every event (`deepthink_cli.events`).
 
     Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
@@ -161,7 +164,7 @@ def evaluate(
     if engine is None:
         spec = find_its_model(memory, options, tell)
         check_inputs(calibrate, memory.provenance.demonstrations, spec, score)
-        for each in (memory, *others) if skip is None else ():
+        for each in (memory, *others) if skip is None and truncate is None else ():
             check_tokens(each.provenance.demonstrations, spec, rows.source or rows.split, rows.checked, score)
         _warn_of_extended(spec.tokenizer, rows, score, calibrate, tell)
         started = time.perf_counter()
@@ -172,7 +175,7 @@ def evaluate(
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]
     skipped = Counter(rows.skipped)
-    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, tell)
+    evaluation, overlap = _evaluate(engine, members, rows, skipped, calibrate, observe, score, skip, truncate, tell)
     seconds, names = time.perf_counter() - started, tuple(each.name for each in others)
     _warn(evaluation, overlap, memory, calibrate, tell)
     described = (rows.task, rows.split, rows.protocol, dict(skipped), seconds)
@@ -212,6 +215,7 @@ def _evaluate(
     observe: Callable[[Prediction], None] | None,
     score: ScoreName,
     skip: Callable[[Skipped], None] | None,
+    truncate: Keep | None,
     tell: Tell,
 ) -> tuple[Evaluation, Overlap | None]:
     known = [member[0].provenance.demonstrations for member in members if member[0].provenance]
@@ -219,7 +223,7 @@ def _evaluate(
     evaluator = Evaluator(iterations, known[0].labels, calibrate)
     overlap = OverlapEvaluator(known, iterations, calibrate)
     counted, message = 0, ""
-    for row in _answers(engine, members, rows, calibrate, score, skip is not None, tell):
+    for row in _answers(engine, members, rows, calibrate, score, skip is not None, truncate, tell):
         if isinstance(row, Skipped):
             skipped[row.reason] += 1
             message = message or row.error
@@ -243,6 +247,7 @@ def _answers(
     calibrate: Sequence[str],
     score: ScoreName,
     skip: bool,
+    truncate: Keep | None,
     tell: Tell,
 ) -> Iterator[Prediction | Skipped]:
     """The corrected predictions of every row, in order, or the generated and judged answers to it."""
@@ -252,10 +257,13 @@ def _answers(
     provenance = members[0][0].provenance
     assert provenance is not None
     check = row_check(calibrate, provenance.demonstrations, engine, score)
+    queries = skipping(rows.queries, check) if skip else rows.queries
+    if truncate is not None:
+        queries = truncated(queries, engine, longest_of(members), truncate, score, tell)
     parts = predictions(
         engine,
         members,
-        skipping(rows.queries, check) if skip else rows.queries,
+        queries,
         size=EVALUATED,
         score=score,
         skip=ANYTHING if skip else UNSCORABLE,

@@ -29,7 +29,7 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.files import write_labels
-from deepthink_cli.prediction.options import LabelOptions
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.predict import predict_file
 from deepthink_cli.prediction.rows import output_rows
 from deepthink_cli.scoring.inputs import check_rows
@@ -50,7 +50,7 @@ class FolderLabels:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     labels: LabelOptions = field(default_factory=LabelOptions.checked)
-    skip: bool = False
+    errors: ErrorOptions = field(default_factory=ErrorOptions.checked)
 
     @property
     def name(self) -> str:
@@ -68,9 +68,11 @@ class FolderLabels:
     def identity(self) -> dict[str, Any]:
         """What all labels of the folder depend on, but for their rows."""
         values = {**asdict(self), "options": None, "labels": self.labels.model_dump(mode="json")}
+        values |= {"errors": None, "skip": self.errors.skip}
+        values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
             values["options"] = self.options.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
-        del values["output"], values["memory"]
+        del values["output"], values["memory"], values["errors"]
         return {"memory": open_memory(self.memory, self.iteration).sha256, **json.loads(json.dumps(values))}
 
 
@@ -124,11 +126,11 @@ class Labeller:
     def _labelled(self, name: str) -> Labelled:
         job, problems = self.job, Problems()
         source = RowSource(str(Path(job.inputs) / name))
-        checked = check_rows(self.memory.provenance.demonstrations, source, problems, skip=job.skip)
+        checked = check_rows(self.memory.provenance.demonstrations, source, problems, skip=job.errors.skip)
         problems.raise_any()
         output = Path(job.output) / name
         names = in_use(job.calibrate, [self.memory], job.score)
-        form = output_rows(self.memory, checked, output, names, job.score, job.labels, job.skip)
+        form = output_rows(self.memory, checked, True, names, job.score, job.labels, job.errors)
         label = partial(
             predict_file,
             self.memory,
@@ -137,6 +139,7 @@ class Labeller:
             calibrate=form.calibrate,
             score=form.score,
             skip=form.skip,
+            truncate=form.truncate,
             same_labels=form.by_label,
             loaded=self.loaded,
         )

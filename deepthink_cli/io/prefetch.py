@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,41 @@ def ahead(items: Iterator[T], most: int = 1) -> Iterator[T]:
             yield item
     finally:
         _stop(executor, prepared)
+
+
+def arriving(items: Iterator[T], most: int, patience: float = 0.05) -> Iterator[list[T]]:
+    """Yield the items that have arrived, in order, at most `most` at a time: none follows within `patience` seconds.
+
+    An error of `items` is raised here, after the items before it. The thread that waits for items ends with the
+    process, whatever it waits for.
+    """
+    arrived: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(most)
+
+    def read() -> None:
+        try:
+            for item in items:
+                arrived.put((item,))
+            arrived.put(None)
+        except BaseException as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        part, item = list[T](), arrived.get()
+        while isinstance(item, tuple):
+            part.append(item[0])
+            if len(part) == most:
+                break
+            try:
+                item = arrived.get(timeout=patience)
+            except queue.Empty:
+                break
+        if part:
+            yield part
+        if isinstance(item, BaseException):
+            raise item
+        if item is None:
+            return
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Write rows to a file whose suffix decides the format: JSON Lines, a JSON array, CSV, TSV or Parquet.
 
+All but Parquet are compressed if `.gz` or `.zst` follows.
+
 CSV, TSV and Parquet are tables: their columns are known before the first row. A field of a field is a column whose name
 has a dot, as `scores.positive`; where the columns have the outer field only, its content is written as JSON.
 """
@@ -7,6 +9,8 @@ has a dot, as `scores.positive`; where the columns have the outer field only, it
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -24,21 +28,35 @@ Write = Callable[[Iterable[Row]], None]
 
 TABLES = (".csv", ".tsv", ".parquet")
 SUFFIXES = (".jsonl", ".ndjson", ".json", *TABLES)
+Compression = Literal["gzip", "zstd"]
+COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 GROUP = 2048  # rows of a row group, which are in memory together
 _LARGEST = 2**63  # integers beyond it have no column type
 
 
 def check_suffix(path: str | Path, field: str = "output") -> None:
     """Raise InputError for a file whose suffix names no format; without a suffix, it is JSON Lines."""
-    suffix = Path(path).suffix.lower()
+    suffix, kind = _suffix(path), _compression(path)
     if suffix and suffix not in SUFFIXES:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         raise InputError.of(field, path, f"unknown format {suffix!r}; end the name in {known}")
+    if kind is not None and suffix == ".parquet":
+        raise InputError.of(field, path, "Parquet files are compressed as they are; end the name in .parquet")
 
 
 def is_table(path: str | Path) -> bool:
     """Whether the file is written as CSV, TSV or Parquet, and needs columns."""
-    return Path(path).suffix.lower() in TABLES
+    return _suffix(path) in TABLES
+
+
+def _compression(path: str | Path) -> Compression | None:
+    return COMPRESSIONS.get(Path(path).suffix.lower())
+
+
+def _suffix(path: str | Path) -> str:
+    """The suffix that names the format, before that of a compression."""
+    name = Path(path)
+    return (Path(name.stem) if _compression(name) else name).suffix.lower()
 
 
 @contextmanager
@@ -111,7 +129,7 @@ def _divide(name: str, value: Any, columns: Columns, cells: dict[str, Any]) -> N
 def _writer(
     path: str | Path, temporary: Path, columns: Columns, about: Mapping[str, str]
 ) -> AbstractContextManager[Write]:
-    match Path(path).suffix.lower():
+    match _suffix(path):
         case ".csv":
             return _separated(temporary, columns, ",")
         case ".tsv":
@@ -124,15 +142,33 @@ def _writer(
 
 
 @contextmanager
+def _text_file(path: Path) -> Iterator[TextIO]:
+    """A UTF-8 text file, compressed if its suffix says so; the same text always gives the same bytes."""
+    with open(path, "wb") as raw:
+        match _compression(path):
+            case "gzip":
+                # Without the name and the time, which gzip stores by default.
+                content: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+            case "zstd":
+                import pyarrow
+
+                content = pyarrow.CompressedOutputStream(raw, "zstd")
+            case _:
+                content = raw
+        with io.TextIOWrapper(content, encoding="utf-8", newline="") as text:
+            yield text
+
+
+@contextmanager
 def _json_lines(path: Path) -> Iterator[Write]:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
+    with _text_file(path) as file:
         yield lambda rows: file.writelines(map(json_line, rows))
 
 
 @contextmanager
 def _json_array(path: Path) -> Iterator[Write]:
     """One row a line between brackets."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
+    with _text_file(path) as file:
         before = "[\n"
 
         def write(rows: Iterable[Row]) -> None:
@@ -147,16 +183,21 @@ def _json_array(path: Path) -> Iterator[Write]:
 
 @contextmanager
 def _separated(path: Path, columns: Columns, delimiter: str) -> Iterator[Write]:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        table = csv.writer(_Lines(file), delimiter=delimiter)
-        table.writerow(columns)
+    with _text_file(path) as file:
+        yield separated(file, columns, delimiter)
 
-        def write(rows: Iterable[Row]) -> None:
-            for row in rows:
-                cells = flat(row, columns)
-                table.writerow([_text(cells.get(name)) for name in columns])
 
-        yield write
+def separated(file: TextIO, columns: Columns, delimiter: str) -> Write:
+    """Write the names of the columns, and return a function that writes rows below them."""
+    table = csv.writer(_Lines(file), delimiter=delimiter)
+    table.writerow(columns)
+
+    def write(rows: Iterable[Row]) -> None:
+        for row in rows:
+            cells = flat(row, columns)
+            table.writerow([_text(cells.get(name)) for name in columns])
+
+    return write
 
 
 class _Lines:

@@ -253,11 +253,13 @@ def identity_of(
             "ensemble": [other.sha256 for other in ensemble],
             "iteration": list(form.iterations),
             "format": inputs.row_format,
+            "map": dict(inputs.renamed) or None,
             **model,
             "calibrate": list(form.calibrate),
             "score": form.score,
             **form.options.model_dump(mode="json"),
             "on_error": "skip" if form.skip else "stop",
+            "truncate": form.truncate,
         },
         **{f"version of {name}": number for name, number in versions().items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -22,12 +23,14 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.options import ScoreName
+from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
-from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, predicted, predictions
+from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, longest_of, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.rows import in_columns
 
 
@@ -57,6 +60,38 @@ def predict(
     parts = predictions(engine, [memories], queries, size=chunk, score=score)
     for part in Calibrator(engine, [memories], names, score).corrected(parts):
         yield from (by_first(prediction, names) for prediction in predicted(part))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model reads for a row: the text of its tokens up to the label, and what each candidate adds.
+
+    `memory` and `query` are the numbers of tokens of the demonstrations, and of the row up to the candidates.
+    """
+
+    text: str
+    candidates: dict[str, str]
+    memory: int
+    query: int
+
+
+def first_prompt(
+    memory: OpenedMemory, source: RowSource, options: ModelOptions | None, score: ScoreName, tell: Tell
+) -> Prompt:
+    """What the model reads for the first row; loads the tokenizer and no weights. Raises InputError for a bad row."""
+    demonstrations = memory.provenance.demonstrations
+    tokenizer = find_its_model(memory, options, tell).tokenizer
+    query = next(read_queries(source, demonstrations.template, demonstrations.labels))
+    (tokenized,) = query_tokenizer(tokenizer, demonstrations, score)([query])
+
+    def text(ids: Iterable[int]) -> str:
+        return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    asked = [*demonstrations.token_ids, *tokenized.prefix]
+    shared = text(asked)
+    wholes = [text([*asked, *answer]) for answer in tokenized.answers]
+    added = dict(zip(query.candidates, (whole.removeprefix(shared) for whole in wholes), strict=True))
+    return Prompt(shared, added, len(demonstrations.token_ids), len(tokenized.prefix))
 
 
 def open_ensemble(
@@ -130,6 +165,8 @@ def predict_file(
     same_labels: bool = False,
     start: int = 0,
     before: Iterable[Sequence[Prediction]] = (),
+    truncate: Keep | None = None,
+    flush: bool = False,
     loaded: tuple[ModelSpec, Engine, list[Memory]] | None = None,
     tell: Tell = silent,
 ) -> Iterator[list[Prediction | Skipped]]:
@@ -144,7 +181,8 @@ def predict_file(
 
     With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
-    other candidates than the labels.
+    other candidates than the labels. `truncate` says what is read of a text that is too long for the model. With
+    `flush`, a chunk ends where no row follows at once.
     """
     memory = opened(memory, iteration)
     others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
@@ -154,13 +192,15 @@ def predict_file(
     check_supported(calibrate, memory, None if skip else checked)
     spec = find_its_model(memory, options, tell) if loaded is None else loaded[0]
     check_inputs(calibrate, demonstrations, spec, score)
-    for each in () if skip else (memory, *others):
+    for each in () if skip or truncate else (memory, *others):
         check_tokens(each.provenance.demonstrations, spec, source, checked, score)
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
     engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
     members = [memories, *members_of(others, engine, tell)]
     check = row_check(calibrate, demonstrations, engine, score, same_labels)
-    rows = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)
+    rows: Iterator[Query | Skipped] = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)
+    if truncate is not None:
+        rows = truncated(rows, engine, longest_of(members), truncate, score, tell)
     calibrator = Calibrator(engine, members, calibrate, score)
     for earlier in before:
         calibrator.count(earlier)
@@ -169,6 +209,7 @@ def predict_file(
         members,
         rows,
         size=chunk,
+        flush=flush,
         score=score,
         skip=ANYTHING if skip else NOTHING,
         tell=tell,

@@ -15,8 +15,8 @@ from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.io.text import jsonable
-from deepthink_cli.options import ScoreName
-from deepthink_cli.prediction.options import LabelOptions
+from deepthink_cli.options import Keep, ScoreName
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
 from deepthink_cli.scoring.prediction import Correction, Counted, Prediction
 from deepthink_cli.scoring.softmax import shares
@@ -27,7 +27,7 @@ ABOUT = {
     "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
 }
 # Fields of some output rows that are divided into columns, or are in some tables only.
-_OUTPUT = ("iteration", "confidence", "top", "score", "scores", "calibrated", "input", "gold", "error")
+_OUTPUT = ("iteration", "truncated", "confidence", "top", "score", "scores", "calibrated", "input", "gold", "error")
 _SHOWN = 3  # skipped rows that are named
 
 
@@ -37,8 +37,8 @@ class OutputRows:
 
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
-    whether they have a true label, and `skip` whether there may be rows with an error instead; `stored_from` is what
-    the memory's own correction was estimated from.
+    whether they have a true label, `skip` whether there may be rows with an error instead, `truncate` what is read of a
+    text that is too long; `stored_from` is what the memory's own correction was estimated from.
     """
 
     iterations: tuple[int, ...]
@@ -51,6 +51,7 @@ class OutputRows:
     several: bool = False
     gold: bool = False
     skip: bool = False
+    truncate: Keep | None = None
     stored_from: Counted = "texts"
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
@@ -64,6 +65,7 @@ class OutputRows:
             return {**written, **self._input(fields), "gold": row.query.gold}
         answer = answer_of(row, self.calibrate)
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
+        written |= {"truncated": row.query.truncated} if row.query.truncated else {}
         written |= {**scored_by(self.score), "scores": row.scores}
         if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
@@ -128,6 +130,8 @@ class OutputRows:
         columns |= {"label": "text", "probability": "number"}
         if self.options.top is not None or self.options.threshold is not None:
             columns["confidence"] = "text"
+        if self.truncate is not None:
+            columns["truncated"] = "integer"
         columns |= dict.fromkeys(scored_by(self.score), "text")
         if not self.labels:
             shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
@@ -197,14 +201,14 @@ def best(prediction: Prediction, count: int) -> list[dict[str, Any]]:
 def output_rows(
     memory: OpenedMemory,
     checked: CheckedRows | None,
-    output: Path | None,
+    table: bool,
     calibrate: Sequence[str],
     score: ScoreName,
     options: LabelOptions,
-    skip: bool,
+    errors: ErrorOptions,
 ) -> OutputRows:
     """The rows that `predict` writes for checked inputs, or for standard input; raises as `check_columns`."""
-    table, labels = output is not None and is_table(output), memory.provenance.demonstrations.labels
+    labels = memory.provenance.demonstrations.labels
     check_columns(options, checked, table)
     fields = None if checked is None else {name: kind or "text" for name, kind in checked.fields.items()}
     shared = checked is None or checked.other_labels is None
@@ -219,7 +223,8 @@ def output_rows(
         fields,
         table,
         several,
-        skip=skip,
+        skip=errors.skip,
+        truncate=errors.truncate,
         stored_from="texts" if stored is None else stored.counted,
     )
 
@@ -230,10 +235,10 @@ def samples_rows(
     samples: Path,
     calibrate: tuple[str, ...],
     score: ScoreName,
-    skip: bool,
+    errors: ErrorOptions,
 ) -> OutputRows:
     """The rows that `eval --samples` writes: those of `predict` with their true labels; raises as `check_columns`."""
-    form = output_rows(memory, rows.checked, samples, calibrate, score, LabelOptions.checked(), skip)
+    form = output_rows(memory, rows.checked, is_table(samples), calibrate, score, LabelOptions.checked(), errors)
     return replace(form, several=True, gold=True)
 
 

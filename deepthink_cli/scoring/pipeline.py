@@ -24,7 +24,7 @@ from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.io.prefetch import ahead
+from deepthink_cli.io.prefetch import ahead, arriving
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
@@ -75,12 +75,15 @@ def predictions(
     rows: Iterable[Query | Skipped],
     *,
     size: int = CHUNK,
+    flush: bool = False,
     score: ScoreName = "sum",
     skip: Collection[str] = NOTHING,
     tell: Tell = silent,
     progress: Progress | None = None,
 ) -> Iterator[Part]:
     """Yield the predictions of every `size` rows, in order; at most three chunks are in memory.
+
+    With `flush`, a chunk also ends where no row follows at once.
 
     There is one member, or several for an ensemble; each has the same iterations, of one set of demonstrations with the
     template and labels of the other members. A query that cannot be scored is replaced by the reason if that is among
@@ -89,9 +92,8 @@ def predictions(
     rows done are counted on.
     """
     members = [[engine.place(memory) for memory in member] for member in members]
-    provenance = longest([member[0] for member in members]).provenance
-    assert provenance is not None
-    for chunk in ahead(planned(engine, provenance.demonstrations, rows, size=size, score=score, skip=skip)):
+    plans = planned(engine, longest_of(members), rows, size=size, flush=flush, score=score, skip=skip)
+    for chunk in ahead(plans):
         part = scored(engine, members, chunk, skip)
         if progress is not None:
             progress = replace(progress, done=progress.done + len(chunk.rows))
@@ -105,16 +107,20 @@ def planned(
     rows: Iterable[Query | Skipped],
     *,
     size: int = CHUNK,
+    flush: bool = False,
     score: ScoreName = "sum",
     skip: Collection[str] = NOTHING,
 ) -> Iterator[Chunk]:
     """Yield every `size` rows, ready to be scored after memories of these demonstrations or of fewer tokens.
 
+    With `flush`, a chunk ends where no row follows at once.
+
     Queries that cannot be scored are skipped, or raise InputError, as in `predictions`.
     """
     tokenize, length = query_tokenizer(engine.tokenizer, demonstrations, score), len(demonstrations.token_ids)
     remaining = iter(rows)
-    while part := list(islice(remaining, size)):
+    parts = arriving(remaining, size) if flush else iter(lambda: list(islice(remaining, size)), [])
+    for part in parts:
         tokenized = _tokenized(tokenize, [row for row in part if isinstance(row, Query)], skip)
         prepared, kept = list[Query | Skipped](), list[TokenizedQuery]()
         for row in part:
@@ -170,6 +176,13 @@ def predicted(rows: Iterable[P | Skipped]) -> list[P]:
 def longest(memories: Sequence[Memory]) -> Memory:
     """The memory of the most tokens, after which the fewest queries fit."""
     return max(memories, key=lambda memory: memory.length)
+
+
+def longest_of(members: Sequence[Sequence[Memory]]) -> TokenizedDemonstrations:
+    """The demonstrations of the member after which the fewest tokens fit."""
+    provenance = longest([member[0] for member in members]).provenance
+    assert provenance is not None
+    return provenance.demonstrations
 
 
 def _predicted(engine: Engine, members: Sequence[Sequence[Memory]], chunk: Chunk) -> list[list[Prediction]]:

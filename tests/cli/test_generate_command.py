@@ -73,6 +73,18 @@ def test_each_input_has_a_row_with_its_answer(memory: Path, inputs: Path, capsys
     assert [(row["text"], row["finish"]) for row in rows] == [(each.text, each.finish) for each in expected]
 
 
+@pytest.mark.parametrize("text", ["a kind film", "film", "good or/and bad? "])
+def test_a_text_in_place_of_a_file_is_the_one_input(memory: Path, text: str, capsys: Captured) -> None:
+    (row,) = printed(words(memory, text), capsys)
+    assert row["input"] == {"review": text}
+
+
+@pytest.mark.parametrize("name", ["nofile.csv", "no/file", "nofile.jsonl.gz"])
+def test_what_looks_like_a_file_is_none(memory: Path, name: str, capsys: Captured) -> None:
+    assert run(words(memory, name)) == 2
+    assert f"{name}: no such file" in capsys.readouterr().err
+
+
 def test_every_iteration_answers(memory: Path, inputs: Path, capsys: Captured) -> None:
     rows = printed(words(memory, inputs, "--iteration", "all"), capsys)
     assert [(row["index"], row["iteration"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
@@ -240,10 +252,11 @@ def _read_until(leader: int, text: bytes, seconds: float = 60) -> bytes:
     return output
 
 
-def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(memory: Path, forks: Forks) -> None:
+@pytest.mark.parametrize("leaving", [b"\x04", b"/quit\n"])
+def test_ctrl_c_stops_an_answer_and_ctrl_d_or_quit_leaves(memory: Path, forks: Forks, leaving: bytes) -> None:
     program, leader = _terminal(forks, ["chat", str(memory), "--max-new-tokens", "300", "--stop", ""])
     try:
-        assert b"Ctrl-D leaves" in _read_until(leader, b"\n> ")
+        assert b"Ctrl-D or /quit leaves" in _read_until(leader, b"\n> ")
         os.write(leader, b"a warm film\n")
         _read_until(leader, b"\n")
         time.sleep(0.3)
@@ -251,7 +264,7 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(memory: Path, forks: Forks) ->
         assert _read_until(leader, b"> ").endswith(b"> ")
         time.sleep(0.8)  # longer than Ctrl-C takes to end other commands
         assert program.runs()
-        os.write(leader, b"\x04")
+        os.write(leader, leaving)
         assert program.wait(30) == 0
     finally:
         program.kill()

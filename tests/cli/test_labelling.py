@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -314,3 +315,106 @@ def test_a_full_disk_while_a_table_is_written_leaves_no_file(memory: Path, tmp_p
         assert code == 1
         assert f"{name}: cannot be written: File too large" in said
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize(("keep", "words"), [("end", "a kind film"), ("start", "dull and slow")])
+def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
+    memory: Path, tmp_path: Path, capsys: Captured, keep: str, words: str
+) -> None:
+    text = f"dull and slow {LONG}a kind film"
+    long = write_rows(tmp_path / "long.jsonl", [{"id": 1, "review": text}, {"id": 2, "review": "short"}])
+    assert run(["predict", str(memory), str(long), "--truncate", keep, "-o", str(tmp_path / "out.jsonl")]) == 0
+    assert f"truncated 1 rows: of a text that is too long for the model, the {keep} was read" in capsys.readouterr().err
+    first, second = lines(tmp_path / "out.jsonl")
+    left = len(text) - first["truncated"]
+    kept = text[-left:] if keep == "end" else text[:left]
+    assert words in kept
+    assert "truncated" not in second
+    assert first["input"]["review"] == text
+    alone = write_rows(tmp_path / "alone.jsonl", [{"id": 1, "review": kept}, {"id": 2, "review": "short"}])
+    assert run(["predict", str(memory), str(alone), "-q", "-o", str(tmp_path / "alone-out.jsonl")]) == 0
+    assert lines(tmp_path / "alone-out.jsonl")[0]["scores"] == first["scores"]
+    gold = write_rows(tmp_path / "gold.jsonl", [{"review": text, "sentiment": "positive"}, GOOD[0]])
+    assert run(["eval", str(memory), str(gold), "--truncate", keep, "--samples", str(tmp_path / "s.csv"), "-q"]) == 0
+    assert cells(tmp_path / "s.csv")[0]["truncated"] == str(first["truncated"])
+
+
+def test_columns_are_read_as_other_fields_and_kept_under_their_names(
+    models: Callable[[str], Path], tmp_path: Path, capsys: Captured
+) -> None:
+    rows, memory = tmp_path / "rows.csv", str(tmp_path / "mem.safetensors")
+    rows.write_text("Text,Class\na kind film,positive\ndull,negative\nfine,positive\nslow,negative\n")
+    mapped = [str(rows), "--map", "Text=review,Class=sentiment", "-q"]
+    assert run(["think", *mapped, "-m", str(models("llama")), "-o", memory]) == 0
+    assert run(["eval", memory, *mapped, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == 4
+    assert run(["predict", memory, *mapped]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["input"] == {"Text": "a kind film", "Class": "positive"}
+    assert run(["predict", memory, str(rows), "--map", "Text"]) == 2
+    assert "--map Text: give COLUMN=FIELD" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.json", "out.csv"])
+def test_output_is_compressed_and_always_has_the_same_bytes(
+    memory: Path, inputs: Path, tmp_path: Path, name: str
+) -> None:
+    for written in (name, f"{name}.gz", f"{name}.zst", f"2-{name}.gz"):
+        assert run(["predict", str(memory), str(inputs), "-q", "-o", str(tmp_path / written)]) == 0
+    plain = [row.fields for row in read_rows(str(tmp_path / name))]
+    assert [row.fields for row in read_rows(str(tmp_path / f"{name}.gz"))] == plain
+    assert [row.fields for row in read_rows(str(tmp_path / f"{name}.zst"))] == plain
+    assert (tmp_path / f"{name}.gz").read_bytes() == (tmp_path / f"2-{name}.gz").read_bytes()
+    assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()) == (tmp_path / name).read_bytes()
+
+
+def test_a_stream_is_answered_row_by_row_also_as_csv(memory: Path, tmp_path: Path, forks: Forks) -> None:
+    given, answers = os.pipe(), os.pipe()
+    words = [
+        "predict",
+        str(memory),
+        "-",
+        "--format",
+        "csv",
+        "--output-format",
+        "csv",
+        "--flush",
+        "--columns",
+        "none",
+        "-q",
+    ]
+    child = forks.start(words, stdin=given[0], stdout=answers[1])
+    os.close(answers[1])
+    with os.fdopen(given[1], "w") as rows, os.fdopen(answers[0]) as out:
+        rows.write("review\n")
+        for index in range(2):
+            rows.write("a kind film\n")
+            rows.flush()
+            if index == 0:
+                assert out.readline().startswith("index,label,probability,")
+            assert out.readline().startswith(f"{index},")
+        rows.close()
+        assert not out.read()
+    assert child.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--flush"], "--flush: {inputs} is a file, whose rows are all there; omit it, or use -"),
+        (["--output-format", "csv", "-o", "x.csv"], "--output-format csv: x.csv is a file, whose suffix names it"),
+        (["-o", "x.parquet.gz"], "-o x.parquet.gz: Parquet files are compressed as they are; end the name in .parquet"),
+        (["--truncate", "middle"], "'middle' is not one of 'end', 'start'"),
+    ],
+)
+def test_options_of_streams_and_outputs_are_refused_where_they_have_no_meaning(
+    memory: Path, inputs: Path, capsys: Captured, words: list[str], message: str
+) -> None:
+    assert run(["predict", str(memory), str(inputs), *words]) == 2
+    assert message.format(inputs=inputs) in capsys.readouterr().err
+
+
+def test_the_prompt_is_the_text_of_the_tokens_up_to_the_label(memory: Path, inputs: Path, capsys: Captured) -> None:
+    assert run(["predict", str(memory), str(inputs), "--show-prompt"]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("Review: a kind film\nSentiment:\n")
+    assert "  positive: ' positive'" in err
