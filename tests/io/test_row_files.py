@@ -95,7 +95,7 @@ def test_a_parquet_file_does_not_depend_on_how_rows_come(tmp_path: Path) -> None
     assert (tmp_path / "b.parquet").read_bytes() == one_by_one
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.txt", "out.jsonl.gz"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.txt", "out.jsonl.bz2"])
 def test_an_unknown_suffix_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(InputError, match=r"--samples out\..*: unknown format .*\.jsonl, .*\.csv, \.tsv or \.parquet"):
         check_suffix(name, "--samples")
