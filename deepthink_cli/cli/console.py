@@ -144,6 +144,11 @@ def interval_bar(low: float, value: float, high: float, start: float, end: float
     return "".join(cells)
 
 
+def counted(count: int, label: str) -> str:
+    """How many rows have a label, as in `3 World`; a label that begins with a digit is quoted, as in `3 '0'`."""
+    return f"{count} {label!r}" if label[:1].isdecimal() else f"{count} {label}"
+
+
 def duration(seconds: float) -> str:
     """A time in the unit that suits it: `12 s`, `4.5 minutes`, `7.2 hours`."""
     if seconds < 100:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepthink_cli.cli.console import Show, note, report, table, write_json
+from deepthink_cli.cli.console import Show, counted, note, report, table, write_json
 from deepthink_cli.cli.data_options import (
     Cache,
     DataDir,
@@ -250,7 +250,7 @@ def _report(result: SelectResult, output: Path, scores: Path | None, following: 
     chosen, cost = result.chosen, result.chosen.cost
     if common.json:
         write_json({**result.as_json(), "file": str(output)})
-    labels = ", ".join(f"{count} {label}" for label, count in chosen.labels.items())
+    labels = ", ".join(counted(count, label) for label, count in chosen.labels.items())
     work = [f"read {cost.observed:,} rows"] if cost.observed else []
     work += [f"took {cost.cached:,} rows from the cache"] if cost.cached else []
     work += [f"tried {cost.sets:,} sets on {cost.scored:,} inputs"] if cost.scored else []

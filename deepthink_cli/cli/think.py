@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions
 from deepthink_cli.cli.calibrate import if_typed
-from deepthink_cli.cli.console import Show, note, report, write_json
+from deepthink_cli.cli.console import Show, counted, note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
@@ -79,7 +79,7 @@ def _labels(demonstrations: TokenizedDemonstrations) -> str:
     by_label = counts(demonstrations)
     if not by_label:
         return "every row has candidates of its own"
-    shown = [f"{count} {_short(label)}" for label, count in list(by_label.items())[:LABELS]]
+    shown = [counted(count, _short(label)) for label, count in list(by_label.items())[:LABELS]]
     return ", ".join(shown) + (f", ... ({len(by_label)} labels)" if len(by_label) > LABELS else "")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deepthink_cli.cli.accuracy import AXIS, LABELS, corrected, curve, distribution, probabilities
-from deepthink_cli.cli.console import report, table
+from deepthink_cli.cli.console import counted, report, table
 from deepthink_cli.cli.main import run
 from deepthink_cli.evaluation.evaluation import Evaluation
 from deepthink_cli.evaluation.metrics import Changes, Probabilities, Tally
@@ -149,3 +149,7 @@ def test_a_table_wraps_in_a_terminal_and_is_one_line_a_row_in_a_pipe(
     report(table("a", "b", "c", rows=[row], left=3), file=piped)
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines())) <= width
     assert len(piped.getvalue().splitlines()) == 2
+
+
+def test_a_numeric_label_is_no_second_count() -> None:
+    assert [counted(3, label) for label in ("0", "World", "4 stars")] == ["3 '0'", "3 World", "3 '4 stars'"]
