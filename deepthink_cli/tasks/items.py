@@ -10,7 +10,7 @@ from typing import Any
 from deepthink_cli.data.examples import CANDIDATES, DemonstrationSet, Query, read_demonstrations
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.data.template import Template
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.tasks.format import Candidates, Free, Piece, Task
 from deepthink_cli.tasks.free import found
 from deepthink_cli.tasks.patterns import first_match, whole_match
@@ -221,10 +221,11 @@ class TaskColumns:
         """Raise InputError if a field is missing that the columns of an unknown task may hold."""
         missing = [name for name in self.template.text_fields if name not in row.fields]
         if missing and self.made_for is not None:
-            raise InputError(
-                f"{row.where}: field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; "
+            reason = (
+                f"field {missing[0]!r} is missing; the row has {', '.join(row.fields) or 'none'}; "
                 f"for the columns of task {self.made_for}, name its file with {option('task')}"
             )
+            raise InputError(Problem(reason, place=row.where))
 
     def _is_coded(self, row: Row) -> bool:
         """Whether the row's true label is missing or is not one of the words."""
@@ -241,10 +242,11 @@ class TaskColumns:
 
     def _refuse(self, row: Row, task: Task) -> Row:
         columns = dict.fromkeys(piece.column for piece in task.fields.values())
-        raise InputError(
-            f"{row.where}: has neither the template's fields ({', '.join(self.template.text_fields)}) nor the columns "
+        reason = (
+            f"has neither the template's fields ({', '.join(self.template.text_fields)}) nor the columns "
             f"of task {task.name} ({', '.join(columns)}); the row has {', '.join(row.fields) or 'none'}"
         )
+        raise InputError(Problem(reason, place=row.where))
 
 
 def demonstrations_for(task: Task, source: str | RowSource) -> DemonstrationSet:

@@ -13,7 +13,7 @@ from typing import Any
 
 from deepthink_cli.data.formats.lines import bounded_line, check_decoded, check_length, shortened
 from deepthink_cli.data.source import Row, RowSource, opened, seekable
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import InputError, Problem, option
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
 _QUOTED = re.compile(r'"[^"]*("|$)')
@@ -61,7 +61,7 @@ def _rows(source: RowSource, expected: str) -> Iterator[Row | InputError]:
                     continue
                 if len(cells) != len(header):
                     counts = f"{len(cells)} cells under {len(header)} columns"
-                    yield InputError(f"{where}: {counts}; quote cells that hold {delimiter!r}")
+                    yield InputError(Problem(f"{counts}; quote cells that hold {delimiter!r}", place=where))
                     continue
                 yield Row(dict(zip(header, cells, strict=True)), where)
         except csv.Error as error:
