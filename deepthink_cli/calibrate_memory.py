@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.files import save_calibrated
 from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
 from deepthink_cli.calibration.basis import check_inputs
@@ -19,13 +19,17 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.provenance import Calibrated
+
 
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
 
@@ -57,7 +61,7 @@ def calibrate(
     """
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
-        return save_calibrated(read_header(memory), None, output)
+        return _save(read_header(memory), None, output)
     opened = open_memory(memory, "all")
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
@@ -72,7 +76,13 @@ def calibrate(
     else:
         found, source = _predictions(engine, memories, evaluated, score, tell), Path(evaluated.split).name
         correction = calibrated_by_rows(found, name, demonstrations.labels, source, score)
-    return save_calibrated(read_header(memory), correction, output)
+    return _save(read_header(memory), correction, output)
+
+
+def _save(header: Header, correction: Calibrated | None, output: str | Path) -> Header:
+    from deepthink_cli.artifact.files import save_calibrated
+
+    return save_calibrated(header, correction, output)
 
 
 def _checked(

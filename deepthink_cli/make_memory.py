@@ -6,9 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
@@ -21,7 +20,6 @@ from deepthink_cli.engine.opening import describe_engine, find_model, load, warn
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
-from deepthink_cli.memory import Memory
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.model.limits import SHARE, check_fit, count_tokens, last_of, max_demonstrations
@@ -33,8 +31,9 @@ from deepthink_cli.rereading import reread
 from deepthink_cli.techniques.base import Technique, Trained
 from deepthink_cli.techniques.options import TechniqueOptions
 from deepthink_cli.techniques.registry import DEEP_THINKING
-from deepthink_cli.techniques.training import Partial, train
-from deepthink_cli.thinking import think
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -175,6 +174,9 @@ def _fitting(
 
 def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> ThinkResult:
     """Load the model, think, and write the kept iterations to a file, with a correction if the plan has one."""
+    from deepthink_cli.artifact.files import save_memory
+    from deepthink_cli.techniques.training import Partial, train
+
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
     engine.check_ids(plan.demonstrations.token_ids, "demonstrations")
@@ -204,6 +206,8 @@ def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:
 
 def _kept(engine: Engine, plan: ThinkPlan, started: float, tell: Tell) -> list[Memory]:
     """The memories to store; for a correction, also that of T = 1, with which others are compared."""
+    from deepthink_cli.thinking import think
+
     memories = []
     total = plan.options.iterations
     tell(Progress("reading", 0, total, {"drift": "", "speed": ""}))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.mistakes import reason
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 # Headings of the options in help.
 MODEL, METHOD, DATA, OUTPUT, GENERATION = "Model", "Method", "Data", "Output", "Generation"

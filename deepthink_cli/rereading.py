@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, pairwise
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import DeepThinkError, Problem
-from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import own_tokens
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.updates.registry import rule_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)

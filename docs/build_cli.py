@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
 from deepthink_cli.cli.help import WHICH
-from deepthink_cli.cli.main import app
+from deepthink_cli.cli.main import program
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -71,7 +69,7 @@ def page() -> str:
 
 def commands() -> list[str]:
     """Names of all commands, in the order of the program's help, those of a group after it, as in `study run`."""
-    return list(_names(typer.main.get_group(app), ()))
+    return list(_names(program(), ()))
 
 
 def _names(group: Any, before: tuple[str, ...]) -> Iterator[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 from helpers.forks import Forks
 from hypothesis import HealthCheck, settings
 
@@ -103,14 +102,6 @@ def _garbage_is_collected_after_each_module() -> Iterator[None]:
     _collect_garbage()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _parsers_are_made_once() -> Iterator[None]:
-    """The parser of the command line is made for the first command only: to make it takes longer than many commands."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
-        yield
-
-
 _specs: dict[object, ModelSpec] = {}
 _engines: dict[object, Engine] = {}
 _verdicts: dict[object, Verdict] = {}
@@ -120,11 +111,12 @@ _verdicts: dict[object, Verdict] = {}
 def _commands_load_a_model_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use a model that an earlier one has opened, if its options and files are the same."""
     if "loaded_anew" not in request.fixturenames:
-        from deepthink_cli.engine import opening
+        from deepthink_cli.engine import opening, probe
         from deepthink_cli.experiments.executors import handler
 
         _load_model()
-        monkeypatch.setattr(opening, "try_packed", _probed)
+        _probe()
+        monkeypatch.setattr(probe, "try_packed", _probed)
         for module in (opening, handler):
             monkeypatch.setattr(module, "open_model", _opened)
             monkeypatch.setattr(module, "load_model", _loaded)
@@ -166,12 +158,18 @@ def _loaded(spec: str | ModelSpec = "pocket", **options: Any) -> Engine:
     return copy(_engines[key])
 
 
-def _probed(model: LanguageModel) -> Verdict:
+@cache
+def _probe() -> Callable[[LanguageModel], Verdict]:
+    """What probes models, as it is before anything replaces it."""
     from deepthink_cli.engine.probe import try_packed
 
+    return try_packed
+
+
+def _probed(model: LanguageModel) -> Verdict:
     key = (model.identity, model.device)
     if key not in _verdicts:
-        _verdicts[key] = try_packed(model)
+        _verdicts[key] = _probe()(model)
     return _verdicts[key]
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.files import check_fit, memories_of
 from deepthink_cli.artifact.format import Artifact, Header, kept_iteration, provenance_of, read_artifact, read_header
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.text import facts_table, size
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.provenance import Provenance, provenance_lines
-from deepthink_cli.thinking import think
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class OpenedMemory:
 
     def memories(self) -> list[Memory]:
         """The memory of each iteration; raises InputError for NaN or infinity."""
+        from deepthink_cli.artifact.files import memories_of
+
         return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
 
     def _repr_html_(self) -> str:
@@ -68,6 +71,8 @@ def opened(
         return memory
     if isinstance(memory, str | Path):
         return open_memory(memory, iteration)
+    from deepthink_cli.memory import Memory
+
     memories = (memory,) if isinstance(memory, Memory) else tuple(memory)
     if not memories:
         raise InputError("no memories; give one or more that think() or load_memory() made")
@@ -102,6 +107,8 @@ def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
     """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell, named_by(memory, options))
+    from deepthink_cli.artifact.files import check_fit
+
     check_fit(memory.provenance, spec.identify(), memory.name)
     if spec.id == POCKET:
         tell(Note(f"{memory.name}: {TOY}; think with a real model for labels that you use"))
@@ -121,6 +128,8 @@ def load_both(memory: OpenedMemory, spec: ModelSpec, tell: Tell) -> tuple[Engine
 
 def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
     """The memories including that of T = 1 (plain in-context learning), which is read again if it was not kept."""
+    from deepthink_cli.thinking import think
+
     if any(memory.iteration == 1 for memory in memories):
         return list(memories)
     provenance = memories[0].provenance
@@ -131,6 +140,8 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
 def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:
     """Raise InputError unless the memories fit the engine's model; warns of a different compute dtype."""
+    from deepthink_cli.artifact.files import check_fit
+
     check_fit(memory.provenance, engine.identity, memory.name)
     for each in memories:
         engine.check_memory(each, memory.name)

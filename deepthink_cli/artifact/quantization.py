@@ -7,12 +7,15 @@ per token, because attention sums them over tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.provenance import Quantized
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GROUP = 32  # numbers that share a range, as in KIVI
 _AXES = {"keys": 1, "values": 2}  # of (heads, L, size), along which groups lie

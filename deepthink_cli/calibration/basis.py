@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.base import Basis
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, calibration, from_texts
@@ -21,6 +20,9 @@ from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, encode, q
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
 TEXTS, SEED = 20, 0  # how many texts of random words, and the seed of their words

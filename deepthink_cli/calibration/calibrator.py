@@ -14,7 +14,6 @@ from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, unlab
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import Chunk, Part, predicted, scored
@@ -23,6 +22,7 @@ from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.memory import Memory
 
 
 _TOGETHER = 256  # different lists of candidates whose texts are scored together

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.data.examples import Query, Skipped, Text
@@ -19,6 +18,9 @@ from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _NAMED = 3  # labels in a warning
 _NEVER = "can never be predicted by a sum of log-probabilities: its tokens begin with those of"

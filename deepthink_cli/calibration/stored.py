@@ -14,13 +14,13 @@ from deepthink_cli.calibration.registry import NONE, STORED, calibration
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
-from deepthink_cli.memory import Memory
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import Calibrated, StoredBias, TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Prediction
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.calibrator import Bias
+    from deepthink_cli.memory import Memory
 
 
 def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], score: ScoreName = "sum") -> tuple[str, ...]:

@@ -7,6 +7,8 @@ import io
 import os
 import sys
 import traceback
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from logging import ERROR, getLogger
 from typing import Annotated, Any
@@ -14,35 +16,11 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from deepthink_cli.cli.calibrate import calibrate
-from deepthink_cli.cli.chat import chat
 from deepthink_cli.cli.console import note
-from deepthink_cli.cli.demo import demo
-from deepthink_cli.cli.diff import diff
-from deepthink_cli.cli.doctor import doctor
-from deepthink_cli.cli.download import download
-from deepthink_cli.cli.evaluate import evaluate
-from deepthink_cli.cli.export import export
-from deepthink_cli.cli.generate import generate
-from deepthink_cli.cli.harness import harness
-from deepthink_cli.cli.help import GROUPS, OTHERS, HelpGroup, ProgramGroup
-from deepthink_cli.cli.hub import pull, push
-from deepthink_cli.cli.inspect import inspect
-from deepthink_cli.cli.list import list_registries
+from deepthink_cli.cli.help import GROUPS, OTHERS, ProgramGroup
 from deepthink_cli.cli.output_options import ARGUMENTS
-from deepthink_cli.cli.plot import plot
-from deepthink_cli.cli.predict import predict
 from deepthink_cli.cli.process import INTERRUPTED, end_at_ctrl_c, open_closed_streams
-from deepthink_cli.cli.quantize import quantize
-from deepthink_cli.cli.report import report
-from deepthink_cli.cli.run import run as run_tasks
-from deepthink_cli.cli.select import select
-from deepthink_cli.cli.sources import Command, flag, unread_variables, usage_message
-from deepthink_cli.cli.study import list_studies, plot_study, report_study, show_study, validate_study
-from deepthink_cli.cli.study_run import plan_study, run_study
-from deepthink_cli.cli.tasks import tasks
-from deepthink_cli.cli.think import think
-from deepthink_cli.cli.tune import tune
+from deepthink_cli.cli.sources import Program, flag, unread_variables, usage_message
 from deepthink_cli.errors import (
     DeepThinkError,
     ExitCode,
@@ -56,14 +34,6 @@ from deepthink_cli.io.text import printable
 from deepthink_cli.registry import Registry
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Program(typer.Typer):
-    """An application whose commands name the sources of option values in their errors."""
-
-    def command(self, *arguments: Any, **options: Any) -> Any:
-        """Register a command, as `typer.Typer.command`."""
-        return super().command(*arguments, cls=Command, **options)
 
 
 class Commands(ProgramGroup):
@@ -94,17 +64,36 @@ def _command(name: str, value: Any) -> Any:
 # Reserves the names of the commands of this package, which are registered below.
 COMMANDS: Registry[Any] = Registry("commands", {name: None for names in GROUPS.values() for name in names}, _command)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-app = Program(
-    name="deepthink",
-    cls=Commands,
-    help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
-    "stores its memory of them in a file, and labels any number of inputs with it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings=CONTEXT,
-)
 MESSAGE = 1_000  # maximum length of a message; a value in it may be as long as a file
+# The module and function of every command, and its example. A module is imported when its command is called.
+_MODULES = {
+    "demo": ("demo:demo", "demo"),
+    "think": ("think:think", "think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors"),
+    "inspect": ("inspect:inspect", "inspect mem.safetensors --verify"),
+    "predict": ("predict:predict", "predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip"),
+    "eval": ("evaluate:evaluate", "eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html"),
+    "calibrate": ("calibrate:calibrate", "calibrate mem.safetensors rows.csv --calibrate batch"),
+    "generate": ("generate:generate", "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl"),
+    "chat": ("chat:chat", "chat mem.safetensors --temperature 0.7"),
+    "select": ("select:select", "select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl"),
+    "tune": ("tune:tune", "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors"),
+    "tasks": ("tasks:tasks", "tasks new tickets --from tickets.csv"),
+    "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2"),
+    "report": ("report:report", "report runs/classic --where eta=0.1 --html report.html"),
+    "plot": ("plot:plot", "plot runs/classic -o curve.pdf"),
+    "study": ("study_run:studies", "study run example --scale small"),
+    "harness": ("harness:harness", "harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5"),
+    "export": ("export:export", "export mem.safetensors --to peft -o adapter"),
+    "push": ("hub:push", "push mem.safetensors me/sst2-memory --results eval.json --dry-run"),
+    "pull": ("hub:pull", "pull me/sst2-memory -o mem.safetensors"),
+    "quantize": ("quantize:quantize", "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv"),
+    "diff": ("diff:diff", "diff mem.safetensors --iteration 1,5"),
+    "download": ("download:download", "download -o smollm2"),
+    "doctor": ("doctor:doctor", "doctor --json"),
+    "list": ("list:list_registries", "list updates techniques"),
+}
+# Its words are those of another program.
+_OTHER_WORDS = {"harness": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 
 
 def _show_version(wanted: bool) -> None:
@@ -113,7 +102,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _root(
     show_version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
@@ -122,55 +110,31 @@ def _root(
     pass
 
 
-app.command(epilog="Example: deepthink think demos.jsonl -m gpt2 -T 5 --eta 0.01 -o mem.safetensors")(think)
-app.command(epilog="Example: deepthink tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors")(tune)
-app.command(epilog="Example: deepthink predict mem.safetensors inputs.csv.gz -o labels.csv --on-error skip")(predict)
-app.command(epilog="Example: deepthink calibrate mem.safetensors rows.csv --calibrate batch")(calibrate)
-app.command(epilog="Example: deepthink generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl")(
-    generate
-)
-app.command(epilog="Example: deepthink chat mem.safetensors --temperature 0.7")(chat)
-app.command("eval", epilog="Example: deepthink eval mem.safetensors rows.csv --fail-under 0.8 --html eval.html")(
-    evaluate
-)
-app.command(epilog="Example: deepthink export mem.safetensors --to peft -o adapter")(export)
-app.command(epilog="Example: deepthink inspect mem.safetensors --verify")(inspect)
-app.command(epilog="Example: deepthink diff mem.safetensors --iteration 1,5")(diff)
-app.command(epilog="Example: deepthink quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv")(
-    quantize
-)
-app.command(epilog="Example: deepthink tasks new tickets --from tickets.csv")(tasks)
-app.command(epilog="Example: deepthink select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl")(select)
-app.command("run", epilog="Example: deepthink run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2")(run_tasks)
-app.command(epilog="Example: deepthink report runs/classic --where eta=0.1 --html report.html")(report)
-app.command(epilog="Example: deepthink plot runs/classic -o curve.pdf")(plot)
-app.command(epilog="Example: deepthink push mem.safetensors me/sst2-memory --results eval.json --dry-run")(push)
-app.command(epilog="Example: deepthink pull me/sst2-memory -o mem.safetensors")(pull)
-app.command(
-    epilog="Example: deepthink harness --model_args pretrained=gpt2,iterations=5 --tasks mmlu --num_fewshot 5",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    no_args_is_help=True,
-)(harness)
-app.command(epilog="Example: deepthink download -o smollm2")(download)
-app.command(epilog="Example: deepthink doctor --json")(doctor)
-app.command("list", epilog="Example: deepthink list updates techniques")(list_registries)
-studies = Program(
-    name="study",
-    cls=HelpGroup,
-    help="Studies: YAML files that cross models, tasks and settings into runs of one folder.",
-    epilog="Example: deepthink study run example --scale small",
-    no_args_is_help=True,
-    context_settings=CONTEXT,
-)
-studies.command("list", epilog="Example: deepthink study list")(list_studies)
-studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
-studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)
-studies.command("plan", epilog="Example: deepthink study plan paper/table1 --json")(plan_study)
-studies.command("run", epilog="Example: deepthink study run example --scale small --out runs/example")(run_study)
-studies.command("report", epilog="Example: deepthink study report example --from runs/example")(report_study)
-studies.command("plot", epilog="Example: deepthink study plot example --from runs/example -o figure.pdf")(plot_study)
-app.add_typer(studies)
-app.command(epilog="Example: deepthink demo")(demo)
+@cache
+def program(command: str | None = None) -> Any:
+    """The program with one of its commands, or with all of them."""
+    app = Program(
+        name="deepthink",
+        cls=Commands,
+        help="Deep-Thinking: a frozen language model reads a few solved examples several times, "
+        "stores its memory of them in a file, and labels any number of inputs with it.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings=CONTEXT,
+    )
+    app.callback()(_root)
+    for name in _MODULES if command is None else [command]:
+        where, example = _MODULES[name]
+        module, _, attribute = where.partition(":")
+        found = getattr(import_module(f"deepthink_cli.cli.{module}"), attribute)
+        epilog = f"Example: deepthink {example}"
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name, epilog=epilog, context_settings=CONTEXT)
+        else:
+            words = _OTHER_WORDS.get(name)
+            app.command(name, epilog=epilog, context_settings=words, no_args_is_help=words is not None)(found)
+    return typer.main.get_command(app)
 
 
 def main() -> None:
@@ -201,10 +165,11 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     ARGUMENTS.set(tuple(arguments))
-    for line in unread_variables(lambda: typer.main.get_command(app)):
+    for line in unread_variables(program):
         note(f"warning: {line}")
     try:
-        code = app(arguments, prog_name="deepthink", standalone_mode=False)
+        called = arguments[0] if arguments and arguments[0] in _MODULES else None
+        code = program(called)(arguments, prog_name="deepthink", standalone_mode=False)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
         sys.stdout.flush()

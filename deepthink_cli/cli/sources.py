@@ -59,6 +59,14 @@ class Command(HelpCommand):
             return super().invoke(ctx)
 
 
+class Program(typer.Typer):
+    """An application whose commands name the sources of option values in their errors."""
+
+    def command(self, *arguments: Any, **options: Any) -> Any:
+        """Register a command, as `typer.Typer.command`."""
+        return super().command(*arguments, cls=Command, **options)
+
+
 @contextmanager
 def naming_sources(context: typer.Context) -> Iterator[None]:
     """Begin errors about an option with `DEEPTHINK_ETA=7` or `options.toml:3: eta 7` if its value came from there."""

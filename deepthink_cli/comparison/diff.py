@@ -7,10 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Artifact
 from deepthink_cli.artifact.opening import OpenedMemory, model_options, opened
@@ -18,10 +15,15 @@ from deepthink_cli.comparison.labels import ComparedLabels, RowsFor, compare_lab
 from deepthink_cli.data.examples import Example
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.events import Note, Tell, silent
-from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.provenance import Provenance, provenance_lines
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class TensorChanges:
 
 def tensor_changes(before: Memory, after: Memory) -> tuple[TensorChanges | None, list[str]]:
     """Compare the layers whose keys and values have equal shapes; None if there are none, and why others are not."""
+    import torch
+
     layers = range(min(len(before.keys), len(after.keys)))
     compared = [layer for layer in layers if _shapes(before, layer) == _shapes(after, layer)]
     reasons = _reasons(before, after, compared)
@@ -63,6 +67,10 @@ def tensor_changes(before: Memory, after: Memory) -> tuple[TensorChanges | None,
 
 def _squares(before: Memory, after: Memory, layer: int) -> Tensor:
     """Sums of squares per token, float64 (2, 2, L): of keys and values, of the difference and of A's own."""
+    import torch
+
+    from deepthink_cli.memory import PARTS
+
     pairs = [(getattr(before, part)[layer].double(), getattr(after, part)[layer].double()) for part in PARTS]
     return torch.stack([torch.stack([each.square().sum((0, 2)) for each in (new - old, old)]) for old, new in pairs])
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both
 from deepthink_cli.calibration.calibrator import Calibrator
@@ -16,7 +17,6 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import Answer, Changes, ChangeTally, RunningMean
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.rows import answer_of
 from deepthink_cli.scoring.inputs import check_tokens
@@ -24,6 +24,10 @@ from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import log_share
 from deepthink_cli.tasks.evaluated import EvaluatedRows
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 
 RowsFor = Callable[[OpenedMemory], EvaluatedRows]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from deepthink_cli.artifact.files import save_quantized
 from deepthink_cli.artifact.format import Header, read_header
-from deepthink_cli.comparison.diff import MemoryDiff, diff
 from deepthink_cli.provenance import Bits
+
+if TYPE_CHECKING:
+    from deepthink_cli.comparison.diff import MemoryDiff
+
 
 IntegerName = Literal["int8", "int4"]
 _BITS: dict[IntegerName, Bits] = {"int8": 8, "int4": 4}
@@ -34,6 +36,9 @@ def quantize(memory: str | Path, to: IntegerName, output: str | Path) -> Quantiz
 
     Raises InputError for a file that is damaged or quantized already, and for an output that cannot be written.
     """
+    from deepthink_cli.artifact.files import save_quantized
+    from deepthink_cli.comparison.diff import diff
+
     source = read_header(memory)
     header = save_quantized(source, _BITS[to], output)
     return QuantizedFile(source, header, diff(memory, output))

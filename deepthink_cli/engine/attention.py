@@ -7,15 +7,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface
 
 from deepthink_cli.engine.packing import Block
 from deepthink_cli.engine.reach import ModelMask, Part, Reach, Span, UnsupportedAttention, Window, model_mask
 from deepthink_cli.errors import ran_out_of_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _KERNELS = {
     "cpu": "_scaled_dot_product_flash_attention_for_cpu",

@@ -11,18 +11,20 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
-
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.engine.packing import PackedRow
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery, common_length
 from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.engine.packing import PackedRow
+    from deepthink_cli.memory import Memory
 
 Sums = list[list[float]]  # a log-probability in nats for every candidate of every query
 Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy decoding writes the candidate

@@ -8,11 +8,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.budget import best_tokens, byte_budget
@@ -26,6 +24,10 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 Result = TypeVar("Result")
 Past = tuple[Memory, ...]  # memories that precede every row of a pass, concatenated in this order

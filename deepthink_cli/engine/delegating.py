@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.engine.base import Engine, Likelihoods, Observation, Reading, ScoringPlan, Sums, TrainingRow
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.memory import Memory
 
 
 class DelegatingEngine(Engine):

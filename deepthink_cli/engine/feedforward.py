@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 from transformers.activations import NewGELUActivation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager

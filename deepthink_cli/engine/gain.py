@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import byte_budget
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TOKENS, SECONDS, ROUNDS = 256, 0.8, 3  # of the timed forward; rounds end after so many seconds, but not before three
 _DTYPES = (torch.float32, torch.bfloat16)

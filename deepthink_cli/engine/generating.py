@@ -14,7 +14,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from transformers import DynamicCache
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
@@ -26,6 +25,8 @@ from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import check_continuation
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from deepthink_cli.engine.batches import BatchedEngine
 
 SPREAD = 16  # prompts of a batch differ by at most this many tokens, each of which costs a step

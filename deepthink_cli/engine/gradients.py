@@ -7,12 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from deepthink_cli.engine.base import TrainingRow
 from deepthink_cli.engine.budget import rows_trained
@@ -21,6 +19,10 @@ from deepthink_cli.errors import DeepThinkError, InputError, ran_out_of_memory
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.model.families import has_alibi
 from deepthink_cli.model.tokens import ordinary_ids
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel
 
 
 @contextmanager

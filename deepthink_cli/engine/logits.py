@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
 SLICE = 8192  # vocabulary rows converted to float32 at a time
 MASKED = 100.0  # nats below the largest logit; smaller logits are clamped to this before comparison

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
 from threading import Lock, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache
 
 from deepthink_cli.engine.logits import Head, float32_head
 from deepthink_cli.errors import DeepThinkError, InputError, option
@@ -20,6 +19,10 @@ from deepthink_cli.memory import Memory, from_cache
 from deepthink_cli.model.limits import Limits, check_pass
 from deepthink_cli.model.tokens import check_known, ordinary_ids
 from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _locks: WeakKeyDictionary[PreTrainedModel, RLock] = WeakKeyDictionary()
 _making = Lock()

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter, warn
-
-import torch
 
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
-from deepthink_cli.engine.network import LanguageModel
-from deepthink_cli.engine.packed import PackedEngine
-from deepthink_cli.engine.padded import COST, PaddedEngine
-from deepthink_cli.engine.probe import Verdict, check_padded, try_packed
 from deepthink_cli.engine.registry import AUTO, check_engine, engine_class
 from deepthink_cli.errors import DeepThinkError, InputError, option, ran_out_of_memory
 from deepthink_cli.events import Detail, Download, Note, Tell, Warn
@@ -24,6 +17,10 @@ from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from deepthink_cli.engine.network import LanguageModel
+    from deepthink_cli.engine.probe import Verdict
 
 
 def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
@@ -44,6 +41,8 @@ def load_model(model: str | ModelSpec = "pocket", **options: Any) -> Engine:
 
 def load_language_model(spec: ModelSpec) -> LanguageModel:
     """Load a model's weights, without an engine yet; raises as `load_model` does."""
+    from deepthink_cli.engine.network import LanguageModel
+
     network = load_network(spec)
     if network.base_model is network and hasattr(network, "model"):  # Llama 4 calls its text model by another name
         network.base_model_prefix = "model"
@@ -58,6 +57,13 @@ def choose_engine(model: LanguageModel, name: str = AUTO) -> Engine:
     Warns if an error, not an unsupported attention, prevents packing. Raises InputError for an unknown name and
     for `packed` with a network that cannot be packed, and DeepThinkError if an error prevents packing.
     """
+    import torch
+
+    from deepthink_cli.engine.budget import KEPT, keep_float32_head, use_fast_products
+    from deepthink_cli.engine.packed import PackedEngine
+    from deepthink_cli.engine.padded import COST, PaddedEngine
+    from deepthink_cli.engine.probe import check_padded, try_packed
+
     # glibc reuses freed blocks up to the size of the largest one so far: without this, the largest tensors of a
     # pass are mapped again each time, with a page fault for every 4 KiB (docs/performance.md).
     torch.empty(KEPT, dtype=torch.uint8)
@@ -112,7 +118,7 @@ def find_model(options: ModelOptions, tell: Tell, named_by: str | None = None) -
     tell_of_download(options, tell, named_by)
     spec = open_model(options)
     if spec.warning is not None:
-        tell(Warn(spec.warning))
+        tell(Warn(spec.warning) if named_by is None else Detail(spec.warning))  # a warning when the memory was made
     if spec.adapter is not None and not _is_base(spec.adapter.base, spec, options):
         tell(
             Note(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from deepthink_cli.engine.attention import Kept, over_memory
 from deepthink_cli.engine.base import Reading
@@ -20,6 +19,9 @@ from deepthink_cli.engine.packing import PackedRow, blocks, sequence, tree
 from deepthink_cli.engine.reach import Reach
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _UNBOUNDED = 2**20  # rows of a pass: a packed pass is limited only by tokens
 

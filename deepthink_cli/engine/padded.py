@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from transformers import DynamicCache
 
 from deepthink_cli.engine.base import Reading
@@ -18,6 +17,9 @@ from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, lines
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COST = "each candidate is a row with its own copy of the memory, several times slower than packed scoring"
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers.pytorch_utils import Conv1D
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FEWEST = 2**16  # elements of a weight; products with smaller ones gain little
 _ROUNDING = 1e-5  # relative: both kernels sum the same float32 products, in another order

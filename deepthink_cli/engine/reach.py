@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from deepthink_cli.engine.packing import Block, sequence
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.families import WINDOW_SIZES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Slots = TypeVar("Slots", int, Tensor)
 

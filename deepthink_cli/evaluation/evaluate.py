@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import (
@@ -34,7 +32,6 @@ from deepthink_cli.evaluation.evaluation import Evaluation, Evaluator, Overlap, 
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.predict import members_of, open_ensemble
@@ -44,6 +41,11 @@ from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, long
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.evaluated import EvaluatedRows, check_read_for, rows_of_file
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)

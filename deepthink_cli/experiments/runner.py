@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.experiments.executors.messages import Began, Ended, JobEvent, JobInfo, Made, Scored
@@ -12,10 +13,13 @@ from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.scorer import JobScorer, Step
-from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.techniques.together import COPIES, think_in_batches
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 
 Work = Sequence[tuple[RunJob, Sequence[Setting]]]  # jobs with the settings of the rows to write
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.data.examples import Query, Skipped
@@ -15,11 +16,13 @@ from deepthink_cli.experiments.jobs import RunJob
 from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Corrected, Part, Result, Setting, bits
 from deepthink_cli.generation.answers import answered
-from deepthink_cli.memory import Memory
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, Chunk, planned, predicted, scored
 from deepthink_cli.scoring.prediction import Correction, Prediction, averaged
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.updates.base import UpdateRule
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
@@ -14,10 +15,13 @@ from deepthink_cli.experiments.plan import RunPlan
 from deepthink_cli.experiments.results import Setting
 from deepthink_cli.experiments.runner import Work, together
 from deepthink_cli.generation.answers import answered
-from deepthink_cli.memory import Memory
 from deepthink_cli.method import Method
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, planned, scored
 from deepthink_cli.techniques.together import COPIES, think_in_batches
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 
 ENOUGH = 1.5  # seconds of scoring after which a sample of inputs is large enough
 SIZES = (8, 8, 64, 512)  # inputs of the samples; the first one warms up
@@ -76,6 +80,8 @@ def measure(plan: RunPlan, engine: Engine, work: Work) -> Rates:
 
 def _reading(plan: RunPlan, engine: Engine, jobs: Sequence[RunJob]) -> tuple[float, float, Memory]:
     """Seconds for each token of the first reading and of a later one, and a memory."""
+    from deepthink_cli.memory import Memory
+
     iterations = 2 if plan.options.iterations > 1 else 1
     thoughts = [
         (member, Method(iterations, gate, plan.positions))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.files import load_memory
 from deepthink_cli.artifact.format import Header, kept_iteration, read_header
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.export.registry import Export, Exporter, Weights, Written
 from deepthink_cli.io.atomic import check_folder
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.outputs import Paths, check_apart
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 def check_export_apart(exporter: Exporter, output: Path, read: Paths) -> None:
@@ -34,7 +36,10 @@ def export_memory(
 ) -> tuple[Memory, Written]:
     """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does."""
     header = read_header(path)
-    memory = load_memory(path, _iteration(header, iteration))
+    chosen = _iteration(header, iteration)
+    from deepthink_cli.artifact.files import load_memory
+
+    memory = load_memory(path, chosen)
     return memory, exporter(Export(memory, header, output, tell, state, weights, model))
 
 

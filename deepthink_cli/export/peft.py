@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
 
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Warn
@@ -16,6 +15,9 @@ from deepthink_cli.export.registry import EXPORTERS, Export
 from deepthink_cli.io.atomic import replacing_folder
 from deepthink_cli.memory import PARTS, Memory
 from deepthink_cli.provenance import Provenance
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILES = CONFIG, WEIGHTS = EXPORTERS["peft"].files
 

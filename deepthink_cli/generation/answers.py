@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
@@ -12,10 +13,13 @@ from deepthink_cli.engine.decoding import Decoding
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.generation import Generation, generate_or_skip
 from deepthink_cli.io.sandbox import passes
-from deepthink_cli.memory import Memory
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.format import Free
 from deepthink_cli.tasks.free import given_answer, program_of, true_answer
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 
 PASSED, FAILED = "passes its tests", "fails its tests"
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.chat import question as asked
 from deepthink_cli.data.chat import solved as solved_turns
 from deepthink_cli.engine.base import Engine, Reading
 from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.generation.generation import ended, pieces
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import remaining_tokens
 from deepthink_cli.model.tokens import common_length, encode
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Dialogue:
     """
 
     def __init__(self, engine: Engine, memory: Memory, decoding: Decoding | None = None) -> None:
+        from deepthink_cli.artifact.files import check_fit
+
         provenance = memory.provenance
         if provenance is None:
             raise InputError("this memory has no template; use one from think() or load_memory()")

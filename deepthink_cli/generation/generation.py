@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerBase
-
-from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.decoding import Decoding, Finish, Prompt
 from deepthink_cli.errors import InputError
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from deepthink_cli.memory import Memory
 
 _UNFINISHED = "\ufffd"  # what a tokenizer writes for the first bytes of a character
 
@@ -134,6 +135,8 @@ def generate(
     `chunk` inputs are generated together. Raises InputError for an input that does not fit the template or, together
     with its new tokens, the model's context.
     """
+    from deepthink_cli.memory import Memory
+
     memories = [memory] if isinstance(memory, Memory) else list(memory)
     rows = (each if isinstance(each, Query) else Query(each, ()) for each in inputs)
     for part in generate_or_skip(engine, memories, rows, decoding or Decoding(), chunk, skip=False):
@@ -153,6 +156,8 @@ def generate_or_skip(
 
     `show` is called with pieces of the answers as they are generated. With `skip` off, raises as `generate` does.
     """
+    from deepthink_cli.artifact.files import check_fit
+
     provenance, placed = longest(memories).provenance, [engine.place(memory) for memory in memories]
     if provenance is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")

@@ -23,6 +23,7 @@ from deepthink_cli.errors import (
     ran_out_of_memory,
 )
 
+_PATIENCE = 3.0  # seconds for each address of the hub, and for its answer
 _UNREACHABLE = {"ConnectionError", "TransportError", "Timeout", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
 
@@ -55,6 +56,28 @@ def unreachable(what: Problem, offline: bool, hint: str) -> NotInCache:
         lifted = f"{'omit' if offline else 'unset'} {forbidding}"
         reason = f"not in the cache, and {forbidding} forbids downloads; {lifted}, or {hint}"
     return NotInCache(what.because(reason))
+
+
+def is_repository(name: str) -> bool:
+    """Whether a text can be the name of a repository of the hub."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def answers() -> bool:
+    """Whether the hub answers within seconds, where its library would try for a minute."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        return bool(get_session().head(constants.ENDPOINT, timeout=_PATIENCE).status_code < 500)
+    except Exception:  # types of the library's HTTP client
+        return False
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

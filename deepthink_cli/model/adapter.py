@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers.utils.hub import cached_file
-
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import check_installed, forbidden_by, hub_errors, library_errors
 from deepthink_cli.io.text import canonical_json
@@ -60,6 +58,8 @@ def find_adapter(options: ModelOptions) -> Adapter | None:
 
 def adapter_to_download(options: ModelOptions) -> bool:
     """Whether finding the adapter of the options may download it: a hub id whose weights are not on this machine."""
+    from transformers.utils.hub import cached_file
+
     name = options.adapter
     if name is None or not _is_hub_id(name) or forbidden_by(options.offline):
         return False
@@ -106,6 +106,8 @@ def _check_options(options: ModelOptions, named: Problem) -> None:
 
 def _files(options: ModelOptions, named: Problem) -> tuple[list[Path], str, str | None]:
     """The configuration and the weights of an adapter, its id and the commit of a hub repository."""
+    from transformers.utils.hub import cached_file
+
     assert options.adapter is not None
     folder = local_path(options.adapter, named)
     if folder.is_dir():
@@ -166,6 +168,8 @@ def _sorted(value: Any) -> Any:
 
 def _of_model(location: Location, options: ModelOptions, name: str) -> Path | None:
     """A file of a model's directory or repository; None if it has none, or if that cannot be known."""
+    from transformers.utils.hub import cached_file
+
     if location.is_local:
         path = Path(location.source) / name
         return path if path.is_file() else None

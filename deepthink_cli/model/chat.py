@@ -6,16 +6,17 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
-
-from tokenizers import AddedToken
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.chat import Chat, Turn, question, reply, solved
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import library_errors
 from deepthink_cli.provenance import TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerBase
 
 # Templates that write the current date get this one, the default date of Llama 3's template: the same demonstrations
 # have the same ids on every day.

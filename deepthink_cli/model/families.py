@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
-from typing import Any
-
-from transformers import AutoModel, AutoModelForCausalLM, PretrainedConfig
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention", "local", "global"}
 _STATE = "keep a state instead of keys and values: Deep-Thinking is undefined there"
@@ -123,6 +124,8 @@ def _refuse_encoder(subject: str, text: Any) -> None:
 
 
 def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> None:
+    from transformers import AutoModelForCausalLM
+
     network = _network_class(AutoModelForCausalLM, config, text)
     if network is None:  # code that comes with the model
         return
@@ -141,6 +144,8 @@ def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> N
 
 def takes_positions(config: PretrainedConfig) -> bool:
     """Whether the network's layers accept positions; True if its code is not known yet."""
+    from transformers import AutoModel
+
     body = _network_class(AutoModel, config, config.get_text_config(decoder=True))
     return body is None or "position_ids" in signature(body.forward).parameters
 

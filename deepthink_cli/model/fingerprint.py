@@ -18,14 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path, PurePath
-from typing import Any
-
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
-from transformers.utils.hub import cached_file
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _CHUNK = 2**20  # bytes read at a time
 _THREADS = 8  # one thread is limited by the processor, several by the disk
@@ -260,6 +260,8 @@ def hub_commit(source: str, revision: str | None, name: str = "config.json") -> 
 
 def _local(source: str, name: str, revision: str | None) -> Path | None:
     """A file of a model if it is on this machine."""
+    from transformers.utils.hub import cached_file
+
     try:
         path = cached_file(
             source,

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem
 from deepthink_cli.model.loading import read_once
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,8 @@ def _tokenizer(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Iterat
 
 def _tensors(header: GgufHeader, config: PretrainedConfig) -> Iterator[str]:
     """Tensors of the file that end in no parameter of the network."""
+    import torch
+    from transformers import AutoModelForCausalLM
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     with torch.device("meta"):

@@ -7,9 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
-
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import DemonstrationSet, Example
 from deepthink_cli.data.template import MAX_TEXT, Template
@@ -23,6 +21,9 @@ from deepthink_cli.model.families import (
     window_sizes,
 )
 from deepthink_cli.model.tokens import tokenize_demonstrations
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)

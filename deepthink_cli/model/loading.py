@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
-
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GgufConfig, PreTrainedModel
 
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
 from deepthink_cli.io.hub import library_errors, load_failure, quiet_libraries
 from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # The parts of a header are its numbers, texts and lengths; the package keeps 700 bytes for each. Files of small models
 # with large vocabularies have some 200 bytes for each part.
@@ -23,7 +25,9 @@ _PARTS, _BYTES_OF_PART = 2**19, 64
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Until the block ends, the `gguf` package parses each file once and builds each table of names once.
+    """Until the block ends, the `gguf` package builds each table of names once, and parses a file that it has not.
+
+    What it parsed last is kept for the block in which the weights are read.
 
     transformers parses the file for the configuration, the tokenizer and the weights, and builds the table for every
     module of the network; each takes seconds. A header of more values than the file holds, or than any model has,
@@ -35,14 +39,28 @@ def read_once() -> Iterator[None]:
     if not isinstance(kept["GGUFReader"], type):  # within another such block
         yield
         return
-    changed = {**kept, "GGUFReader": _bounded(kept["GGUFReader"])}
+    changed: dict[str, Any] = {"GGUFReader": partial(_parsed, _bounded(kept["GGUFReader"]))}
+    changed["get_tensor_name_map"] = cache(kept["get_tensor_name_map"])
     try:
         for name, function in changed.items():
-            setattr(gguf, name, cache(function))
+            setattr(gguf, name, function)
         yield
     finally:
         for name, function in kept.items():
             setattr(gguf, name, function)
+
+
+_last: dict[str, Any] = {}  # the file that was parsed last, and its reader
+
+
+def _parsed(reader: Any, path: str) -> Any:
+    """The reader of a file, the last one if the file is the same."""
+    stat = os.stat(path)
+    file = (os.path.realpath(path), stat.st_size, stat.st_mtime_ns)
+    if _last.get("file") != file:
+        _last.clear()
+        _last.update(reader=reader(path), file=file)
+    return _last["reader"]
 
 
 def _bounded(reader: Any) -> Any:
@@ -51,6 +69,14 @@ def _bounded(reader: Any) -> Any:
 
     class BoundedReader(reader):  # type: ignore[misc]
         parts = 0
+
+        @property
+        def data(self) -> Any:
+            return self._data
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            self._data = mapped.view(numpy.ndarray)  # a slice of a memory map takes three times as long
 
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
             self.parts += 1
@@ -113,6 +139,8 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
 
     Raises DeepThinkError if the weights are incomplete or damaged.
     """
+    from transformers import AutoModelForCausalLM
+
     options, arguments = spec.options, _arguments(spec)
     network: PreTrainedModel
     report: dict[str, Any]
@@ -134,6 +162,8 @@ def load_network(spec: ModelSpec) -> PreTrainedModel:
             )
     except Exception as error:  # the libraries raise many types, and the reason is in their message
         raise load_failure(spec.id, error) from error
+    finally:
+        _last.clear()
     _check_complete(spec, report)
     if "device_map" not in arguments:
         network = network.to(spec.device)  # type: ignore[arg-type]
@@ -164,6 +194,8 @@ def _check_complete(spec: ModelSpec, report: dict[str, Any]) -> None:
 
 def _arguments(spec: ModelSpec) -> dict[str, Any]:
     """Arguments of `from_pretrained` for the file's format, devices and quantization."""
+    from transformers import BitsAndBytesConfig, GgufConfig
+
     options, arguments = spec.options, dict[str, Any]()
     if spec.gguf is not None:
         # The whole path: transformers looks for a name in the working directory first.

@@ -8,9 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import list_repo_files, snapshot_download
-from transformers.utils.hub import cached_file
-
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.hub import check_installed
 from deepthink_cli.model.options import POCKET, ModelOptions
@@ -88,6 +85,8 @@ def downloaded(found: Location, options: ModelOptions) -> Location:
 
     Raises InputError if the repository has no such file, with those that it has.
     """
+    from transformers.utils.hub import cached_file
+
     if found.gguf is None or found.is_local:
         return found
     revision = options.revision or "main"
@@ -105,6 +104,8 @@ def downloaded(found: Location, options: ModelOptions) -> Location:
 
 def cached_gguf_files(found: Location, options: ModelOptions) -> list[str]:
     """The GGUF files of a hub model that are on this machine; empty for another model."""
+    from huggingface_hub import snapshot_download
+
     with suppress(OSError, ValueError):  # not in the cache, or not the name of a repository
         folder = Path(snapshot_download(found.source, revision=options.revision, local_files_only=True))
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}"))
@@ -113,6 +114,8 @@ def cached_gguf_files(found: Location, options: ModelOptions) -> list[str]:
 
 def _listed(source: str, revision: str) -> list[str]:
     """The GGUF files of a hub repository; empty if they cannot be listed."""
+    from huggingface_hub import list_repo_files
+
     with suppress(Exception):  # the reason is that of the download, which is reported
         return sorted(name for name in list_repo_files(source, revision=revision) if name.endswith(SUFFIX))
     return []

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.errors import InputError, Problem, option
-from deepthink_cli.io.hub import check_installed, forbidden_by, hub_errors, library_errors, quiet_libraries
+from deepthink_cli.io.hub import (
+    answers,
+    check_installed,
+    forbidden_by,
+    hub_errors,
+    is_repository,
+    library_errors,
+    quiet_libraries,
+    unreachable,
+)
 from deepthink_cli.model.adapter import find_adapter, refuse_adapter_as_model
 from deepthink_cli.model.fingerprint import config_sha256, hub_commit, tokenizer_sha256, weight_files
 from deepthink_cli.model.gguf import GgufHeader, check_types, ignored_parts, read_header, refuse_other_kinds
 from deepthink_cli.model.limits import limits_of
 from deepthink_cli.model.loading import read_once
 from deepthink_cli.model.location import Location, cached_gguf_files, downloaded, locate
-from deepthink_cli.model.options import ModelOptions, choose_device
+from deepthink_cli.model.options import POCKET, ModelOptions, choose_device
 from deepthink_cli.model.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 def open_model(options: ModelOptions) -> ModelSpec:
@@ -28,8 +39,12 @@ def open_model(options: ModelOptions) -> ModelSpec:
     for a missing tokenizer; each message names a fix.
     """
     _check_extras(options)
-    choose_device(options.device)
     found = locate(options)
+    if needs_download(options) and is_repository(found.source) and not answers():
+        raise unreachable(Problem.of("model", found.id), options.offline, _elsewhere(found))
+    choose_device(options.device)
+    from transformers import AutoConfig
+
     name, arguments = found.id, _hub_options(options)
     with quiet_libraries(options.offline), read_once() if found.gguf else nullcontext():
         with library_errors(Problem.of("model", name), _way_out(options, found)), _hub(options, found):
@@ -81,6 +96,8 @@ def _ignored(name: str, header: GgufHeader, config: PretrainedConfig, tokenizer:
 
 def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptions) -> None:
     """Raise InputError for a model that needs code which does not come with transformers, unless that is allowed."""
+    from transformers import AutoModelForCausalLM
+
     if options.trust_remote_code:
         return
     if type(config) not in AutoModelForCausalLM._model_mapping:
@@ -96,6 +113,8 @@ def _refuse_custom_code(name: str, config: PretrainedConfig, options: ModelOptio
 
 
 def _load_tokenizer(found: Location, arguments: dict[str, Any], custom_code: bool) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
     named = Problem.of("model", found.id)
     failure, hint = named.because("its tokenizer cannot be loaded"), "save the tokenizer beside the model"
     local = Path(found.source)
@@ -137,11 +156,17 @@ def _way_out(options: ModelOptions, found: Location) -> str:
         return "use another GGUF file, or the model in the format of transformers"
     if found.gguf is None and (names := cached_gguf_files(found, options)):
         return f"add {option('gguf')} {names[0]}"
-    return f"check the name and {option('revision')}, or give a local directory"
+    return f"check the name and {option('revision')}, or {_elsewhere(found)}"
+
+
+def _elsewhere(found: Location) -> str:
+    """Where else a model of the hub may be."""
+    meant = f"; did you mean {POCKET}?" if get_close_matches(found.id, [POCKET]) else ""
+    return f"give a local directory{meant}"
 
 
 def _hub(options: ModelOptions, found: Location) -> AbstractContextManager[None]:
     """Converts the errors of a hub that gives nothing, unless the cache has the model in another form."""
     if found.is_local or (found.gguf is None and cached_gguf_files(found, options)):
         return nullcontext()
-    return hub_errors(Problem.of("model", found.id), options.offline, "give a local directory")
+    return hub_errors(Problem.of("model", found.id), options.offline, _elsewhere(found))

@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import torch
-from transformers import AutoModelForCausalLM, DynamicCache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.errors import Problem
 from deepthink_cli.io.hub import library_errors
-from deepthink_cli.memory import from_cache
 from deepthink_cli.model.adapter import Adapter
 from deepthink_cli.model.families import cached_values
 from deepthink_cli.model.fingerprint import state_sha256, weight_files, weights_sha256
@@ -20,6 +17,10 @@ from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.options import ModelOptions, choose_device
 from deepthink_cli.model.tokens import check_known
 from deepthink_cli.provenance import ModelIdentity
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 def memory_width(config: PretrainedConfig) -> int:
@@ -44,6 +45,9 @@ def parameter_count(config: PretrainedConfig) -> int | None:
 
 def _without_weights(config: PretrainedConfig) -> PreTrainedModel:
     """A network whose tensors have shapes but no data."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     with torch.device("meta"):
         # Every other implementation chooses experts by values, which these tensors do not have.
         network: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
@@ -52,14 +56,19 @@ def _without_weights(config: PretrainedConfig) -> PreTrainedModel:
     return network
 
 
-@torch.inference_mode()
 def _read_without_weights(config: PretrainedConfig) -> int:
     """Read one token with a network without data; a hundred layers take a second."""
+    import torch
+    from transformers import DynamicCache
+
+    from deepthink_cli.memory import from_cache
+
     network = _without_weights(config)
     network.train(False)
     cache, body = DynamicCache(), network.base_model
-    body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), past_key_values=cache, use_cache=True)
-    memory = from_cache(cache, 1)
+    with torch.inference_mode():
+        body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), past_key_values=cache, use_cache=True)
+        memory = from_cache(cache, 1)
     return sum(tensor.numel() for tensor in (*memory.keys, *memory.values))
 
 
@@ -100,6 +109,8 @@ class ModelSpec:
     @property
     def dtype(self) -> torch.dtype:
         """The compute dtype: by default float32 on a CPU and the checkpoint's dtype elsewhere."""
+        import torch
+
         if self.options.dtype != "auto":
             return getattr(torch, self.options.dtype)  # type: ignore[no-any-return]
         stored = getattr(self.config, "dtype", None)

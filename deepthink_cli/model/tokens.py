@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-
-import torch
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import DemonstrationSet, Query
 from deepthink_cli.data.template import Template
@@ -16,6 +13,10 @@ from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 
 def own_tokens(
@@ -28,6 +29,8 @@ def own_tokens(
     conversation, for a tokenizer that does not say which characters its tokens stand for, and for one that writes
     the demonstrations in another way than when they were tokenised.
     """
+    import torch
+
     if demonstrations.chat is not None:
         raise InputError(
             needed_by.because(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.files import check_fit
 from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both, opened
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator
@@ -20,7 +20,6 @@ from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Progress, Tell, silent
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
@@ -32,6 +31,9 @@ from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, longest_of,
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.rows import in_columns
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 def predict(
@@ -51,6 +53,9 @@ def predict(
     while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
     """
+    from deepthink_cli.artifact.files import check_fit
+    from deepthink_cli.memory import Memory
+
     used = opened([memory] if isinstance(memory, Memory) else memory)
     memories, names = used.memories(), in_use(calibrate, [used], score)
     check_fit(used.provenance, engine.identity, used.name)

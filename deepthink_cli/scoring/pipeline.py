@@ -18,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.engine.base import Engine, Likelihoods, ScoringPlan
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead, arriving
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import QueryTokenizer, TokenizedQuery, query_tokenizer
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -38,6 +37,10 @@ from deepthink_cli.scoring.prediction import (
     prediction_of,
     score_each,
 )
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
 
 P = TypeVar("P")
 Part = list[Prediction | Skipped]  # of a chunk: for each query a prediction by each memory, or why there is none

@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, ScoringPlan
 from deepthink_cli.errors import DeepThinkError, InputError
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.softmax import shares
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 Counted = Literal["texts", "rows"]
 

@@ -13,7 +13,6 @@ from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan,
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.io.prefetch import ahead
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import TokenizedQuery, query_tokenizer, special_ids
 from deepthink_cli.scoring.pipeline import CHUNK
 from deepthink_cli.scoring.prediction import check_length
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats, States
 
     Arrays = Mapping[str, NDArray[Any]]
+    from deepthink_cli.memory import Memory
 
 READING = "reading rows"  # the name of this stage of a choice, for progress
 VERSION = 1  # of what is computed from a row; cached features of another version are not used

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.data.examples import CANDIDATES, Example, Query, read_pool
 from deepthink_cli.data.rows import name_of
@@ -19,6 +17,9 @@ from deepthink_cli.data.template import SEPARATOR, Template
 from deepthink_cli.errors import option
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import demonstration_ids, query_tokenizer, special_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CheckQueries = Callable[[Iterable[tuple[str, Query | Example]]], None]  # rows, each with its place before it
 

@@ -19,7 +19,6 @@ from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import check_finite, score_each
 from deepthink_cli.scoring.softmax import softmax
 from deepthink_cli.selection.store import Store, key_of, model_parts
-from deepthink_cli.thinking import think_together
 
 if TYPE_CHECKING:
     from deepthink_cli.selection.base import Floats
@@ -150,6 +149,8 @@ class EngineTrials:
 
     def _scored(self, group: Sequence[_Trial]) -> Iterator[Sums]:
         """The log-probabilities of the asked rows' labels after every set, in nats."""
+        from deepthink_cli.thinking import think_together
+
         for _, part in groupby(group, key=lambda trial: (id(trial.asked), bool(trial.demonstrations.token_ids))):
             trials = list(part)
             plan, rest = trials[0].asked.plan, trials[0].asked.rest

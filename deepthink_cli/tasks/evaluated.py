@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory, opened
 from deepthink_cli.data.examples import Example, Query, Skipped, queries_or_skipped, read_queries
@@ -15,7 +16,6 @@ from deepthink_cli.data.rows import check_rereadable, name_of, rows_or_errors
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.events import Tell, silent
-from deepthink_cli.memory import Memory
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows
 from deepthink_cli.selection.pool import PoolRows
@@ -26,6 +26,9 @@ from deepthink_cli.tasks.items import TaskColumns
 from deepthink_cli.tasks.rows import announce, check_memory, in_columns, tell_of_programs
 from deepthink_cli.tasks.sources import Source
 from deepthink_cli.tasks.splits import EvaluationSet, evaluation_set, sampled, training_rows
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True)

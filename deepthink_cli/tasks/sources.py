@@ -12,7 +12,7 @@ from deepthink_cli.data.formats.lines import refuse_texts
 from deepthink_cli.data.rows import read_rows
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, option
-from deepthink_cli.io.hub import forbidden_by, is_unreachable, quiet_libraries, unreachable
+from deepthink_cli.io.hub import answers, forbidden_by, is_unreachable, quiet_libraries, unreachable
 from deepthink_cli.tasks.format import Split, Task
 from deepthink_cli.tasks.patterns import all_matches
 
@@ -97,7 +97,9 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
     try:
         import datasets  # imported before its settings are changed
 
-        with quiet_libraries(source.offline):
+        # A hub that does not answer is asked for nothing more: what is in the cache is used.
+        silent = definition.url is None and not forbidden_by(source.offline) and not answers()
+        with quiet_libraries(source.offline or silent):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
         hint = f"give {option('data_dir')} DIR with DIR/{task.folder}/{split}.jsonl"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import ran_out_of_memory
-from deepthink_cli.memory import Memory
-from deepthink_cli.thinking import Thought, think_together
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+    from deepthink_cli.thinking import Thought
+
 
 Result = TypeVar("Result")
 COPIES = 3  # maximum number of float32 copies of a memory: history, present and the state of the update rule
@@ -34,6 +37,8 @@ def _batch(
     numbers: Sequence[int],
     use: Callable[[Sequence[int], list[Memory]], Iterator[Result]],
 ) -> Iterator[Result]:
+    from deepthink_cli.thinking import think_together
+
     try:
         for memories in think_together(engine, [thoughts[number] for number in numbers]):
             yield from use(numbers, memories)

@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine, Reading, TrainingRow
@@ -27,6 +26,10 @@ from deepthink_cli.model.tokens import own_tokens, tokenize_queries
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
 from deepthink_cli.techniques.base import Trained, Training
 from deepthink_cli.techniques.context_tuning import FEWEST, ContextTuning
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.events import Progress, Tell
-from deepthink_cli.memory import Memory
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Scores, score_each
@@ -25,6 +24,7 @@ from deepthink_cli.tuning.plan import LabelledRows, TunePlan, tokenized
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.memory import Memory
 
 
 @dataclass(frozen=True, eq=False)

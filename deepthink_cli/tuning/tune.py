@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepthink_cli.artifact.files import save_memory
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.registry import NONE
 from deepthink_cli.engine.base import Engine
@@ -17,7 +16,6 @@ from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.provenance import Tuned
 from deepthink_cli.selection.store import Store
-from deepthink_cli.thinking import think
 from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, training_set, training_sets
 from deepthink_cli.tuning.nested import Comparison
 from deepthink_cli.tuning.options import Setting
@@ -177,6 +175,9 @@ def _arranged(
 
 def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output: str | Path, tell: Tell) -> Header:
     """Think about all rows with the setting to use, and write the last memory."""
+    from deepthink_cli.artifact.files import save_memory
+    from deepthink_cli.thinking import think
+
     method, tuned = report.setting.method, report.tuned
     whole = training_set(report.plan, (), report.setting.place[0], engine, store)
     for memory in think(engine, whole.demonstrations, method):

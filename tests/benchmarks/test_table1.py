@@ -9,7 +9,7 @@ from helpers.synthetic import curve, write
 
 from benchmarks.table1.page import page, read_models
 from benchmarks.table1.runs import SEEDS, SELECTING, STAGES, TASKS, all_jobs
-from deepthink_cli.cli.main import app
+from deepthink_cli.cli.main import program
 from deepthink_cli.selection.registry import METHODS
 
 BASE = {"random": 50, "herding": 60, "lens": 70}
@@ -107,8 +107,7 @@ def test_every_method_of_the_table_is_run_once_for_each_task_and_seed() -> None:
 
 
 def test_the_commands_are_commands_of_the_program() -> None:
-    import typer
 
-    run = typer.main.get_command(app).commands["run"]
+    run = program().commands["run"]
     for job in all_jobs():
         run.make_context("run", list(job.arguments))

@@ -9,10 +9,10 @@ import pytest
 import typer
 
 from deepthink_cli.cli.help import FIRST, GROUPS, MAX_OPTIONS, OTHERS, ProgramGroup
-from deepthink_cli.cli.main import app, run
+from deepthink_cli.cli.main import program, run
 
 Captured = pytest.CaptureFixture[str]
-PROGRAM: Any = typer.main.get_command(app)
+PROGRAM: Any = program()
 
 
 def commands(group: Any = PROGRAM, before: str = "") -> Iterator[tuple[str, set[str]]]:

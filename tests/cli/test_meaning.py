@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from conftest import Soak, write_reviews, write_rows
 from helpers.chats import write_chat_model
 from helpers.tiny import reviews, run_words, tiny_task
 
 from deepthink_cli import make_memory
-from deepthink_cli.cli.main import app, run
+from deepthink_cli.cli.main import program, run
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import silent
@@ -30,7 +29,7 @@ from deepthink_cli.experiments.results import read_results
 from deepthink_cli.make_memory import ThinkPlan
 from deepthink_cli.techniques.base import Trained
 
-PROGRAM: Any = typer.main.get_command(app)
+PROGRAM: Any = program()
 Models = Callable[[str], Path]
 
 
@@ -92,7 +91,7 @@ ELSEWHERE = {
     *("trust_remote_code", "batch_tokens", "json", "quiet", "verbose", "debug", "config", "dry_run", "no_probe"),
     *("out", "output", "samples", "log", "cache", "workers", "shard", "ray", "slurm", "sbatch", "submit", "run_code"),
     "unsafe",
-    *("data_dir", "row_format", "task"),  # where rows are, and their form
+    *("data_dir", "row_format", "renamed", "task"),  # where rows are, and their form
 }
 
 

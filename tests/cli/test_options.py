@@ -28,7 +28,7 @@ from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tuning.options import TuneOptions
 
-PROGRAM: Any = typer.main.get_command(main.app)
+PROGRAM: Any = main.program()
 LOADING = (
     *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
     *("export", "diff", "quantize", "calibrate"),

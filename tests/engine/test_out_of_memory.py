@@ -67,7 +67,7 @@ def test_weights_that_do_not_fit_are_told_with_a_hint(
     def full(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("deepthink_cli.model.loading.AutoModelForCausalLM.from_pretrained", full)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(DeepThinkError, match=f"model pocket: {told}"):
         load_model()
 

@@ -170,7 +170,7 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
                 raise torch.OutOfMemoryError
             yield memories
 
-    monkeypatch.setattr("deepthink_cli.techniques.together.think_together", small)
+    monkeypatch.setattr("deepthink_cli.thinking.think_together", small)
     assert run([*words, "--out", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
     assert tried == [4, 2, 1, 1, 2, 1, 1]
@@ -205,7 +205,7 @@ def test_memories_made_together_are_as_many_as_the_free_memory_holds(
         seen.append(len(given))
         return think_together(engine, given)
 
-    monkeypatch.setattr("deepthink_cli.techniques.together.think_together", counted)
+    monkeypatch.setattr("deepthink_cli.thinking.think_together", counted)
     words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1,0.2", "-q")
     for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
         seen.clear()

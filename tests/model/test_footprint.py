@@ -11,7 +11,6 @@ from helpers.families import FAMILIES, build_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from deepthink_cli import load_model
-from deepthink_cli.model import spec as sizes
 from deepthink_cli.model.opening import open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import memory_width
@@ -85,7 +84,7 @@ def test_an_architecture_that_needs_numbers_is_told_from_its_fields(
 ) -> None:
     given = config(family)
     width = memory_width(given)
-    monkeypatch.setattr(sizes, "DynamicCache", None)
+    monkeypatch.setattr("transformers.DynamicCache", None)
     assert memory_width(given) == width
 
 

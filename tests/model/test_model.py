@@ -165,7 +165,7 @@ def test_every_layers_device_is_known(llama: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quantize": "8bit"}, r"quantize 8bit: bitsandbytes is not installed; pip install"),
+        ({"quantize": "8bit"}, r"quantize 8bit: bitsandbytes is not installed; in a checkout"),
         ({"device": "cuda:99"}, r"device cuda:99: torch sees \d+ CUDA devices"),
         ({"device_map": "auto"}, r"accelerate is not installed"),
     ],

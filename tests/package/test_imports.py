@@ -73,6 +73,22 @@ def test_help_does_not_import_torch() -> None:
     assert not modules_after(*lines) & HEAVY
 
 
+def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
+    rows, missing, memory = tmp_path / "rows.csv", str(tmp_path / "missing"), str(tmp_path / "m.safetensors")
+    rows.write_text("text,label\ngood,yes\nbad,no\n")
+    lines = (
+        ["think", str(rows), "--eta", "2"],
+        ["think", str(rows), "--label-field", "topic", "-o", memory],
+        ["think", str(rows), "-m", "./nowhere", "-o", memory],
+        *([command, missing] for command in ("think", "predict", "calibrate", "chat", "tune", "report")),
+        *([command, missing, str(rows)] for command in ("predict", "eval", "generate", "diff")),
+        *([command, missing, "-o", memory] for command in ("export", "quantize", "select")),
+        ["run", "--task", "nope", "--out", missing],
+        ["study", "run", missing],
+    )
+    assert not modules_after(*lines) & {"torch", "transformers"}
+
+
 def test_the_registries_and_the_header_of_a_memory_do_not_import_torch() -> None:
     names = ("updates", "techniques", "calibration", "selection", "engine", "export")
     program = "".join(f"import deepthink_cli.{name}.registry\n" for name in names)

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import transformers
-import typer
 import yaml
 from conftest import write_rows
 from helpers.foreign_code import bring_code, changed
 from helpers.inline_workers import InlineExecutor
 from helpers.tiny import run_words, tiny_task
 
-from deepthink_cli.cli.main import app, run
+from deepthink_cli.cli.main import program, run
 from deepthink_cli.cli.sources import commands_of
 from deepthink_cli.experiments.executors import local
 from deepthink_cli.experiments.executors.messages import Open
@@ -65,7 +64,7 @@ def program_of(folder: Path, ran: Path) -> list[str]:
 
 
 def test_every_option_that_lets_code_run_is_a_flag_without_a_variable() -> None:
-    parameters = [each for command in commands_of(typer.main.get_command(app)) for each in command.params]
+    parameters = [each for command in commands_of(program()) for each in command.params]
     assert {each.name for each in parameters} >= RUN_CODE
     assert [each.envvar for each in parameters if each.name in RUN_CODE and each.envvar] == []
 

@@ -1,0 +1,85 @@
+"""Processor time of mistakes that are told before a model is loaded, of commands that need none, and of one label.
+
+    python benchmarks/startup.py
+
+Prints a Markdown table: the median processor seconds of several runs of each command in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REVIEWS = ROOT / "examples" / "reviews"
+DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
+# In a folder with mem.safetensors, rows.jsonl (labelled) and one.jsonl.
+MISTAKES = (
+    "think rows.jsonl --bogus",
+    "think missing.jsonl -o m.safetensors",
+    "think rows.jsonl --eta 2",
+    "think rows.jsonl --label-field topic -o m.safetensors",
+    "think - -o m.safetensors",
+    "think rows.jsonl -m ./nowhere -o m.safetensors",
+    "calibrate missing.safetensors",
+    "predict mem.safetensors missing.csv",
+    "predict missing.safetensors one.jsonl",
+    "predict mem.safetensors one.jsonl -o labels.foo",
+    "predict mem.safetensors one.jsonl -m ./nowhere",
+    "eval mem.safetensors one.jsonl",
+    "eval mem.safetensors --task nope",
+    "run --task nope --out run",
+    "tune missing.jsonl -o m.safetensors",
+    "select missing.jsonl --method random --shots 2 -o s.jsonl",
+    "export missing.safetensors --to peft -o adapter",
+    "generate mem.safetensors missing.jsonl",
+    "quantize missing.safetensors -o q.safetensors",
+    "diff missing.safetensors mem.safetensors",
+    "report missing",
+    "study plan missing",
+)
+OTHERS = ("--help", "think --help", "inspect mem.safetensors", "tasks", "select --list", "study list")
+
+
+def main() -> None:
+    """Measure, and print a row as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = (REVIEWS / "demos.jsonl").read_text(encoding="utf-8")
+        (folder / "rows.jsonl").write_text(rows, encoding="utf-8")
+        (folder / "one.jsonl").write_text('{"review": "A slow start, but I loved it."}\n', encoding="utf-8")
+        processor_seconds("think rows.jsonl -T 1 -q -o mem.safetensors", folder, 0)
+        print("| command | exit code | processor s |\n|---|--:|--:|")
+        for line in MISTAKES:
+            print(f"| `{line}` | 2 | {processor_seconds(line, folder, 2, runs):.2f} |", flush=True)
+        for line in (*OTHERS, "predict mem.safetensors one.jsonl"):
+            print(f"| `{line}` | 0 | {processor_seconds(line, folder, 0, runs):.2f} |", flush=True)
+
+
+def processor_seconds(line: str, folder: Path, expected: int, runs: int = 1) -> float:
+    """The median processor time of a command, in user and system mode; ends the program at another exit code."""
+    seconds = []
+    for _ in range(runs):
+        command = [*DEEPTHINK, *shlex.split(line)]
+        with subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as child:
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != expected:
+            sys.exit(f"deepthink {line} ended with {child.returncode}, not {expected}")
+        seconds.append(usage.ru_utime + usage.ru_stime)
+    return statistics.median(seconds)
+
+
+if __name__ == "__main__":
+    main()
