@@ -1,7 +1,7 @@
-"""Run the commands of docs/tutorial.md's session again and put their output under them.
+"""Run the commands of docs/tutorial.md's sessions again and put their output under them.
 
-The session stands between <!-- session --> and <!-- /session -->; its commands are the lines that begin
-with "$ ". Lines with timings are left out, since no two runs agree on them.
+A session stands between <!-- session --> and <!-- /session -->; its commands are the lines that begin
+with "$ ". Lines with timings are left out, since no two runs agree on them. The model is downloaded once.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from real_model import real_model  # noqa: E402  of the benchmarks, which are no package that is installed
+
 PAGE = ROOT / "docs" / "tutorial.md"
 SESSION = re.compile(r"(?<=<!-- session -->\n).*?(?=<!-- /session -->)", re.DOTALL)
 TIMING = re.compile(r"\d\.\d s\b")
 
 
 def main() -> None:
-    """Rewrite the session in place."""
+    """Rewrite the sessions in place, one after another in one folder."""
     text = PAGE.read_text(encoding="utf-8")
-    found = SESSION.search(text)
-    if found is None:
-        sys.exit("docs/tutorial.md: no <!-- session --> block")
-    commands = [line.removeprefix("$ ") for line in found[0].splitlines() if line.startswith("$ ")]
-    PAGE.write_text(text[: found.start()] + session(commands) + text[found.end() :], encoding="utf-8")
-
-
-def session(commands: list[str]) -> str:
-    """The block: every command with its output, in order, in one temporary directory."""
+    model = real_model()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
-        parts = [f"$ {command}\n{output(command, folder)}" for command in commands]
-    return "```console\n" + "\n".join(parts) + "```\n"
+        (Path(folder) / "smollm2").symlink_to(model)
+        text = SESSION.sub(lambda found: session(found[0], folder).replace(str(model), "smollm2"), text)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def session(text: str, folder: str) -> str:
+    """The block: every command with its output, in order."""
+    commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
+    return "```console\n" + "\n".join(f"$ {command}\n{output(command, folder)}" for command in commands) + "```\n"
 
 
 def output(command: str, folder: str) -> str:

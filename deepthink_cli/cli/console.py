@@ -67,7 +67,7 @@ def _console(out: TextIO, content: Table) -> Console:
     needed = _widths(console, content)[1]
     if out.isatty() and needed > console.width:
         for column in content.columns:
-            column.no_wrap = False
+            column.no_wrap, column.overflow = False, "fold"
         needed = _widths(console, content)[0]
     console.width = max(console.width, needed)
     return console
