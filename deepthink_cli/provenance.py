@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
@@ -266,6 +266,10 @@ class Calibrated:
     def counted(self) -> Literal["texts", "rows"]:
         """What it was estimated from."""
         return "texts" if self.source is None else "rows"
+
+    def at(self, iteration: int) -> dict[str, Any]:
+        """The correction of one iteration as JSON values, for other programs."""
+        return {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
 
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.format import Header, kept_iteration, read_header
 from deepthink_cli.errors import InputError
-from deepthink_cli.events import Tell, silent
+from deepthink_cli.events import Tell, Warn, silent
 from deepthink_cli.export.registry import Export, Exporter, Weights, Written
 from deepthink_cli.io.atomic import check_folder
 from deepthink_cli.model.options import ModelOptions
@@ -34,13 +35,21 @@ def export_memory(
     weights: Weights | None = None,
     model: ModelOptions | None = None,
 ) -> tuple[Memory, Written]:
-    """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does."""
+    """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does.
+
+    Warns of a correction that the memory stores: other programs score without it.
+    """
     header = read_header(path)
     chosen = _iteration(header, iteration)
     from deepthink_cli.artifact.files import load_memory
 
     memory = load_memory(path, chosen)
-    return memory, exporter(Export(memory, header, output, tell, state, weights, model))
+    written = exporter(Export(memory, header, output, tell, state, weights, model))
+    if (stored := header.metadata.calibrated) is None:
+        return memory, written
+    text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"
+    tell(Warn(f"{text} than those of deepthink predict"))
+    return memory, replace(written, values={**written.values, "calibrated": stored.at(memory.iteration)})
 
 
 def _iteration(header: Header, choice: str) -> int:

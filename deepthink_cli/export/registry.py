@@ -49,8 +49,8 @@ class Exporter:
 
     `write` is a function, or where it is found (`module:function`); it writes `Export.output`, complete or not at all,
     and raises InputError for a memory that the form cannot hold. `form` says what is written, in the line that reports
-    it. `files` names the files of the folder that is written; without any, it is one file. `takes` names the fields of
-    `Export` that it uses of `state`, `weights` and `model`; `needs` those that must be given, with what they are.
+    it. `files` names the files that the written folder may have; without any, it is one file. `takes` names the fields
+    of `Export` that it uses of `state`, `weights` and `model`; `needs` those that must be given, with what they are.
     """
 
     write: Callable[[Export], Written | None] | str
@@ -76,7 +76,7 @@ EXPORTERS: Registry[Exporter] = Registry(
             "prefix adapter",
             "a folder with a prefix adapter",
             "https://huggingface.co/docs/peft",
-            files=("adapter_config.json", "adapter_model.safetensors"),
+            files=("adapter_config.json", "adapter_model.safetensors", "correction.json"),
         ),
         "llama.cpp": Exporter(
             f"{_HERE}.llama_cpp:export",

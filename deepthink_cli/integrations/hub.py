@@ -123,7 +123,7 @@ def _adapter(memory: Memory, folder: Path, name: str, tell: Tell) -> dict[str, P
     except InputError as error:
         tell(Warn(f"no adapter for PEFT is published: {error}"))
         return {}
-    return {path.name: path for path in sorted(folder.iterdir())}
+    return {name: folder / name for name in (CONFIG, WEIGHTS)}
 
 
 def _licence_of(header: Header) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from deepthink_cli.calibration.registry import STORED
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.io.text import json_line, markdown_text, printable, size
@@ -29,12 +30,25 @@ _LENIENT = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 @with_config(_LENIENT)
 @dataclass(frozen=True)
-class Figure:
-    """The accuracy of one iteration, with its 95 % interval."""
+class Accuracy:
+    """An accuracy with its 95 % interval."""
 
-    iteration: int
     accuracy: float
     ci95: tuple[float, float]
+
+
+@with_config(_LENIENT)
+@dataclass(frozen=True)
+class Figure(Accuracy):
+    """The accuracy of one iteration by the model's scores, and by each calibration."""
+
+    iteration: int
+    calibrated: Mapping[str, Accuracy] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> Accuracy:
+        """The accuracy of the memory as it is used: with the correction that it stores."""
+        return self.calibrated.get(STORED, self)
 
 
 @with_config(_LENIENT)
@@ -144,13 +158,15 @@ class Card:
         if figures is None:
             return ""
         rows = [
-            f"| {each.iteration} | {each.accuracy:.1%} | {each.ci95[0]:.1%} to {each.ci95[1]:.1%} |"
+            f"| {each.iteration} | {each.shown.accuracy:.1%} | {each.shown.ci95[0]:.1%} to {each.shown.ci95[1]:.1%} |"
             for each in figures.results
         ]
         table = "\n".join(["| T | accuracy | 95 % interval |", "|--:|--:|--:|", *rows])
         split = figures.split.rpartition("/")[2]  # a file of rows is named by its path
         named = f"{figures.task}, {split}" if figures.task else split
         note = f"T = 1 is {first_reading(self.header.metadata.technique)}."
+        if any(STORED in each.calibrated for each in figures.results):
+            note += " Scores are corrected as the memory says."
         return f"## Figures\n\nOn {figures.n:,} rows ({markdown_text(named)}), by `deepthink eval`. {note}\n\n{table}"
 
     def _usage(self) -> str:
@@ -166,8 +182,9 @@ class Card:
             f"model = AutoModelForCausalLM.from_pretrained({base!r})",
             f"model = PeftModel.from_pretrained(model, {self.repo!r})",
         ]
-        about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS:"
-        return f"{text}\n\n{about}\n\n{_fenced(code, 'python')}"
+        about = "As a prefix adapter of PEFT (the last stored iteration); the query's tokenizer must not add a BOS"
+        corrected = "" if self.header.metadata.calibrated is None else ", and scores are not corrected"
+        return f"{text}\n\n{about}{corrected}:\n\n{_fenced(code, 'python')}"
 
     def _demonstrations(self) -> str:
         stored = self.header.metadata.demonstrations

@@ -12,6 +12,7 @@ from conftest import write_reviews
 from helpers.llama_states import state
 
 from deepthink_cli import load_memory
+from deepthink_cli.artifact.format import read_header, summary
 from deepthink_cli.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
@@ -44,6 +45,31 @@ def test_an_adapter_is_written_and_described(folder: Path, tmp_path: Path, capsy
         "adapter_config.json",
         "adapter_model.safetensors",
     ]
+
+
+@pytest.mark.parametrize(("to", "more"), [("peft", []), ("llama.cpp", ["--state"])])
+def test_a_stored_correction_is_stated_and_not_applied(
+    to: str, more: list[str], folder: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    stored = tmp_path / "stored"
+    assert run(["calibrate", str(folder / "mem"), "-q", "-o", str(stored)]) == 0
+    assert read_header(stored).metadata.calibrated is not None
+    of_memory = json.loads(json.dumps(summary(read_header(stored))["calibrated"]))
+    words = [*more, *([str(folder / "saved")] if more else [])]
+    assert run(["export", str(stored), "--to", to, "-o", str(tmp_path / "out"), "--json", *words]) == 0
+    assert run(["export", str(folder / "mem"), "--to", to, "-o", str(tmp_path / "plain"), "-q", *words]) == 0
+    out, err = capsys.readouterr()
+    values = json.loads(out.splitlines()[0])
+    assert values["calibrated"] == {**of_memory, "bias": of_memory["bias"]["3"]}
+    assert err.count("stores a correction, which other programs do not apply to scores") == 1
+    if to == "peft":
+        assert json.loads((tmp_path / "out" / "correction.json").read_text()) == values["calibrated"]
+        (tmp_path / "out" / "correction.json").unlink()
+        assert [f.read_bytes() for f in sorted((tmp_path / "out").iterdir())] == [
+            f.read_bytes() for f in sorted((tmp_path / "plain").iterdir())
+        ]
+    else:
+        assert (tmp_path / "out").read_bytes() == (tmp_path / "plain").read_bytes()
 
 
 def test_the_chosen_iteration_is_written(folder: Path, tmp_path: Path, capsys: Captured) -> None:

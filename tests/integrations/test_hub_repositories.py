@@ -170,6 +170,24 @@ def test_the_card_has_the_figures_of_this_memory_only(
     assert "not the output of deepthink eval --json" in capsys.readouterr().err
 
 
+def test_the_card_of_a_memory_with_a_correction_has_its_corrected_figures(
+    state: HubState, memory: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    stored = tmp_path / "stored.safetensors"
+    assert run(["calibrate", str(memory), "-q", "-o", str(stored)]) == 0
+    rows = write_rows(tmp_path / "rows.jsonl", [{"review": "a fine film", "sentiment": "positive"}])
+    assert run(["eval", str(stored), str(rows), "--json", "-q"]) == 0
+    evaluated = json.loads(capsys.readouterr().out)
+    evaluated["results"][-1]["calibrated"]["stored"] |= {"accuracy": 0.875, "ci95": [0.25, 0.9375]}
+    (tmp_path / "eval.json").write_text(json.dumps(evaluated))
+    words = ["push", str(stored), REPO, "--dry-run", "--json", "--results", str(tmp_path / "eval.json")]
+    assert run(words) == 0
+    published = json.loads(capsys.readouterr().out)
+    assert "corrected contextual calibration of 3 texts" in published["card"]
+    assert "| 87.5% | 25.0% to 93.8% |" in published["card"]
+    assert published["files"].keys() == set(FILES)
+
+
 def test_texts_cannot_leave_their_code_block(memory: Path) -> None:
     header = read_header(memory)
     header.metadata.demonstrations.texts[0] = "````\n# Not a heading\n---\nlicense: mit"
