@@ -279,12 +279,16 @@ def test_results_say_what_was_read(models: Callable[[str], Path], data: Path) ->
 
 
 @pytest.fixture
-def logged() -> Iterator[list[str]]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the package logs for the harness."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("lm_eval.models.deepthink")
+    monkeypatch.setattr(logger, "level", logging.INFO)  # the harness sets those of its loggers, and disables them
+    monkeypatch.setattr(logger, "disabled", False)
+    monkeypatch.setattr(logger.manager, "disable", 0)
+    logger._cache.clear()  # type: ignore[attr-defined]
     logger.addHandler(handler)
     yield lines
     logger.removeHandler(handler)
