@@ -136,9 +136,6 @@ def _ask(publication: Publication) -> None:
         raise DeepThinkError("nothing was published")
 
 
-Annotated  # noqa: B018
-
-
 @grouped
 def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, common: CommonArguments) -> None:
     """Fetch a memory that was published with push; nothing is written unless it is complete and unchanged."""
