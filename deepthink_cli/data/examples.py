@@ -199,11 +199,21 @@ def queries_or_skipped(
     if labelled:
         refuse_texts(source)
     for row in rows_or_errors(source, field_of_texts(source, template)):
-        try:
-            query = _converted(source, row, template, None if free else tuple(labels), labelled)
-        except InputError as error:
-            query = Skipped(error.problems, fields=None if isinstance(row, InputError) else row.fields)
-        yield query
+        yield query_or_skipped(source, row, template, None if free else tuple(labels), labelled)
+
+
+def query_or_skipped(
+    source: RowSource,
+    row: Row | InputError,
+    template: Template,
+    labels: tuple[str, ...] | None,
+    labelled: bool = False,
+) -> Query | Skipped:
+    """The query of one row of a source, or why there is none; a query has no candidates if `labels` is None."""
+    try:
+        return _converted(source, row, template, labels, labelled)
+    except InputError as error:
+        return Skipped(error.problems, fields=None if isinstance(row, InputError) else row.fields)
 
 
 def _converted(

@@ -10,7 +10,7 @@ ORDER = (
     *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory"),
     *("model", "rereading", "engine", "thinking", "artifact", "scoring", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "calibrate_memory", "prediction", "generation", "evaluation", "comparison", "tuning"),
+    *("make_memory", "calibrate_memory", "prediction", "generation", "evaluation", "comparison", "tuning", "serving"),
     *("demo", "experiments"),
     *("outputs", "report", "export", "integrations", "cli", "__main__"),
 )

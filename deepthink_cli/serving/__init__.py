@@ -1,0 +1,1 @@
+"""Serve a memory over HTTP from a process that stays."""
