@@ -19,7 +19,7 @@ SITE = ROOT / "site"
 BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 ORDER = {
     "Start": ["tutorial"],
-    "How to": ["think", "predict", "eval", "choose", "experiments", "elsewhere"],
+    "How to": ["think", "predict", "serve", "eval", "choose", "experiments", "elsewhere"],
     "Reference": ["concepts", "cli", "python", "reference", "tasks", "models", "artifact", "architecture", "SECURITY"],
     "Evidence": ["evidence", "table1", "performance", "reproduce"],
     "The project": [

@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 # The commands of the program, in the order in which they are met; those of other packages come after them.
 GROUPS = {
-    "The two stages": ("demo", "think", "calibrate", "inspect", "predict", "eval", "generate", "chat"),
+    "The two stages": ("demo", "think", "calibrate", "inspect", "predict", "serve", "eval", "generate", "chat"),
     "Choosing demonstrations and settings": ("select", "tune"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
     "Memories elsewhere": ("export", "push", "pull", "quantize", "diff"),
@@ -34,6 +34,7 @@ FIRST = {
     "think": "output model iterations eta calibrate template label_field labels task shots seed",
     "calibrate": "output calibrate score limit row_format json",
     "predict": "output resume iteration calibrate task row_format top threshold columns on_error",
+    "serve": "iteration calibrate host port socket token_file max_waiting device quiet",
     "eval": "task protocol limit data_dir iteration calibrate samples html fail_under json",
     "generate": "output iteration task temperature top_p max_new_tokens stop seed columns on_error",
     "chat": "iteration temperature top_p max_new_tokens stop seed device",

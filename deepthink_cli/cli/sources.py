@@ -17,6 +17,7 @@ from deepthink_cli.cli.help import HelpCommand
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import plain
+from deepthink_cli.serving.options import TOKEN
 
 _SHORT = {"model": "-m", "output": "-o"}
 
@@ -100,7 +101,7 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     if not named:
         return []
     parameters = [parameter for each in commands_of(program()) for parameter in each.params]
-    known = {str(parameter.envvar) for parameter in parameters if parameter.envvar}
+    known = {TOKEN, *(str(parameter.envvar) for parameter in parameters if parameter.envvar)}
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
 

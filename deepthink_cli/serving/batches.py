@@ -1,4 +1,4 @@
-"""The one thread that owns the model: requests that wait together are scored together."""
+"""The one thread that owns the model: requests of one row that wait together are scored together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Overloaded(Exception):
 
 
 class Batches(Generic[Row, Answer]):
-    """Answers requests of rows by one function, at most `rows` together; at most `waiting` requests wait.
+    """Answers requests by one function: a request of several rows alone, those of one row at most `rows` together.
 
-    A request is never divided, so that one of more rows than that is answered alone.
+    At most `waiting` requests wait.
     """
 
     def __init__(self, answer: Callable[[Sequence[Row]], list[Answer]], rows: int, waiting: int) -> None:
@@ -48,24 +48,20 @@ class Batches(Generic[Row, Answer]):
         self._thread.join()
 
     def _run(self) -> None:
-        held: tuple[Sequence[Row], Future[list[Answer]]] | None = None
-        open_ = True
-        while open_ or held is not None:
-            first = held or self._queue.get()
-            if first is None:
-                return
-            together, held, count = [first], None, len(first[0])
-            while open_ and not self._queue.empty():
+        following = self._queue.get()
+        while following is not None:
+            together = [following]
+            following = None
+            while len(together[0][0]) == 1 and len(together) < self._rows and not self._queue.empty():
                 following = self._queue.get()
                 if following is None:
-                    open_ = False
-                elif count + len(following[0]) > self._rows:
-                    held = following
+                    return self._score(together)
+                if len(following[0]) != 1:
                     break
-                else:
-                    together.append(following)
-                    count += len(following[0])
+                together.append(following)
+                following = None
             self._score(together)
+            following = following or self._queue.get()
 
     def _score(self, together: Sequence[tuple[Sequence[Row], Future[list[Answer]]]]) -> None:
         running = [each for each in together if each[1].set_running_or_notify_cancel()]

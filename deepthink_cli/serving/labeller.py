@@ -1,70 +1,90 @@
-"""A loaded model that labels lists of rows, as `deepthink predict` labels those of a file."""
+"""A loaded memory that labels lists of rows, as `deepthink predict` labels those of a file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from io import BufferedReader, BytesIO
 from itertools import islice
 
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_supported, row_check, skipping
 from deepthink_cli.calibration.registry import from_rows
+from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.examples import Query, Skipped, query_or_skipped
+from deepthink_cli.data.formats.json import array_rows, parsed_object
+from deepthink_cli.data.formats.lines import decoded
 from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
-from deepthink_cli.prediction.predict import members_of
+from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.prediction.rows import OutputRows, output_rows
 from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, Part, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
 REQUEST = "request"
+_PLACE = re.compile(rf"^{REQUEST}:\d+: ")
+
+
+class TooManyRows(Exception):
+    """A request has more rows than are accepted."""
 
 
 class Labeller:
-    """A memory, or an ensemble, with its model; raises InputError for a calibration that is estimated from rows.
+    """A memory with its model; nothing is loaded before `load`.
 
-    The answer to a row would depend on the rows of other requests.
+    Raises InputError for calibrations that do not fit the memory, and for one that is estimated from rows: the answer
+    to a row would depend on the rows of other requests.
     """
 
     def __init__(
         self,
         memory: OpenedMemory,
-        others: Sequence[OpenedMemory] = (),
-        options: ModelOptions | None = None,
         calibrate: Sequence[str] = (),
         score: ScoreName = "sum",
-        tell: Tell = silent,
     ) -> None:
         for name in from_rows(calibrate):
             raise InputError.of("calibrate", name, "is estimated from rows, which a server answers one by one")
-        check_supported(calibrate, memory, None)
-        self.memory, self.calibrate, self.score = memory, tuple(calibrate), score
+        self.memory, self.calibrate, self.score = memory, in_use(calibrate, [memory], score), score
+        check_supported(self.calibrate, memory, None)
         self.demonstrations = memory.provenance.demonstrations
-        self.source = in_columns(memory, RowSource(REQUEST, "jsonl"))
-        spec = find_its_model(memory, options, tell)
-        check_inputs(calibrate, self.demonstrations, spec, score)
-        self.engine, memories = load_both(memory, spec, tell)
-        self.members = [memories, *members_of(others, self.engine, tell)]
-        self._check = row_check(calibrate, self.demonstrations, self.engine, score)
-        self._calibrator = Calibrator(self.engine, self.members, self.calibrate, score)
-
-    def rows(self, values: Sequence[object]) -> list[Query | Skipped]:
-        """The row of each value, a text or an object, or why it is none; needs no model."""
-        field = self.demonstrations.template.text_fields[0]
-        return [self._row(value, f"{REQUEST}:{number}", field) for number, value in enumerate(values, start=1)]
-
-    def _row(self, value: object, where: str, field: str) -> Query | Skipped:
-        fields = {field: value} if isinstance(value, str) else value
-        row: Row | InputError = (
-            Row(fields, where)
-            if isinstance(fields, dict)
-            else InputError(f'{where}: neither a text nor an object; write {{"{field}": "..."}}')
+        self.source = in_columns(memory, RowSource(REQUEST, "json"))
+        self.form: OutputRows = output_rows(
+            memory, None, False, self.calibrate, score, LabelOptions.checked(), ErrorOptions.checked(on_error="skip")
         )
-        return query_or_skipped(self.source, row, self.demonstrations.template, self.demonstrations.labels)
+
+    def load(self, options: ModelOptions | None = None, tell: Tell = silent) -> None:
+        """Load the model; raises InputError for one that is not the memory's."""
+        spec = find_its_model(self.memory, options, tell)
+        check_inputs(self.calibrate, self.demonstrations, spec, self.score)
+        check_labels(spec.tokenizer, self.demonstrations, self.score, self.calibrate, tell)
+        self.engine, memories = load_both(self.memory, spec, tell)
+        self.members = [memories]
+        self._check = row_check(self.calibrate, self.demonstrations, self.engine, self.score)
+        self._calibrator = Calibrator(self.engine, self.members, self.calibrate, self.score)
+
+    def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
+        """The rows of a body: one object, or an array of objects; each row that is wrong says why.
+
+        Needs no model. Raises InputError for a body that is neither, and TooManyRows for more rows than `most`.
+        """
+        body = body.lstrip()
+        if not body.startswith(b"["):
+            where = f"{REQUEST}:1"
+            found: list[Row | InputError] = [Row(parsed_object(decoded(body, where), where, "send one object"), where)]
+        else:
+            stream = BufferedReader(BytesIO(body))
+            found = list(islice(array_rows(stream, REQUEST, 1), most + 1))
+        if len(found) > most:
+            raise TooManyRows
+        template, labels = self.demonstrations.template, self.demonstrations.labels
+        return [query_or_skipped(self.source, row, template, labels) for row in found]
 
     def __call__(self, rows: Sequence[Query | Skipped]) -> list[Part]:
         """For each row a prediction for each iteration, or why there is none."""
@@ -72,6 +92,11 @@ class Labeller:
         parts = predictions(self.engine, self.members, checked, size=CHUNK, score=self.score, skip=ANYTHING)
         answers = (each for part in self._calibrator.corrected(parts) for each in part)
         return [list(_of_row(answers, len(self.memory.iterations))) for _ in rows]
+
+
+def without_place(message: str) -> str:
+    """A message about a row without its place, which is that of the row in the request."""
+    return _PLACE.sub("", message)
 
 
 def _of_row(answers: Iterator[Prediction | Skipped], iterations: int) -> Iterator[Prediction | Skipped]:

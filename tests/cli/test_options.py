@@ -30,7 +30,7 @@ from deepthink_cli.tuning.options import TuneOptions
 
 PROGRAM: Any = main.program()
 LOADING = (
-    *("think", "predict", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
+    *("think", "predict", "serve", "generate", "chat", "eval", "run", "doctor", "demo", "select", "tune"),
     *("export", "diff", "quantize", "calibrate"),
 )
 STUDIES = ("study plan", "study run")

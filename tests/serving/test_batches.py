@@ -25,16 +25,17 @@ class Held:
         return [row * row for row in rows]
 
 
-def test_waiting_requests_share_a_call_up_to_the_limit_of_rows_and_are_answered_at_the_end() -> None:
+def test_waiting_requests_of_one_row_share_a_call_others_do_not_and_all_are_answered_at_the_end() -> None:
     held = Held()
-    batches = Batches(held, rows=4, waiting=8)
-    first = batches.submit([1])
+    batches = Batches(held, rows=2, waiting=8)
+    requests = [[1], [2], [3], [4], [5, 6], [7, 8], [9]]
+    first = batches.submit(requests[0])
     assert held.entered.wait(10)
-    others = [batches.submit([2, 3]), batches.submit([4]), batches.submit([5, 6])]
+    others = [batches.submit(each) for each in requests[1:]]
     held.released.set()
     batches.close()
-    assert [each.result(10) for each in (first, *others)] == [[1], [4, 9], [16], [25, 36]]
-    assert held.calls == [[1], [2, 3, 4], [5, 6]]
+    assert [each.result(10) for each in (first, *others)] == [[row * row for row in rows] for rows in requests]
+    assert held.calls == [[1], [2, 3], [4], [5, 6], [7, 8], [9]]
 
 
 def test_a_request_too_many_is_refused_and_those_that_wait_are_answered() -> None:

@@ -72,7 +72,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-def array_rows(stream: io.BufferedReader, name: str, line: int) -> Iterator[Row | InputError]:
+def array_rows(stream: io.BufferedReader[Any], name: str, line: int) -> Iterator[Row | InputError]:
     """The rows of an array whose bracket is the next byte of `stream`, at `line`.
 
     Raises InputError, with the line, where the array is no longer JSON or ends too early.

@@ -1,0 +1,215 @@
+"""The requests of a server, as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from importlib.metadata import version
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.errors import DeepThinkError, InputError, out_of_memory, ran_out_of_memory
+from deepthink_cli.io.text import json_line, size
+from deepthink_cli.prediction.rows import Numbered
+from deepthink_cli.scoring.pipeline import CHUNK, Part
+from deepthink_cli.serving.batches import Batches, Overloaded
+from deepthink_cli.serving.labeller import Labeller, TooManyRows, without_place
+from deepthink_cli.serving.metrics import CONTENT_TYPE, Metrics
+from deepthink_cli.serving.options import ServeOptions
+from deepthink_cli.serving.schema import Health, Mistake, Mistakes, openapi, page
+
+BODY_SECONDS = 30.0  # in which the body of a request must arrive
+RETRY_SECONDS = 1
+
+
+class Server:
+    """Answers requests with a loaded memory, within the limits of the options; `token` is what they need, if any."""
+
+    def __init__(self, labeller: Labeller, options: ServeOptions, token: str | None = None) -> None:
+        self.labeller, self.options, self.token = labeller, options, token
+        self.metrics = Metrics()
+        self.batches: Batches[Query | Skipped, Part] = Batches(self._label, CHUNK, options.max_waiting)
+        example = dict.fromkeys(labeller.demonstrations.template.text_fields, "...")
+        self.document = openapi(example, token is not None)
+
+    def app(self) -> Starlette:
+        """The application."""
+        middleware = [Middleware(_Counted, self.metrics)]
+        if self.token is not None:
+            middleware.append(Middleware(_Token, self.token))
+        elif self.options.socket is None:
+            # A page of another site whose name was made to point at this machine sends that name.
+            middleware.append(
+                Middleware(TrustedHostMiddleware, ["localhost", "127.0.0.1", "[::1]", self.options.host], False)
+            )
+        routes = [
+            Route("/predict", self.predict, methods=["POST"]),
+            Route("/health", self.health),
+            Route("/metrics", self.show_metrics),
+            Route("/openapi.json", self.show_openapi),
+            Route("/docs", self.docs),
+        ]
+        return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refused})
+
+    async def predict(self, request: Request) -> Response:
+        """Label the rows of a request."""
+        began, skip = time.perf_counter(), _skips(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(415, "send the header Content-Type: application/json")
+        body = await self._body(request)
+        try:
+            rows = await run_in_threadpool(self.labeller.rows, body, self.options.max_rows)
+        except InputError as error:
+            raise HTTPException(400, without_place(str(error))) from error
+        except TooManyRows as error:
+            raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time") from error
+        if not skip and (mistakes := _mistakes(enumerate(rows))):
+            return _json(mistakes, 422)
+        answers = await self._answers(rows)
+        predicted = [each for answer in answers for each in answer]
+        failed = [(index, each) for index, answer in enumerate(answers) for each in answer if isinstance(each, Skipped)]
+        self.metrics.rows += len(rows) - len(failed)
+        self.metrics.errors += len(failed)
+        if not skip and (mistakes := _mistakes(failed)):
+            return _json(mistakes, 422)
+        self.metrics.answered(time.perf_counter() - began)
+        written = [_placeless(row) for row in Numbered(self.labeller.form)(predicted)]
+        single = not body.lstrip().startswith(b"[") and len(written) == 1
+        return _json(written[0] if single else written)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body; refuses one that is too large before all of it is read, and one that does not arrive."""
+        most, body = self.options.max_body * 2**20, bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise HTTPException(413, f"more than {size(most)}; send fewer rows at a time")
+        except TimeoutError as error:
+            raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
+        return bytes(body)
+
+    async def _answers(self, rows: Sequence[Query | Skipped]) -> list[Part]:
+        if not rows:
+            return []
+        try:
+            waiting: Future[list[Part]] = self.batches.submit(rows)
+        except Overloaded as error:
+            advice = {"Retry-After": str(RETRY_SECONDS)}
+            raise HTTPException(503, "too many requests wait; try again later", advice) from error
+        try:
+            return await asyncio.wrap_future(waiting)
+        except DeepThinkError as error:
+            raise HTTPException(500, str(error)) from error
+        except Exception as error:
+            known = ran_out_of_memory(error)
+            raise HTTPException(500, out_of_memory(error) if known else f"the model failed: {error!r}") from error
+
+    def _label(self, rows: Sequence[Query | Skipped]) -> list[Part]:
+        self.metrics.batches += 1
+        return self.labeller(rows)
+
+    async def health(self, request: Request) -> Response:
+        """What is served."""
+        served = self.labeller
+        return _json(
+            Health(
+                status="ok",
+                version=version("deepthink-cli"),
+                memory=served.memory.sha256 or "",
+                model=served.memory.provenance.model.id,
+                iterations=list(served.memory.iterations),
+                calibrate=list(served.calibrate),
+                score=served.score,
+                max_rows=self.options.max_rows,
+                waiting=self.batches.waiting,
+            ).model_dump()
+        )
+
+    async def show_metrics(self, request: Request) -> Response:
+        """The counters."""
+        return Response(self.metrics.text(self.batches.waiting), headers={"Content-Type": CONTENT_TYPE})
+
+    async def show_openapi(self, request: Request) -> Response:
+        """The description of all requests."""
+        return _json(self.document)
+
+    async def docs(self, request: Request) -> Response:
+        """The description as a page."""
+        return HTMLResponse(page(self.document))
+
+
+def _skips(request: Request) -> bool:
+    value = request.query_params.get("on_error", "stop")
+    if value not in ("stop", "skip"):
+        raise HTTPException(400, f"on_error={value}: use stop or skip")
+    return value == "skip"
+
+
+def _mistakes(rows: Any) -> dict[str, Any]:
+    """The body that names the rows, of (index, row), that were skipped; empty if there are none."""
+    errors = [
+        Mistake(index=index, message=without_place(str(problem)))
+        for index, row in rows
+        if isinstance(row, Skipped)
+        for problem in row.problems
+    ]
+    return Mistakes(errors=errors).model_dump(exclude_none=True) if errors else {}
+
+
+def _placeless(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"error": without_place(row["error"])} if "error" in row else row
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json_line(value), status, headers, "application/json")
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json({"errors": [{"message": error.detail}]}, error.status_code, dict(error.headers or {}))
+
+
+class _Token:
+    """Refuses every request without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.expected = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(given, self.expected):
+                error = {"errors": [{"message": "the token is missing or wrong; send Authorization: Bearer TOKEN"}]}
+                return await _json(error, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+        await self.app(scope, receive, send)
+
+
+class _Counted:
+    """Counts every request by the status of its answer."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.metrics.requests[message["status"]] += 1
+            await send(message)
+
+        await self.app(scope, receive, counted)

@@ -1,0 +1,196 @@
+"""What a server reads and answers, as pydantic models, and their description as OpenAPI and as a page."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
+from pydantic.json_schema import models_json_schema
+
+
+class InputRow(RootModel[dict[str, JsonValue]]):
+    """A row: the text fields of the memory's template, its own candidates if it has any, and any other fields."""
+
+
+class InputRows(RootModel[list[InputRow]]):
+    """Rows, which are scored together and with no other request's."""
+
+
+class Correction(BaseModel):
+    """An answer corrected by a calibration; `texts` or `rows` is the number that its bias was estimated from."""
+
+    label: str
+    probability: float = Field(ge=0, le=1)
+    scores: dict[str, float]
+    bias: dict[str, float]
+    texts: int | None = None
+    rows: int | None = None
+
+
+class OutputRow(BaseModel):
+    """A row as `deepthink predict` writes it, or, with `on_error=skip`, why it could not be labelled."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: int = Field(ge=0, description="Place of the row in the request, from 0.")
+    iteration: int | None = Field(None, ge=1, description="With several iterations, the one that answers.")
+    label: str | None = None
+    probability: float | None = Field(
+        None, ge=0, le=1, description="The label's share among the candidates; not calibrated."
+    )
+    score: str | None = Field(None, description="What is compared, if that is not the sum.")
+    scores: dict[str, float] | None = Field(None, description="Log-probability of each candidate, in nats.")
+    calibrated: dict[str, Correction] | None = None
+    input: dict[str, JsonValue] | None = None
+    error: str | None = None
+
+
+class OutputRowList(RootModel[list[OutputRow]]):
+    """The answers, in the order of the rows; with several iterations one after another for each row."""
+
+
+class Mistake(BaseModel):
+    """Why a request was refused: a message, and the row that it is about, from 0, if it is about one."""
+
+    message: str
+    index: int | None = None
+
+
+class Mistakes(BaseModel):
+    """All reasons why a request was refused."""
+
+    errors: list[Mistake]
+
+
+class Health(BaseModel):
+    """What is served: the memory by its digest, and how it labels."""
+
+    status: str
+    version: str
+    memory: str = Field(description="SHA-256 of the memory, as `deepthink inspect` shows it.")
+    model: str
+    iterations: list[int]
+    calibrate: list[str]
+    score: str
+    max_rows: int
+    waiting: int
+
+
+_REFUSED = {
+    400: "The body is not JSON, or neither an object nor an array of objects",
+    408: "The body did not arrive in time",
+    413: "The body is too large, or has too many rows",
+    415: "The body is not declared as application/json",
+    422: "Some rows cannot be labelled; each is named",
+    500: "The model failed",
+    503: "Too many requests wait; try again after the seconds in Retry-After",
+}
+
+_STYLE = "body{font:16px/1.5 sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}"
+
+
+def openapi(example: dict[str, str], token: bool) -> dict[str, Any]:
+    """The description of all requests (OpenAPI 3.1); `example` is a row, `token` says whether one is needed."""
+    kinds: list[type[BaseModel]] = [InputRow, InputRows, OutputRow, OutputRowList, Mistakes, Health]
+    _, schemas = models_json_schema(
+        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
+    )
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "deepthink serve",
+            "version": version("deepthink-cli"),
+            "description": "Labels rows with a memory, as deepthink predict does.",
+        },
+        "paths": {
+            "/predict": {
+                "post": {
+                    "summary": "Label one row, or many",
+                    "operationId": "predict",
+                    "parameters": [
+                        {
+                            "name": "on_error",
+                            "in": "query",
+                            "description": "For a row that cannot be labelled: refuse the request with 422, or answer "
+                            "its error in its place.",
+                            "schema": {"enum": ["stop", "skip"], "default": "stop"},
+                        }
+                    ],
+                    "requestBody": {
+                        "required": True,
+                        "content": {
+                            "application/json": {
+                                "schema": {"anyOf": [_ref(InputRow), _ref(InputRows)]},
+                                "example": example,
+                            }
+                        },
+                    },
+                    "responses": {
+                        "200": _response(
+                            "An object for an object, an array for an array; several iterations always make an array",
+                            {"anyOf": [_ref(OutputRow), _ref(OutputRowList)]},
+                        ),
+                        **{str(status): _response(about, _ref(Mistakes)) for status, about in _REFUSED.items()},
+                    },
+                }
+            },
+            "/health": _get("health", "What is served", "application/json", _ref(Health)),
+            "/metrics": _get("metrics", "Counters, for Prometheus", "text/plain", {"type": "string"}),
+            "/openapi.json": _get("openapi", "This description", "application/json", {"type": "object"}),
+            "/docs": _get("docs", "This description as a page", "text/html", {"type": "string"}),
+        },
+        "components": {"schemas": schemas["$defs"]},
+    }
+    if token:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"]["401"] = _response("The token is missing or wrong", _ref(Mistakes))
+    return document
+
+
+def page(document: dict[str, Any]) -> str:
+    """The description as a page of HTML that loads nothing else."""
+    info = document["info"]
+    parts = [f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"]
+    if "security" in document:
+        parts.append("<p>Every request needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>")
+            for each in operation.get("parameters", []):
+                parts.append(f"<p><code>?{escape(each['name'])}=</code> {escape(each['description'])}</p>")
+            if "requestBody" in operation:
+                (body,) = operation["requestBody"]["content"].values()
+                parts.append(f"<p>A body such as</p>{_block(body['example'])}")
+            answers = operation["responses"].items()
+            parts.append(
+                "<table>" + "".join(f"<tr><td>{status}<td>{escape(each['description'])}" for status, each in answers)
+            )
+            parts.append("</table>")
+    parts.append("<h2>Schemas</h2>")
+    for name, schema in document["components"]["schemas"].items():
+        about = f"<p>{escape(schema.get('description', ''))}</p>"
+        parts.append(f"<details><summary><code>{escape(name)}</code></summary>{about}{_block(schema)}</details>")
+    head = f"<meta charset=utf-8><title>{escape(info['title'])}</title><style>{_STYLE}</style>"
+    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
+
+
+def _ref(kind: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _response(about: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {"description": about, "content": {kind: {"schema": schema}}}
+
+
+def _get(name: str, about: str, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"get": {"summary": about, "operationId": name, "responses": {"200": _response(about, schema, kind)}}}
+
+
+def _block(value: Any) -> str:
+    return f"<pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre>"
