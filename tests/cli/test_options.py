@@ -116,7 +116,7 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
     assert options.keys() >= MODEL_OPTIONS
     assert {options[name].rich_help_panel for name in MODEL_OPTIONS} == {"Model"}
     assert ("--batch-tokens" in options) == (
-        command in ("predict", "generate", "eval", "run", "select", "tune", "diff", "quantize", "calibrate")
+        command in ("predict", "serve", "generate", "eval", "run", "select", "tune", "diff", "quantize", "calibrate")
     )
 
 
