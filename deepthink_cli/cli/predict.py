@@ -28,11 +28,11 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.data.source import RowSource
-from deepthink_cli.errors import DeepThinkError, InputError, Problems, option
+from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, option
 from deepthink_cli.io.tables import check_suffix, is_table
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.options import MODEL, OUTPUT, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from deepthink_cli.prediction.rows import OutputRows, RowCounts
     from deepthink_cli.scoring.inputs import CheckedRows
     from deepthink_cli.scoring.prediction import Prediction
+    from deepthink_cli.serving.client import Remote
 
 
 def predict_folder(
@@ -136,6 +137,18 @@ Resume = Annotated[
         help="Keep the rows of an interrupted labelling in FILE.partial; the same command continues it.",
     ),
 ]
+ServerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        rich_help_panel=MODEL,
+        help="Have the rows labelled by deepthink serve at this address, http://HOST:PORT or unix:/PATH, which has the "
+        "memory loaded.",
+    ),
+]
+# What a server was started with.
+_FIXED = ("iteration", "calibrate", "ensemble", "score", "truncate", "ray", "workers", "show_prompt")
 
 
 @grouped
@@ -157,6 +170,7 @@ def predict(
     renamed: Renamed = None,
     ray: Ray = None,
     workers: Workers = None,
+    server: ServerAddress = None,
     *,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
@@ -179,6 +193,7 @@ def predict(
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
+    remote = None if server is None else _remote(context, server)
     skip, names = errors.on_error == "skip", tuple[str, ...]()
     with problems.collected():
         options = model.checked()
@@ -214,6 +229,12 @@ def predict(
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
         opened = open_memory(memory, iteration)
+        if remote is not None:
+            from deepthink_cli.serving.client import served
+
+            problems.raise_any()
+            opened, health = served(remote, opened)
+            names, score = tuple(health.calibrate), health.score
         source = in_columns(opened, RowSource(inputs, row_format, renamed=columns), task)
         with problems.collected():
             others = open_ensemble(opened, files, iteration)
@@ -227,7 +248,7 @@ def predict(
     _check_model(opened, options, output, resume)
     table = output_format != "jsonl" if output is None else is_table(output)
     form = output_rows(opened, checked, table, names, score, chosen, failing)
-    label = partial(_labeller(opened, others, source, options, checked, form), flush=flush)
+    label = partial(_labeller(opened, others, source, options, checked, form, remote), flush=flush)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
     with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
@@ -243,19 +264,35 @@ def _labeller(
     options: ModelOptions | None,
     checked: CheckedRows | None,
     form: OutputRows,
+    remote: Remote | None,
 ) -> Callable[..., Iterator[list[Prediction | Skipped]]]:
     """The function that labels the inputs."""
     from deepthink_cli.prediction.predict import predict_file
     from deepthink_cli.scoring.pipeline import CHUNK
 
+    # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
+    chunk = 1 if inputs.is_stdin and sys.stdin.isatty() and not from_rows(form.calibrate) else CHUNK
+    if remote is not None:
+        from deepthink_cli.serving.client import predict_by_server
+
+        return partial(
+            predict_by_server,
+            remote,
+            memory,
+            inputs,
+            checked=checked,
+            chunk=chunk,
+            calibrate=form.calibrate,
+            skip=form.skip,
+            same_labels=form.by_label,
+        )
     return partial(
         predict_file,
         memory,
         inputs,
         options=options,
         checked=checked,
-        # Lines typed at a terminal are scored one by one, unless their labels depend on each other; others in batches.
-        chunk=1 if inputs.is_stdin and sys.stdin.isatty() and not from_rows(form.calibrate) else CHUNK,
+        chunk=chunk,
         calibrate=form.calibrate,
         score=form.score,
         ensemble=others,
@@ -263,6 +300,22 @@ def _labeller(
         truncate=form.truncate,
         same_labels=form.by_label,
     )
+
+
+def _remote(context: typer.Context, address: str) -> Remote:
+    """The server; raises InputError, all at once, for options that it was started with."""
+    from deepthink_cli.serving.client import Remote
+
+    problems, sources = Problems(), {name: context.get_parameter_source(name) for name in context.params}
+    for name in (*_FIXED, *ModelOptions.option_names().values()):
+        source = sources.get(name)
+        if source is not None and source.name == "COMMANDLINE":
+            reason = f"not with {option('server')}, which was started with its own; omit one of the two"
+            problems.add(Problem.of(name, None, reason))
+    with problems.collected():
+        remote = Remote(address)
+    problems.raise_any()
+    return remote
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:

@@ -79,7 +79,8 @@ class Server:
             raise HTTPException(413, f"more than {self.options.max_rows:,} rows; send fewer at a time") from error
         if not skip and (mistakes := _mistakes(enumerate(rows))):
             return _json(mistakes, 422)
-        answers = await self._answers(rows)
+        single = not body.lstrip().startswith(b"[")
+        answers = await self._answers(rows, alone=not single)
         predicted = [each for answer in answers for each in answer]
         failed = [(index, each) for index, answer in enumerate(answers) for each in answer if isinstance(each, Skipped)]
         self.metrics.rows += len(rows) - len(failed)
@@ -88,8 +89,7 @@ class Server:
             return _json(mistakes, 422)
         self.metrics.answered(time.perf_counter() - began)
         written = [_placeless(row) for row in Numbered(self.labeller.form)(predicted)]
-        single = not body.lstrip().startswith(b"[") and len(written) == 1
-        return _json(written[0] if single else written)
+        return _json(written[0] if single and len(written) == 1 else written)
 
     async def _body(self, request: Request) -> bytes:
         """The body; refuses one that is too large before all of it is read, and one that does not arrive."""
@@ -104,11 +104,11 @@ class Server:
             raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
         return bytes(body)
 
-    async def _answers(self, rows: Sequence[Query | Skipped]) -> list[Part]:
+    async def _answers(self, rows: Sequence[Query | Skipped], alone: bool) -> list[Part]:
         if not rows:
             return []
         try:
-            waiting: Future[list[Part]] = self.batches.submit(rows)
+            waiting: Future[list[Part]] = self.batches.submit(rows, alone)
         except Overloaded as error:
             advice = {"Retry-After": str(RETRY_SECONDS)}
             raise HTTPException(503, "too many requests wait; try again later", advice) from error

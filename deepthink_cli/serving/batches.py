@@ -1,9 +1,10 @@
-"""The one thread that owns the model: requests of one row that wait together are scored together."""
+"""The one thread that owns the model: requests that wait together are scored together, unless one is to be alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Thread
 from typing import Generic, TypeVar
@@ -16,15 +17,21 @@ class Overloaded(Exception):
     """As many requests wait as may; the client may try again later."""
 
 
+@dataclass(frozen=True)
+class _Request(Generic[Row, Answer]):
+    """Rows, and their future answers; `alone` if they are answered with no other request's."""
+
+    rows: Sequence[Row]
+    alone: bool
+    future: Future[list[Answer]]
+
+
 class Batches(Generic[Row, Answer]):
-    """Answers requests by one function: a request of several rows alone, those of one row at most `rows` together.
+    """Answers requests by one function, at most `most` together; at most `waiting` requests wait."""
 
-    At most `waiting` requests wait.
-    """
-
-    def __init__(self, answer: Callable[[Sequence[Row]], list[Answer]], rows: int, waiting: int) -> None:
-        self._answer, self._rows = answer, rows
-        self._queue: Queue[tuple[Sequence[Row], Future[list[Answer]]] | None] = Queue(waiting)
+    def __init__(self, answer: Callable[[Sequence[Row]], list[Answer]], most: int, waiting: int) -> None:
+        self._answer, self._most = answer, most
+        self._queue: Queue[_Request[Row, Answer] | None] = Queue(waiting)
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -33,11 +40,11 @@ class Batches(Generic[Row, Answer]):
         """The number of requests that wait."""
         return self._queue.qsize()
 
-    def submit(self, rows: Sequence[Row]) -> Future[list[Answer]]:
-        """The future answers to a request; raises Overloaded."""
+    def submit(self, rows: Sequence[Row], alone: bool) -> Future[list[Answer]]:
+        """The future answers to a request, which shares a call with others unless it is `alone`; raises Overloaded."""
         future: Future[list[Answer]] = Future()
         try:
-            self._queue.put_nowait((rows, future))
+            self._queue.put_nowait(_Request(rows, alone, future))
         except Full as error:
             raise Overloaded from error
         return future
@@ -50,26 +57,25 @@ class Batches(Generic[Row, Answer]):
     def _run(self) -> None:
         following = self._queue.get()
         while following is not None:
-            together = [following]
-            following = None
-            while len(together[0][0]) == 1 and len(together) < self._rows and not self._queue.empty():
+            together, following = [following], None
+            while not together[0].alone and len(together) < self._most and not self._queue.empty():
                 following = self._queue.get()
                 if following is None:
                     return self._score(together)
-                if len(following[0]) != 1:
+                if following.alone:
                     break
                 together.append(following)
                 following = None
             self._score(together)
             following = following or self._queue.get()
 
-    def _score(self, together: Sequence[tuple[Sequence[Row], Future[list[Answer]]]]) -> None:
-        running = [each for each in together if each[1].set_running_or_notify_cancel()]
+    def _score(self, together: Sequence[_Request[Row, Answer]]) -> None:
+        running = [each for each in together if each.future.set_running_or_notify_cancel()]
         try:
-            answers = iter(self._answer([row for rows, _ in running for row in rows]))
-            for rows, future in running:
-                future.set_result([next(answers) for _ in rows])
+            answers = iter(self._answer([row for each in running for row in each.rows]))
+            for each in running:
+                each.future.set_result([next(answers) for _ in each.rows])
         except Exception as error:
-            for _, future in running:
-                if not future.done():
-                    future.set_exception(error)
+            for each in running:
+                if not each.future.done():
+                    each.future.set_exception(error)

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
 from pydantic.json_schema import models_json_schema
 
+from deepthink_cli.options import ScoreName
+
 
 class InputRow(RootModel[dict[str, JsonValue]]):
     """A row: the text fields of the memory's template, its own candidates if it has any, and any other fields."""
@@ -74,7 +76,7 @@ class Health(BaseModel):
     model: str
     iterations: list[int]
     calibrate: list[str]
-    score: str
+    score: ScoreName
     max_rows: int
     waiting: int
 

@@ -151,9 +151,9 @@ def test_requests_beyond_those_that_may_wait_are_told_to_try_again(
     monkeypatch.setattr(Labeller, "__call__", held)
     server = Server(loaded_once, ServeOptions.checked(max_waiting=1))
     rows = loaded_once.rows(json.dumps(ROWS[0]).encode(), 1)
-    waiting = [server.batches.submit(rows)]
+    waiting = [server.batches.submit(rows, alone=False)]
     assert entered.wait(10)
-    waiting.append(server.batches.submit(rows))
+    waiting.append(server.batches.submit(rows, alone=False))
     made = TestClient(server.app(), base_url="http://localhost")
     refused = made.post("/predict", json=ROWS[0])
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
