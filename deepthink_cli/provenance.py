@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
+from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.method import Method
 from deepthink_cli.options import ScoreName
@@ -318,6 +319,30 @@ class Origin(Protocol):
     def quantized(self) -> Quantized | None: ...
     @property
     def calibrated(self) -> Calibrated | None: ...
+
+
+def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
+    """Raise InputError unless the memory `path` was made by the model with identity `other`."""
+    made_by, differences = provenance.model, provenance.model.differences(other)
+    if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
+        raise InputError(
+            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
+            f"differ from the original ones; give {option('model')} {made_by.id}, or run deepthink think again"
+        )
+    if differences:
+        raise InputError(
+            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
+            f"{_called(made_by)}, this is {_called(other)}: give {option('model')} the model that made it, or "
+            "run deepthink think again"
+        )
+
+
+def _called(model: ModelIdentity) -> str:
+    revision = f" at revision {model.revision}" if model.revision else ""
+    quantized = f" in {model.quantize}" if model.quantize else ""
+    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" {option('gguf')} {model.gguf}"
+    adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
+    return f"{model.id}{file}{revision}{quantized}{adapter}"
 
 
 def origin_lines(origin: Origin, method: str) -> dict[str, str]:

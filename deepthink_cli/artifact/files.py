@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import safetensors.torch
@@ -27,13 +24,13 @@ from deepthink_cli.artifact.format import (
     read_header,
 )
 from deepthink_cli.artifact.layout import tensor_name
-from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields
+from deepthink_cli.artifact.metadata import Metadata, StoredDemonstrations, added_fields, rule_fields, versions
 from deepthink_cli.artifact.quantization import GROUP, Codes, check_codes, dequantized, quantized
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, Calibrated, ModelIdentity, Provenance, Quantized
+from deepthink_cli.provenance import Bits, Calibrated, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
@@ -146,30 +143,6 @@ def memories_of(artifact: Artifact) -> list[Memory]:
     return memories
 
 
-def check_fit(provenance: Provenance, other: ModelIdentity, path: str | Path) -> None:
-    """Raise InputError unless the memory was made by the model with identity `other`."""
-    made_by, differences = provenance.model, provenance.model.differences(other)
-    if "weights" in differences and (made_by.gguf is None) != (other.gguf is None):
-        raise InputError(
-            f"{path}: made by {_called(made_by)}, this is {_called(other)}: weights dequantized from GGUF "
-            f"differ from the original ones; give {option('model')} {made_by.id}, or run deepthink think again"
-        )
-    if differences:
-        raise InputError(
-            f"{path}: made by another model: {' and '.join(differences)} differ; it was made by "
-            f"{_called(made_by)}, this is {_called(other)}: give {option('model')} the model that made it, or "
-            "run deepthink think again"
-        )
-
-
-def _called(model: ModelIdentity) -> str:
-    revision = f" at revision {model.revision}" if model.revision else ""
-    quantized = f" in {model.quantize}" if model.quantize else ""
-    file = "" if model.gguf is None or model.id.endswith(model.gguf) else f" {option('gguf')} {model.gguf}"
-    adapter = "" if model.adapter is None else f" with {option('adapter')} {model.adapter}"
-    return f"{model.id}{file}{revision}{quantized}{adapter}"
-
-
 def _memory(artifact: Artifact, iteration: int) -> Memory:
     header = artifact.header
     keys, values = (
@@ -243,10 +216,3 @@ def _system_error(error: SafetensorError) -> OSError:
     """The system error behind a SafetensorError, whose message contains only its number."""
     number = re.search(r"\(os error (\d+)\)", str(error))
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
-
-
-@cache
-def versions() -> Mapping[str, str]:
-    """Versions of Python and of the libraries that determine a memory."""
-    packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
-    return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

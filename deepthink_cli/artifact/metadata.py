@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
@@ -219,3 +223,10 @@ def _check_calibrated(metadata: Metadata) -> None:
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Versions of Python and of the libraries that determine a memory."""
+    packages = {name: version(name) for name in ("safetensors", "tokenizers", "torch", "transformers")}
+    return {"deepthink": version("deepthink-cli"), "python": platform.python_version(), **packages}

@@ -16,7 +16,7 @@ from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
-from deepthink_cli.provenance import Provenance, provenance_lines
+from deepthink_cli.provenance import Provenance, check_model, provenance_lines
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -107,9 +107,7 @@ def named_by(memory: OpenedMemory, options: ModelOptions | None) -> str | None:
 def find_its_model(memory: OpenedMemory, options: ModelOptions | None, tell: Tell) -> ModelSpec:
     """Find the memory's model, without its weights; raises InputError if it is another model."""
     spec = find_model(model_options(memory, options), tell, named_by(memory, options))
-    from deepthink_cli.artifact.files import check_fit
-
-    check_fit(memory.provenance, spec.identify(), memory.name)
+    check_model(memory.provenance, spec.identify(), memory.name)
     if spec.id == POCKET:
         tell(Note(f"{memory.name}: {TOY}; think with a real model for labels that you use"))
     if chat := memory.provenance.demonstrations.chat:
@@ -140,9 +138,7 @@ def with_first_reading(engine: Engine, memories: Sequence[Memory]) -> list[Memor
 
 def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Engine, tell: Tell) -> None:
     """Raise InputError unless the memories fit the engine's model; warns of a different compute dtype."""
-    from deepthink_cli.artifact.files import check_fit
-
-    check_fit(memory.provenance, engine.identity, memory.name)
+    check_model(memory.provenance, engine.identity, memory.name)
     for each in memories:
         engine.check_memory(each, memory.name)
     made_in, used_in = memory.provenance.model.dtype, engine.identity.dtype

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Basis = Literal["content-free", "domain", "premise", "batch", "labelled"]
 Estimate = Callable[..., "Floats"]
-FEWEST = 20  # rows that a bias is estimated from: on each of fewer, the corrected labels of all others depend much
+FEWEST = 20  # rows for a bias; from fewer, each one changes the labels of the others much
 
 
 @dataclass(frozen=True)

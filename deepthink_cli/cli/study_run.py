@@ -164,7 +164,7 @@ def _show(
 
 
 def _cells(plan: ModelPlan, is_assumed: bool) -> list[str]:
-    """The cells of a model; a time at an assumed speed is none of this machine."""
+    """The cells of a model; a time that was computed from an assumed speed is not shown as one of this machine."""
     values: dict[str, Any] = asdict(plan)
     time = "unknown" if plan.seconds is None else duration(plan.seconds)
     if plan.basis == "computed" and is_assumed:

@@ -15,6 +15,7 @@ from deepthink_cli.generation.generation import ended, pieces
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import remaining_tokens
 from deepthink_cli.model.tokens import common_length, encode
+from deepthink_cli.provenance import check_model
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -37,12 +38,10 @@ class Dialogue:
     """
 
     def __init__(self, engine: Engine, memory: Memory, decoding: Decoding | None = None) -> None:
-        from deepthink_cli.artifact.files import check_fit
-
         provenance = memory.provenance
         if provenance is None:
             raise InputError("this memory has no template; use one from think() or load_memory()")
-        check_fit(provenance, engine.identity, "this memory")
+        check_model(provenance, engine.identity, "this memory")
         demonstrations = provenance.demonstrations
         if len(demonstrations.template.text_fields) > 1:
             fields = ", ".join(demonstrations.template.text_fields)

@@ -14,7 +14,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.model.chat import Conversation
 from deepthink_cli.model.limits import check_continuation
 from deepthink_cli.model.tokens import query_tokenizer
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.pipeline import TOO_LONG, longest
 
 if TYPE_CHECKING:
@@ -156,12 +156,10 @@ def generate_or_skip(
 
     `show` is called with pieces of the answers as they are generated. With `skip` off, raises as `generate` does.
     """
-    from deepthink_cli.artifact.files import check_fit
-
     provenance, placed = longest(memories).provenance, [engine.place(memory) for memory in memories]
     if provenance is None:
         raise InputError("this memory has no template; use one from think() or load_memory()")
-    check_fit(provenance, engine.identity, "this memory")
+    check_model(provenance, engine.identity, "this memory")
     decoding = ended(decoding, engine.tokenizer, provenance.demonstrations)
     prompted = _Prompts(engine, provenance.demonstrations, decoding, skip)
     remaining = enumerate(rows)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from deepthink_cli.artifact.metadata import versions
 from deepthink_cli.artifact.opening import OpenedMemory, model_options
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Query, Skipped
@@ -243,8 +244,6 @@ def identity_of(
     form: OutputRows,
 ) -> dict[str, Any]:
     """What the bytes of the labels depend on, by the name that users know; the options by their fields."""
-    from deepthink_cli.artifact.files import versions
-
     model = model_options(memory, options).model_dump(mode="json", exclude={"offline", "trust_remote_code"})
     return {
         "memory": memory.sha256,

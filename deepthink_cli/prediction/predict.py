@@ -25,7 +25,7 @@ from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.rows import by_first
-from deepthink_cli.provenance import TokenizedDemonstrations
+from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, longest_of, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
@@ -53,12 +53,11 @@ def predict(
     while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
     """
-    from deepthink_cli.artifact.files import check_fit
     from deepthink_cli.memory import Memory
 
     used = opened([memory] if isinstance(memory, Memory) else memory)
     memories, names = used.memories(), in_use(calibrate, [used], score)
-    check_fit(used.provenance, engine.identity, used.name)
+    check_model(used.provenance, engine.identity, used.name)
     check_supported(names, used, None)
     labels = used.provenance.demonstrations.labels
     queries = (each if isinstance(each, Query) else Query(each, labels) for each in inputs)

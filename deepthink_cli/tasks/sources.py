@@ -98,8 +98,8 @@ def _hub_rows(task: Task, split: str, source: Source) -> Iterator[Row]:
         import datasets  # imported before its settings are changed
 
         # A hub that does not answer is asked for nothing more: what is in the cache is used.
-        silent = definition.url is None and not forbidden_by(source.offline) and not answers()
-        with quiet_libraries(source.offline or silent):
+        unanswered = definition.url is None and not forbidden_by(source.offline) and not answers()
+        with quiet_libraries(source.offline or unanswered):
             rows = _loaded(datasets.load_dataset, task, split, definition)
     except Exception as error:  # the library raises many types, and the reason is in their message
         hint = f"give {option('data_dir')} DIR with DIR/{task.folder}/{split}.jsonl"

@@ -28,10 +28,11 @@ from deepthink_cli import (
     tokenize_demonstrations,
 )
 from deepthink_cli.artifact import files as store
-from deepthink_cli.artifact.files import check_fit, read_memories
+from deepthink_cli.artifact.files import read_memories
 from deepthink_cli.artifact.format import KEY, content_digest, metadata_json, read_header, verify
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.provenance import check_model
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_a_memory_refuses_another_model(readings: list[Memory], tmp_path: Path) 
     provenance = readings[0].provenance
     assert provenance is not None
     with pytest.raises(InputError, match=r"made by another model: weights differ"):
-        check_fit(provenance, other.identity, "mem.safetensors")
+        check_model(provenance, other.identity, "mem.safetensors")
 
 
 def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
@@ -173,7 +174,7 @@ def test_a_memory_knows_its_model_after_it_has_moved_or_been_sharded(
     assert len(list((tmp_path / "moved").glob("*.safetensors"))) > 1
     provenance = readings[0].provenance
     assert provenance is not None
-    check_fit(provenance, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
+    check_model(provenance, load_model(str(tmp_path / "moved")).identity, "mem.safetensors")
 
 
 def test_a_header_is_read_without_its_tensors(readings: list[Memory], tmp_path: Path) -> None:
