@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.advice import few_demonstrations, strong_bias
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.calibration.basis import check_inputs
@@ -17,7 +20,7 @@ from deepthink_cli.calibration.stored import calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, find_model, load, warn_without_chat
-from deepthink_cli.errors import InputError, option
+from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.meaning import check_meaning
 from deepthink_cli.method import MethodOptions
@@ -90,10 +93,14 @@ def _window(spec: ModelSpec) -> dict[str, int] | None:
 
 @dataclass(frozen=True)
 class ThinkResult:
-    """A stored memory: the header of its file, and the time of the readings in seconds."""
+    """A stored memory: the header of its file, and the time of the readings in seconds.
+
+    `advice` says what to do next by what was seen: too few demonstrations of a label, a strong bias toward one.
+    """
 
     header: Header
     seconds: float
+    advice: list[str] = field(default_factory=list)
 
 
 def plan_thinking(
@@ -193,7 +200,17 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
     header = save_memory(memories, output)
     if plan.tuning is not None:
         Partial(output).remove()
-    return ThinkResult(header, seconds)
+    return ThinkResult(header, seconds, _advice(engine, plan, memories[-1], str(output)))
+
+
+def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:
+    """What to do next with a memory, by its demonstrations and by what it answers to texts without content."""
+    advice = few_demonstrations(plan.demonstrations.label_counts)
+    if plan.demonstrations.labels and plan.calibrate is None:
+        with suppress(DeepThinkError):  # such texts do not fit every template
+            bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared
+            advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, output)
+    return advice
 
 
 def _recorded(memory: Memory, plan: ThinkPlan) -> Memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, Protocol
@@ -126,6 +127,12 @@ class TokenizedDemonstrations:
     def word(self, label: str) -> str:
         """What the model read in place of a label, and is asked for."""
         return self.words.get(label, label)
+
+    @property
+    def label_counts(self) -> dict[str, int]:
+        """How many demonstrations have each label; empty if they have candidates of their own."""
+        counted = Counter(each.label for each in self.examples)
+        return {label: counted[label] for label in self.labels}
 
     @property
     def sha256(self) -> str:

@@ -21,7 +21,8 @@ from deepthink_cli.scoring.softmax import shares
 
 CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
-EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, by this
+EXCESS = 0.1  # and exceeds its share of the true labels, where they are known, by this;
+LARGE = 0.2  # or any share exceeds it by this
 FIRST = 256  # the rows of a stream after which its user is warned
 _SHOWN = 6  # labels in a note
 
@@ -106,20 +107,23 @@ def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tel
             tell(Note(f"{name} calibration: bias of {correction.estimated_from}: {text}"))
 
 
-def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], tell: Tell) -> None:
-    """Warn if one label has nearly all answers, and fewer rows; `confusion` is {true label: {answer: count}}."""
+def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str, tell: Tell) -> None:
+    """Warn if a label has nearly all answers, or many more than rows; `confusion` is {true label: {answer: count}}."""
     answers = sum((Counter(row) for row in confusion.values()), Counter[str]())
-    if (most := _one_label(answers)) is not None:
-        label, share = most
-        if share - sum(confusion[label].values()) / answers.total() >= EXCESS:
-            tell(_warning(label, share))
+    if answers.total() < ANSWERS:
+        return
+    excess = {label: (answers[label] - sum(row.values())) / answers.total() for label, row in confusion.items()}
+    label = max(excess, key=lambda each: excess[each])
+    share = answers[label] / answers.total()
+    if excess[label] >= (EXCESS if share >= SHARE else LARGE):
+        tell(_warning(label, share, memory, f", which {100 * (share - excess[label]):.0f} % of the rows are"))
 
 
 class OneLabelWarning:
     """Warns once if one label has nearly all of the first answers of a stream, by the last iteration."""
 
-    def __init__(self, labels: tuple[str, ...], tell: Tell) -> None:
-        self.labels, self.tell, self.done = set(labels), tell, False
+    def __init__(self, labels: tuple[str, ...], memory: str, tell: Tell) -> None:
+        self.labels, self.memory, self.tell, self.done = set(labels), memory, tell, False
         self.answers = Counter[str]()
 
     def add(self, predictions: Sequence[Prediction]) -> None:
@@ -135,7 +139,7 @@ class OneLabelWarning:
     def end(self) -> None:
         """Judge the answers so far, unless that was done."""
         if not self.done and (most := _one_label(self.answers)) is not None:
-            self.tell(_warning(*most))
+            self.tell(_warning(*most, self.memory))
         self.done = True
 
 
@@ -148,5 +152,6 @@ def _one_label(answers: Counter[str]) -> tuple[str, float] | None:
     return (label, count / total) if count >= SHARE * total else None
 
 
-def _warning(label: str, share: float) -> Warn:
-    return Warn(f"{100 * share:.0f} % of the answers are {label!r}: try {option('calibrate')} batch")
+def _warning(label: str, share: float, memory: str, rows: str = "") -> Warn:
+    way = f"try {option('calibrate')} batch, or store a correction with deepthink calibrate {memory}"
+    return Warn(f"{100 * share:.0f} % of the answers are {label!r}{rows}: {way}")

@@ -218,14 +218,12 @@ def _change(evaluation: Evaluation) -> str:
 
 def corrected(evaluation: Evaluation) -> list[str]:
     """Whether chance explains the rows that the last iteration fixed and broke."""
-    from deepthink_cli.report.significance import Discordant
-
     last = max(evaluation.results)
     if (changes := evaluation.changes.get(last)) is None:
         return []
     if not changes.changed:
         return [f"  T = {last} gives every row the label of T = 1"]
-    p = Discordant(changes.fixed, changes.broken).p
+    p = changes.p
     verdict = "within chance" if p >= 0.05 else "beyond chance"
     return [
         f"  T = {last} fixes {changes.fixed} rows and breaks {changes.broken}: {verdict} (exact McNemar p = {p:.2g})"

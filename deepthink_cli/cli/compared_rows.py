@@ -104,7 +104,7 @@ def label_json(compared: ComparedLabels) -> dict[str, Any]:
         "log_probability_of_a": changes.log_probability,
         "log_probability_of_a_ci95": changes.log_probability_ci95,
         "largest_change": changes.largest,
-        "labelled": None if labelled is None else {**asdict(labelled), "mcnemar_p": _p(changes)},
+        "labelled": None if labelled is None else {**asdict(labelled), "mcnemar_p": labelled.changes.p},
         "skipped": compared.skipped,
     }
 
@@ -129,7 +129,7 @@ def _accuracy(changes: LabelChanges) -> list[str]:
     ]
     if (labelled := changes.labelled) is None:
         return lines
-    of_gold, p = labelled.changes, _p(changes)
+    of_gold, p = labelled.changes, labelled.changes.p
     verdict = "within chance" if p >= 0.05 else "beyond chance"
     return [
         *lines,
@@ -137,10 +137,3 @@ def _accuracy(changes: LabelChanges) -> list[str]:
         f"accuracy: A {labelled.accuracy_before:.2%}, B {labelled.accuracy_after:.2%}; B fixes {of_gold.fixed} rows "
         f"and breaks {of_gold.broken}: {verdict} (exact McNemar p = {p:.2g})",
     ]
-
-
-def _p(changes: LabelChanges) -> float:
-    from deepthink_cli.report.significance import Discordant
-
-    assert changes.labelled is not None
-    return Discordant(changes.labelled.changes.fixed, changes.labelled.changes.broken).p

@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.calibration.registry import calibrations
 from deepthink_cli.cli.accuracy import show
-from deepthink_cli.cli.console import Show
+from deepthink_cli.cli.console import Show, note
 from deepthink_cli.cli.data_options import (
     Calibrate,
     DataDir,
@@ -153,6 +153,8 @@ def evaluate(
     outputs = _Outputs(samples, html, failing)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.json)
+    for sentence in result.advice:
+        note(f"next: {sentence}", common.quiet)
     counts.check(failing.allow_errors)
     if threshold is not None:
         threshold.check(result.judged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,8 +70,7 @@ def example(demonstrations: TokenizedDemonstrations) -> str:
 
 def counts(demonstrations: TokenizedDemonstrations) -> dict[str, int]:
     """How many demonstrations have each label, as the model reads it; empty if they have their own candidates."""
-    counted = Counter(each.label for each in demonstrations.examples)
-    return {demonstrations.word(label): counted[label] for label in demonstrations.labels}
+    return {demonstrations.word(label): count for label, count in demonstrations.label_counts.items()}
 
 
 def _labels(demonstrations: TokenizedDemonstrations) -> str:
@@ -294,8 +292,9 @@ def _report(
     from deepthink_cli.artifact.format import summary
 
     if common.json:
-        write_json({**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)})
+        values = {**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)}
+        write_json({**values, "next": result.advice})
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"
     following = f"next: deepthink predict {output} INPUTS    or: deepthink eval {output} {rows}"
-    for line in (*done(plan, result, output), following):
+    for line in (*done(plan, result, output), *(f"next: {each}" for each in result.advice), following):
         note(line, common.quiet)

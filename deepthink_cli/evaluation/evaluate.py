@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepthink_cli.advice import few_demonstrations, few_evaluated, no_difference
 from deepthink_cli.artifact.metadata import rule_as_json
 from deepthink_cli.artifact.opening import (
     OpenedMemory,
@@ -84,6 +85,18 @@ class EvaluationReport:
         """The accuracy of the last iteration, by the first calibration."""
         return self.judged.last.accuracy
 
+    @property
+    def advice(self) -> list[str]:
+        """What to do next by what was seen, one sentence for each sign: too few rows of a label, no effect of T."""
+        judged, demonstrations = self.judged, self.memory.provenance.demonstrations
+        last = max(judged.results)
+        changes = judged.changes.get(last)
+        return [
+            *few_demonstrations(demonstrations.label_counts),
+            *few_evaluated(judged.true_labels),
+            *no_difference(last, 1.0 if changes is None else changes.p),
+        ]
+
     def _repr_html_(self) -> str:
         """The memory, the rows and the tables of the evaluation, for notebooks."""
         made = self.memory.provenance
@@ -120,6 +133,7 @@ class EvaluationReport:
             **({"ensemble": list(self.ensemble)} if self.ensemble else {}),
             "seconds": self.seconds,
             "inputs_per_second": self.inputs_per_second,
+            "next": self.advice,
         }
 
 
@@ -281,5 +295,5 @@ def _warn(
 ) -> None:
     """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
     if not calibrate:
-        warn_of_one_label(evaluation.confusion, tell)
+        warn_of_one_label(evaluation.confusion, memory.name, tell)
     warn_of_overlap(overlap, evaluation.n, memory.name, tell)

@@ -200,6 +200,21 @@ class Changes:
     log_probability: float
     log_probability_ci95: tuple[float, float] | None
 
+    @property
+    def p(self) -> float:
+        """The exact two-sided McNemar p of the rows fixed and broken."""
+        return mcnemar(self.fixed, self.broken)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Exact two-sided p that rows which only one of two labellings got right are divided as unequally by chance.
+
+    The binomial test with probability 1/2 of so many rows gained and lost (McNemar 1947).
+    """
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
+
 
 class ChangeTally:
     """Running counts of changes: memory does not grow with the number of rows."""

@@ -219,7 +219,7 @@ def predict_file(
         tell=tell,
         progress=Progress("predicting", start, None if checked is None else checked.count),
     )
-    warning, last = OneLabelWarning(demonstrations.labels, told), list[Prediction]()
+    warning, last = OneLabelWarning(demonstrations.labels, memory.name, told), list[Prediction]()
     for part in calibrator.corrected(raw):
         yield part
         last = predicted(part)

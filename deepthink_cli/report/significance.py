@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deepthink_cli.evaluation.metrics import mcnemar
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -31,11 +33,8 @@ class Discordant:
 
     @property
     def p(self) -> float:
-        """Exact two-sided McNemar p: the binomial test of the discordant inputs with probability 1/2."""
-        from scipy.special import bdtr
-
-        fewer, both = min(self.gained, self.lost), self.gained + self.lost
-        return min(1.0, 2 * float(bdtr(fewer, both, 0.5)))
+        """Exact two-sided McNemar p of the discordant inputs."""
+        return mcnemar(self.gained, self.lost)
 
 
 @dataclass(frozen=True)
