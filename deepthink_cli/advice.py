@@ -39,7 +39,7 @@ def few_evaluated(true_labels: Mapping[str, int]) -> list[str]:
 
 def no_difference(iteration: int, p: float) -> list[str]:
     """Whether chance explains the rows that the last iteration labels otherwise than T = 1, given that probability."""
-    if iteration == 1 or p < 0.05:
+    if p < 0.05:
         return []
     return [
         f"T = {iteration} and T = 1 are equally good on these rows, within chance: try a larger eta, or let deepthink "

@@ -116,7 +116,7 @@ def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str, t
     label = max(excess, key=lambda each: excess[each])
     share = answers[label] / answers.total()
     if excess[label] >= (EXCESS if share >= SHARE else LARGE):
-        tell(_warning(label, share, memory, f", which {100 * (share - excess[label]):.0f} % of the rows are"))
+        tell(_warning(label, share, memory, f", but only {100 * (share - excess[label]):.0f} % of the rows"))
 
 
 class OneLabelWarning:

@@ -119,7 +119,7 @@ def show(result: TuneReport, common: CommonArguments) -> None:
         name = result.header.path
         note(f"wrote {name} ({size(result.header.size)}, {result.setting})", common.quiet)
     calibration = result.setting.calibration
-    corrected = "" if calibration == NONE else f" --calibrate {calibration}"
+    corrected = "" if calibration == NONE or result.stored else f" --calibrate {calibration}"
     advice = "next" if result.header is not None else f"with -o {name}, next"
     note(f"{advice}: deepthink predict {name} INPUTS{corrected}", common.quiet)
 

@@ -94,7 +94,7 @@ class EvaluationReport:
         return [
             *few_demonstrations(demonstrations.label_counts),
             *few_evaluated(judged.true_labels),
-            *no_difference(last, 1.0 if changes is None else changes.p),
+            *([] if changes is None else no_difference(last, changes.p)),
         ]
 
     def _repr_html_(self) -> str:

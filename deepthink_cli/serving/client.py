@@ -162,7 +162,8 @@ def predict_by_server(
     remaining = islice(rows, start, None)
     parts = arriving(remaining, chunk) if flush else iter(lambda: list(islice(remaining, chunk)), [])
     progress = Progress("predicting", start, None if checked is None else checked.count)
-    warning, last = OneLabelWarning(demonstrations.labels, silent if calibrate else tell), list[Prediction]()
+    told = silent if calibrate else tell
+    warning, last = OneLabelWarning(demonstrations.labels, memory.name, told), list[Prediction]()
     for part in parts:
         for row in part if same_labels else ():
             if isinstance(row, Query):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.calibration.registry import NONE
+from deepthink_cli.calibration.registry import NONE, from_texts
+from deepthink_cli.calibration.stored import calibrated_by_texts, with_correction
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
@@ -57,6 +58,12 @@ class TuneReport:
     def setting(self) -> Setting:
         """The setting to use."""
         return self.settings[self.kept]
+
+    @property
+    def stored(self) -> str | None:
+        """The calibration of that setting if the memory stores its correction: one of texts, which needs no rows."""
+        by_texts = from_texts([self.setting.calibration])
+        return by_texts[0] if by_texts and self.plan.rows.labels else None
 
     @property
     def tuned(self) -> Tuned:
@@ -174,15 +181,19 @@ def _arranged(
 
 
 def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output: str | Path, tell: Tell) -> Header:
-    """Think about all rows with the setting to use, and write the last memory."""
+    """Think about all rows with the setting to use, and write the last memory, with the correction if it stores one."""
     from deepthink_cli.artifact.files import save_memory
     from deepthink_cli.thinking import think
 
     method, tuned = report.setting.method, report.tuned
-    whole = training_set(report.plan, (), report.setting.place[0], engine, store)
+    whole, first_and_last = training_set(report.plan, (), report.setting.place[0], engine, store), []
     for memory in think(engine, whole.demonstrations, method):
         tell(Progress("reading", memory.iteration, method.iterations))
-        if memory.iteration == method.iterations:
+        if memory.iteration in (1, method.iterations):
             assert memory.provenance is not None
-            last = replace(memory, provenance=replace(memory.provenance, tuned=tuned, selected=whole.selected))
-    return save_memory(last, output)
+            provenance = replace(memory.provenance, tuned=tuned, selected=whole.selected)
+            first_and_last.append(replace(memory, provenance=provenance))
+    if report.stored is not None:
+        correction = calibrated_by_texts(engine, first_and_last, report.stored)
+        first_and_last = with_correction(first_and_last, correction)
+    return save_memory(first_and_last[-1], output)

@@ -52,6 +52,14 @@ METADATA: dict[str, Any] = {
     "drift": {"2": {"keys": [0.25, 0.5], "values": [0.125, 0.0]}, "3": {"keys": [0.5, 0.5], "values": [1.0, 2.0]}},
     "sha256": "",
 }
+CORRECTION: dict[str, Any] = {
+    "method": "batch",
+    "score": "sum",
+    "bias": {t: {kind: {"p": -0.5, "q": -1.0} for kind in ("compared", "per_token")} for t in ("1", "3")},
+    "inputs": 20,
+    "sha256": "r",
+    "source": "rows.jsonl",
+}
 NAMES = [f"iteration.{t}.layer.{layer}.{part}" for t in (1, 3) for layer in (0, 1) for part in ("keys", "values")]
 SHAPE = [2, 3, 4]
 SIZE = 4 * 2 * 3 * 4
@@ -367,3 +375,51 @@ def test_metadata_that_contradict_themselves_are_refused(
     place: tuple[str, ...], value: Any, reason: str, path: Path
 ) -> None:
     assert re.search(reason, refusal(memory_file(path, changed(*place, to=value))))
+
+
+def corrected(*place: str, to: Any) -> dict[str, Any]:
+    """Metadata with a correction, of which one value is another."""
+    correction = copy.deepcopy(CORRECTION)
+    inner: Any = correction
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = to
+    metadata = {**METADATA, "format_version": 2, "calibrated": correction}
+    return signed(metadata, entries(), content(entries()))
+
+
+def test_a_correction_is_read(path: Path) -> None:
+    stored = read_header(memory_file(path, corrected("inputs", to=20))).metadata.calibrated
+    assert stored is not None
+    assert stored.bias["3"].compared == {"p": -0.5, "q": -1.0}
+    assert str(stored) == (
+        "batch calibration of 20 rows of rows.jsonl, score sum; at T = 3: 'p' -0.500, 'q' -1.000 nats"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("bias",), {"1": CORRECTION["bias"]["1"]}, "calibrated.bias: not one for the labels at T = 1 and at each"),
+        (("bias",), {}, "calibrated.bias: not one for the labels"),
+        (("bias", "3", "compared"), {"p": 0.0}, "calibrated.bias: of p, not of the labels"),
+        (("bias", "3", "per_token"), {"p": 0.0, "q": 0.0, "r": 0.0}, "calibrated.bias: of p, q, not of the labels"),
+        (("bias", "3", "compared", "p"), "much", "calibrated.bias.3.compared.p: must be a number"),
+        (("bias", "3", "compared", "p"), None, "calibrated.bias.3.compared.p: must be a number"),
+        (("bias", "3", "more"), {}, "calibrated.bias.3.more: no such field"),
+        (("inputs",), 0, "calibrated.inputs: "),
+        (("score",), "best", "calibrated.score: "),
+        (("method",), 5, "calibrated.method: must be a string"),
+        (("source",), [], "calibrated.source: must be a string"),
+        (("author",), "me", "calibrated.author: no such field"),
+    ],
+)
+def test_a_damaged_correction_is_named_by_its_place(
+    place: tuple[str, ...], value: Any, reason: str, path: Path
+) -> None:
+    message = refusal(memory_file(path, corrected(*place, to=value)))
+    assert message.startswith(f"{path}: damaged metadata: {reason}")
+
+
+def test_a_correction_in_the_first_format_is_refused(path: Path) -> None:
+    assert "calibrated" in refusal(memory_file(path, changed("calibrated", to=CORRECTION)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import write_rows
 
+from deepthink_cli.artifact.format import read_header
 from deepthink_cli.cli.main import run
 from deepthink_cli.tuning.tune import TuneReport
 
@@ -72,8 +73,24 @@ def test_the_memory_says_how_it_was_tuned(
     assert run([*words, "--calibrate", "domain", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert "is better than plain in-context learning" in out
-    assert f"next: deepthink predict {path} INPUTS --calibrate domain\n" in err
-    assert run(["predict", str(path), str(tmp_path / "rows.jsonl"), "--calibrate", "domain", "-q"]) == 0
+    assert f"next: deepthink predict {path} INPUTS\n" in err
+    again = tmp_path / "again.safetensors"
+    assert run(["calibrate", str(path), "--calibrate", "domain", "-q", "-o", str(again)]) == 0
+    assert again.read_bytes() == path.read_bytes()  # the correction is stored
+
+
+def test_a_calibration_of_rows_is_named_in_the_command_to_use_and_not_stored(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in ("", "here", "today")]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words += ["--shots", "4"]
+    calibrated = property(lambda self: [each.calibration for each in self.settings].index("batch"))
+    monkeypatch.setattr(TuneReport, "kept", calibrated)
+    path = tmp_path / "mem.safetensors"
+    assert run([*words, "--calibrate", "batch", "-o", str(path)]) == 0
+    assert f"next: deepthink predict {path} INPUTS --calibrate batch\n" in capsys.readouterr().err
+    assert read_header(path).metadata.calibrated is None
 
 
 def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(
