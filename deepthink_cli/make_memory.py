@@ -207,7 +207,8 @@ def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> lis
     """What to do next with a memory, by its demonstrations and by what it answers to texts without content."""
     advice = few_demonstrations(plan.demonstrations.label_counts)
     if plan.demonstrations.labels and plan.calibrate is None:
-        with suppress(DeepThinkError):  # such texts do not fit every template
+        with suppress(DeepThinkError):  # such texts do not fit every template, nor long labels every model
+            check_inputs(["contextual"], plan.demonstrations, plan.spec)
             bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared
             advice += strong_bias({label: math.exp(value) for label, value in bias.items()}, output)
     return advice
