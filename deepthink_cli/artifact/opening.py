@@ -141,7 +141,12 @@ def check_memories(memory: OpenedMemory, memories: Sequence[Memory], engine: Eng
     check_model(memory.provenance, engine.identity, memory.name)
     for each in memories:
         engine.check_memory(each, memory.name)
-    made_in, used_in = memory.provenance.model.dtype, engine.identity.dtype
+    warn_of_dtype(memory, engine.identity.dtype, tell)
+
+
+def warn_of_dtype(memory: OpenedMemory, used_in: str, tell: Tell) -> None:
+    """Warn that a memory was made in another compute dtype than it is used in."""
+    made_in = memory.provenance.model.dtype
     if made_in != used_in:
         text = f"{memory.name} was made in {made_in} and is used in {used_in}: scores differ from those in {made_in}"
         tell(Warn(text))

@@ -10,7 +10,7 @@ import numpy as np
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, unlabelled
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, from_rows, unlabelled
 from deepthink_cli.data.examples import Skipped
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
@@ -31,32 +31,15 @@ K = TypeVar("K", bound=Hashable)
 Candidates = tuple[str, ...]
 
 
-class Calibrator:
-    """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
+class RowCalibrator:
+    """The corrections of a pipeline's predictions by biases that are estimated from rows, which need no model.
 
-    A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
-    by the same `score` as the rows. A bias from rows is that of all rows up to the end of a call. The bias `stored` is
-    that of the memories, for several members the mean of theirs.
+    A bias is that of all rows up to the end of a call; each iteration has its own. Other `names` are left out; `labels`
+    are those of the memory.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        members: Sequence[Sequence[Memory]],
-        names: Iterable[str],
-        score: ScoreName = "sum",
-    ) -> None:
-        provenance = members[0][0].provenance
-        assert provenance is not None
-        demonstrations = provenance.demonstrations
-        self._correct: dict[str, _FromRows | TextBiases | _Stored] = {}
-        for name in names:
-            if name == STORED:
-                self._correct[name] = _Stored(members)
-            elif name != NONE and unlabelled(name).from_rows:
-                self._correct[name] = _FromRows(name, demonstrations.labels)
-            elif name != NONE:
-                self._correct[name] = TextBiases(name, engine, members, demonstrations, score)
+    def __init__(self, names: Iterable[str], labels: Candidates) -> None:
+        self._correct: dict[str, Correct] = {name: _FromRows(name, labels) for name in from_rows(names)}
 
     def corrected(self, parts: Iterable[Part], together: bool = False) -> Iterator[Part]:
         """The chunks with their corrections, as they come; raises as a call does.
@@ -100,6 +83,34 @@ class Calibrator:
             replace(each, calibrated={**each.calibrated, **{name: of[place] for name, of in corrections.items()}})
             for place, each in enumerate(predictions)
         ]
+
+
+class Calibrator(RowCalibrator):
+    """The corrections of a pipeline's predictions by each of `names`, except `none`; each iteration has its own.
+
+    A bias from texts is the same for all rows with the same candidates; the texts are scored after the same `members`
+    by the same `score` as the rows. A bias from rows is as in `RowCalibrator`. The bias `stored` is that of the
+    memories, for several members the mean of theirs.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        members: Sequence[Sequence[Memory]],
+        names: Iterable[str],
+        score: ScoreName = "sum",
+    ) -> None:
+        provenance = members[0][0].provenance
+        assert provenance is not None
+        demonstrations = provenance.demonstrations
+        super().__init__((), demonstrations.labels)
+        for name in names:
+            if name == STORED:
+                self._correct[name] = _Stored(members)
+            elif name != NONE and unlabelled(name).from_rows:
+                self._correct[name] = _FromRows(name, demonstrations.labels)
+            elif name != NONE:
+                self._correct[name] = TextBiases(name, engine, members, demonstrations, score)
 
 
 @dataclass(frozen=True)
@@ -305,3 +316,6 @@ def _by_group(
     for value, group in places.items():
         corrections |= dict(zip(group, correct(value, [predictions[place] for place in group]), strict=True))
     return [corrections[place] for place in range(len(predictions))]
+
+
+Correct = _FromRows | TextBiases | _Stored

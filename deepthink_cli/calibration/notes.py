@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import BasisInputs, check_calibrations
 from deepthink_cli.calibration.calibrator import own_candidates
 from deepthink_cli.calibration.registry import STORED, calibration, from_rows, from_texts
 from deepthink_cli.data.examples import Query, Skipped
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.events import Note, Tell, Warn
+from deepthink_cli.model.limits import Limits
 from deepthink_cli.options import ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.prediction import Prediction, check_length
 from deepthink_cli.scoring.softmax import shares
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CheckRow = Callable[[Query], None]
 ANSWERS, SHARE = 20, 0.9  # one label has this share of at least so many answers,
@@ -51,16 +55,18 @@ def check_count(calibrate: Sequence[str], rows: int) -> None:
 def row_check(
     calibrate: Sequence[str],
     demonstrations: TokenizedDemonstrations,
-    engine: Engine,
+    tokenizer: PreTrainedTokenizerBase,
+    limits: Limits,
+    model: str,
     score: ScoreName = "sum",
     same_labels: bool = False,
 ) -> CheckRow:
     """A function that raises InputError, naming the row, for candidates that a calibration does not support.
 
-    With `same_labels`, all candidates must be labels of the memory.
+    `limits` and the name are those of the model. With `same_labels`, all candidates must be labels of the memory.
     """
     labels = demonstrations.labels
-    texts = [BasisInputs(name, engine.tokenizer, demonstrations, score) for name in from_texts(calibrate)]
+    texts = [BasisInputs(name, tokenizer, demonstrations, score) for name in from_texts(calibrate)]
 
     def check(query: Query) -> None:
         if set(query.candidates) == set(labels):
@@ -72,7 +78,7 @@ def row_check(
         try:
             for inputs in texts:
                 for tokenized in inputs([query.candidates])[1]:
-                    check_length(engine.limits, engine.identity.id, len(demonstrations.token_ids), tokenized)
+                    check_length(limits, model, len(demonstrations.token_ids), tokenized)
         except InputError as error:
             raise InputError(*(f"{query.where}: {message}" for message in error.messages)) from error
 
@@ -97,10 +103,13 @@ def skipping(rows: Iterable[Query | Skipped], check: CheckRow) -> Iterator[Query
             yield row
 
 
-def tell_of_bias(predictions: Sequence[Prediction], labels: tuple[str, ...], tell: Tell) -> None:
+def tell_of_bias(
+    predictions: Sequence[Prediction], calibrate: Sequence[str], labels: tuple[str, ...], tell: Tell
+) -> None:
     """Note the biases with which the last of these predictions was corrected, if they are those of the labels."""
-    for name, correction in predictions[-1].calibrated.items() if predictions else ():
-        if set(correction.bias) == set(labels):
+    for name in calibrate if predictions else ():
+        correction = predictions[-1].calibrated.get(name)
+        if correction is not None and set(correction.bias) == set(labels):
             biases = zip(correction.bias, shares(list(correction.bias.values())), strict=True)
             parts = [f"{label!r} {share:.1%}" for label, share in biases]
             text = ", ".join([*parts[:_SHOWN], *(["..."] if len(parts) > _SHOWN else [])])
@@ -120,10 +129,10 @@ def warn_of_one_label(confusion: Mapping[str, Mapping[str, int]], memory: str, t
 
 
 class OneLabelWarning:
-    """Warns once if one label has nearly all of the first answers of a stream, by the last iteration."""
+    """Warns once if one label has nearly all answers, by the last iteration: at the end, or early in a stream."""
 
-    def __init__(self, labels: tuple[str, ...], memory: str, tell: Tell) -> None:
-        self.labels, self.memory, self.tell, self.done = set(labels), memory, tell, False
+    def __init__(self, labels: tuple[str, ...], memory: str, tell: Tell, streams: bool) -> None:
+        self.labels, self.memory, self.tell, self.streams, self.done = set(labels), memory, tell, streams, False
         self.answers = Counter[str]()
 
     def add(self, predictions: Sequence[Prediction]) -> None:
@@ -133,7 +142,7 @@ class OneLabelWarning:
         last = predictions[-1].iteration
         same = (each for each in predictions if each.iteration == last and set(each.query.candidates) == self.labels)
         self.answers.update(each.label for each in same)
-        if self.answers.total() >= FIRST:
+        if self.streams and self.answers.total() >= FIRST:
             self.end()
 
     def end(self) -> None:

@@ -6,6 +6,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
     from deepthink_cli.data.examples import Skipped
     from deepthink_cli.events import Tell
+    from deepthink_cli.experiments.executors.base import Executor
+    from deepthink_cli.experiments.label_rows import Divided
     from deepthink_cli.io.tables import Write
     from deepthink_cli.model.options import ModelOptions
     from deepthink_cli.prediction.files import Predict
@@ -64,13 +67,13 @@ def predict_folder(
     from deepthink_cli.experiments.label_folder import FolderLabels, label_folder
     from deepthink_cli.selection.store import default_folder
 
-    given, value = ("workers", workers) if address is None else ("ray", address)
+    given, value = _named(address, workers)
     for name, other in refused.items():
         if other:
             reason = f"not with {option(given)}, which labels the files of a folder; omit one of the two"
             raise InputError.of(name, None, reason)
     number = number_of("workers", workers)
-    if output is None or not os.path.isdir(inputs):
+    if output is None:
         raise InputError.of(
             given, value, "labels a folder of Parquet files into another; give predict MEMORY FOLDER -o FOLDER"
         )
@@ -182,13 +185,14 @@ def predict(
     The model, the template and the labels come from the memory. A label's probability is its share among the
     candidates; it is not calibrated to how often such labels are right.
     """
-    from deepthink_cli.artifact.opening import open_memory
+    from deepthink_cli.artifact.opening import model_options, open_memory
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.prediction.files import check_resume, identity_of
     from deepthink_cli.prediction.predict import first_prompt, open_ensemble
     from deepthink_cli.prediction.rows import output_rows
     from deepthink_cli.scoring.inputs import check_rows
+    from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
 
     output = None if str(output) == "-" else output
@@ -207,7 +211,8 @@ def predict(
     with problems.collected():
         columns = columns_in(renamed)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
-    if ray is not None or workers is not None:
+    divided = ray is not None or workers is not None
+    if divided and os.path.isdir(inputs):
         problems.raise_any()
         refused = {
             "resume": resume,
@@ -220,6 +225,11 @@ def predict(
         }
         values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
+    with problems.collected():
+        number = number_of("workers", workers)
+    if divided:
+        with problems.collected():
+            _check_divided(ray, workers, inputs)
     with problems.collected():
         check_output(output, read_by(memory, inputs, *files, **paths), resume)
     if resume:
@@ -250,7 +260,13 @@ def predict(
     form = output_rows(opened, checked, table, names, score, chosen, failing)
     label = partial(_labeller(opened, others, source, options, checked, form, remote), flush=flush)
     identity = identity_of(opened, others, source, checked, options, form) if resume and checked is not None else None
-    with Show(common, bar=output is not None or not sys.stdout.isatty()) as tell:
+    with ExitStack() as stack:
+        tell = stack.enter_context(Show(common, bar=output is not None or not sys.stdout.isatty()))
+        if divided:
+            executor = stack.enter_context(
+                started(ray, number, model_options(opened, options).device, default_folder())
+            )
+            label = partial(label, elsewhere=_elsewhere(executor, [opened, *others], options, form))
         counts = _write(partial(label, tell=tell), output, form, identity, checked, tell, output_format)
     if output is not None:
         note(f"wrote {output} ({counts.lines} rows, probabilities not calibrated)", common.quiet)
@@ -316,6 +332,33 @@ def _remote(context: typer.Context, address: str) -> Remote:
         remote = Remote(address)
     problems.raise_any()
     return remote
+
+
+def _elsewhere(
+    executor: Executor, memories: Sequence[OpenedMemory], options: ModelOptions | None, form: OutputRows
+) -> Divided:
+    """What labels rows with the workers of the executor."""
+    from deepthink_cli.experiments.label_rows import Divided, RowLabels
+
+    names, digests = [each.name for each in memories], tuple(each.sha256 for each in memories)
+    iteration = str(form.iterations[0]) if len(form.iterations) == 1 else "all"
+    job = RowLabels(names[0], tuple(names[1:]), digests, iteration, options, form.calibrate, form.score, form.skip)
+    return Divided(executor, job, memories)
+
+
+def _named(address: str | None, workers: str | None) -> tuple[str, str | None]:
+    """The option that names the workers, and its value."""
+    return ("workers", workers) if address is None else ("ray", address)
+
+
+def _check_divided(address: str | None, workers: str | None, inputs: str) -> None:
+    """Raise InputError for rows that workers cannot divide, since they arrive one by one."""
+    source = RowSource(inputs)
+    if source.read_once:
+        reason = (
+            f"workers divide the rows of a file, and those of {source.name} arrive one by one; give a file, or omit it"
+        )
+        raise InputError.of(*_named(address, workers), reason)
 
 
 def _check_stream(output: Path | None, output_format: str, inputs: str, flush: bool, calibrate: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from warnings import catch_warnings, simplefilter, warn
 
 from deepthink_cli.data.chat import Chat
@@ -17,6 +17,7 @@ from deepthink_cli.model.loading import load_network
 from deepthink_cli.model.opening import needs_download, open_model
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
     from deepthink_cli.engine.network import LanguageModel
@@ -170,7 +171,22 @@ def load(spec: ModelSpec, tell: Tell) -> Engine:
     return engine
 
 
-def describe_engine(engine: Engine, tell: Tell, always: bool = False) -> None:
+class Described(Protocol):
+    """What is told of a loaded model: an `Engine` has it, also one of a worker process."""
+
+    @property
+    def identity(self) -> ModelIdentity: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def warning(self) -> str | None: ...
+    @property
+    def notice(self) -> str | None: ...
+    @property
+    def description(self) -> str: ...
+
+
+def describe_engine(engine: Described, tell: Tell, always: bool = False) -> None:
     """Report the loaded model and its engine; the engine as a note if it is not the fastest, or with `always`."""
     identity = engine.identity
     dequantized = "" if identity.gguf is None else "its weights dequantized to "

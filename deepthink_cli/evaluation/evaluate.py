@@ -35,7 +35,8 @@ from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import Keep, ScoreName
-from deepthink_cli.prediction.predict import members_of, open_ensemble
+from deepthink_cli.prediction.labeller import members_of
+from deepthink_cli.prediction.predict import open_ensemble
 from deepthink_cli.prediction.rows import scored_by
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import ANYTHING, EVALUATED, UNSCORABLE, longest_of, predictions
@@ -272,10 +273,10 @@ def _answers(
         return answered(engine, members[0], rows.free, rows.queries, tell, progress)
     provenance = members[0][0].provenance
     assert provenance is not None
-    check = row_check(calibrate, provenance.demonstrations, engine, score)
+    check = row_check(calibrate, provenance.demonstrations, engine.tokenizer, engine.limits, engine.identity.id, score)
     queries = skipping(rows.queries, check) if skip else rows.queries
     if truncate is not None:
-        queries = truncated(queries, engine, longest_of(members), truncate, score, tell)
+        queries = truncated(queries, engine.tokenizer, engine.limits, longest_of(members), truncate, score, tell)
     parts = predictions(
         engine,
         members,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 
 from deepthink_cli.events import Detail, Note, Tell, Warn
 from deepthink_cli.experiments.collect import Collector, RunSummary
 from deepthink_cli.experiments.executors.base import Executor, other_version
-from deepthink_cli.experiments.executors.messages import Done, Labelled, Opened
+from deepthink_cli.experiments.executors.messages import Done, Labelled, Opened, RowsLabelled
 from deepthink_cli.experiments.executors.scheduler import Scheduler
 from deepthink_cli.experiments.here import by_model, tasks_of
 from deepthink_cli.experiments.jobs import RunJob
@@ -60,13 +61,13 @@ class Driver:
         self.first: dict[ModelOptions, Opened] = {}
         self.rows = 0
 
-    def units(self, model: ModelOptions, opened: Opened) -> list[RunUnit]:
+    def units(self, model: ModelOptions, opened: Opened) -> deque[RunUnit]:
         """The units of a model with missing rows; raises InputError if rows of the folder come from other data."""
         units: dict[str, RunUnit] = {}  # two requests may have a unit in common
         for run in self.runs[model]:
             for unit in self._pending(run, opened) if run.pending else self._known(run, opened):
                 units.setdefault(unit.digest, unit)
-        return list(units.values())
+        return deque(units.values())
 
     def refusal(self, model: ModelOptions, opened: Opened) -> str | None:
         """Why a worker is refused: another version of the package, or another model than the others have."""
@@ -90,7 +91,7 @@ class Driver:
 
     def happened(self, unit: RunUnit, event: Done) -> None:
         """Write a row, or show progress."""
-        assert not isinstance(event, Labelled)
+        assert not isinstance(event, Labelled | RowsLabelled)
         self.collector.happened(unit.digest, event)
 
     def missing(self, unit: RunUnit) -> RunUnit:
@@ -108,7 +109,7 @@ class Driver:
         if opened.warning is not None:
             self.tell(Warn(opened.warning))
         else:
-            self.tell(Note(opened.description))
+            self.tell(Note(opened.notice or opened.description))
 
     def _known(self, run: PreparedRun, opened: Opened) -> Iterator[RunUnit]:
         """The units of jobs whose demonstrations are known, the longest first, so that workers end together."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from deepthink_cli.artifact.opening import find_its_model, load_both, model_options, named_by, open_memory
+from deepthink_cli.artifact.opening import find_its_model, model_options, named_by, open_memory
 from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.calibration.stored import in_use
 from deepthink_cli.data.source import RowSource
@@ -29,6 +30,7 @@ from deepthink_cli.io.atomic import writing
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.files import write_labels
+from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.predict import predict_file
 from deepthink_cli.prediction.rows import output_rows
@@ -109,9 +111,10 @@ class Labeller:
 
     def __init__(self, job: FolderLabels) -> None:
         self.job, self.memory = job, open_memory(job.memory, job.iteration)
+        names = in_use(job.calibrate, [self.memory], job.score)
         spec = find_its_model(self.memory, job.options, silent)
-        self.engine, placed = load_both(self.memory, spec, silent)
-        self.loaded = (spec, self.engine, placed)
+        self.loaded = RowLabeller(self.memory, (), spec, names, job.score, job.errors.skip)
+        self.engine = self.loaded.engine
 
     def do(self, unit: Unit, samples: bool) -> Iterator[Labelled]:
         """Label a file; raises InputError with the first problem, which another worker would meet, too."""
@@ -181,9 +184,9 @@ class Driver:
         self.job, self.names, self.tell = job, missing, tell
         self.done = self.rows = self.errors = 0
 
-    def units(self, subject: FolderLabels, opened: Opened) -> list[FileUnit]:
+    def units(self, subject: FolderLabels, opened: Opened) -> deque[FileUnit]:
         """The files whose labels are missing."""
-        return [FileUnit(subject, name) for name in self.names]
+        return deque(FileUnit(subject, name) for name in self.names)
 
     def refusal(self, subject: FolderLabels, opened: Opened) -> str | None:
         """Why a worker is refused: another version of the package; the memory itself refuses another model."""

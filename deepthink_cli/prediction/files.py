@@ -17,7 +17,6 @@ from filelock import FileLock, Timeout
 
 from deepthink_cli.artifact.metadata import versions
 from deepthink_cli.artifact.opening import OpenedMemory, model_options
-from deepthink_cli.calibration.registry import from_rows
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError, Problem, option
@@ -30,7 +29,7 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.prediction.rows import ABOUT, Numbered, OutputRows, RowCounts
 from deepthink_cli.scoring.inputs import CheckedRows
 from deepthink_cli.scoring.pipeline import CHUNK
-from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 
 _MARK = "deepthink predict"
 _LONGEST = 2**20  # bytes of the first line
@@ -50,7 +49,7 @@ class PartialLabels:
             yield from map(json.loads, file)
 
     def chunks(self) -> Iterator[list[Prediction]]:
-        """The predictions of each chunk with their scores, as a calibration that is estimated from rows needs them.
+        """The predictions of each chunk by their scores, without corrections.
 
         Scores per token are not written; the scores are in their place, because labels do not depend on them.
         """
@@ -61,9 +60,9 @@ class PartialLabels:
                 yield chunk
                 chunk, number = [], row["index"] // CHUNK
             if "error" not in row:
-                query, scores = Query("", tuple(row["scores"])), row["scores"]
+                values = tuple(row["scores"].values())
                 iteration = row.get("iteration", self.iterations[-1])
-                chunk.append(Prediction(query, iteration, "", 0.0, scores, "", False, scores))
+                chunk.append(prediction_of(Query("", tuple(row["scores"])), iteration, Scores(values, values)))
         yield chunk
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -219,13 +218,12 @@ def resume_labels(
             tell(Note(f"continuing {partial.path}: {partial.done:,} of {total:,} rows are there"))
         if partial.done < total:
             numbered = Numbered(form, partial.done)
-            before = partial.chunks() if from_rows(form.calibrate) else ()
 
             def append(part: Sequence[Prediction | Skipped]) -> None:
                 partial.append(numbered(part))
 
             with behind(append) as hand_over:
-                for part in predict(start=partial.done, before=before):
+                for part in predict(start=partial.done, before=partial.chunks()):
                     hand_over(part)
         with writing_rows(output, form.columns, about=ABOUT) as write:
             for row in partial.rows():

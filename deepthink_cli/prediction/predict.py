@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepthink_cli.artifact.opening import OpenedMemory, check_memories, find_its_model, load_both, opened
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, opened
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.calibrator import Calibrator, RowCalibrator
 from deepthink_cli.calibration.extended_labels import ExtendedLabels, check_labels
 from deepthink_cli.calibration.notes import CheckRow, OneLabelWarning, check_supported, row_check, tell_of_bias
 from deepthink_cli.calibration.notes import skipping as skipping_bad_rows
@@ -24,10 +25,11 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import Keep, ScoreName
+from deepthink_cli.prediction.labeller import LabelRows, RowLabeller
 from deepthink_cli.prediction.rows import by_first
 from deepthink_cli.provenance import TokenizedDemonstrations, check_model
 from deepthink_cli.scoring.inputs import CheckedRows, check_rows, check_tokens
-from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, NOTHING, longest_of, predicted, predictions
+from deepthink_cli.scoring.pipeline import CHUNK, Part, predicted, predictions
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.truncation import truncated
 from deepthink_cli.tasks.rows import in_columns
@@ -114,16 +116,6 @@ def open_ensemble(
     return tuple(others)
 
 
-def members_of(others: Sequence[OpenedMemory], engine: Engine, tell: Tell) -> list[list[Memory]]:
-    """The iterations of each memory, checked against the loaded model as `load_both` checks the first one."""
-    members = []
-    for other in others:
-        memories = other.memories()
-        check_memories(other, memories, engine, tell)
-        members.append(memories)
-    return members
-
-
 def _check_together(memory: OpenedMemory, other: OpenedMemory) -> None:
     """Raise InputError, naming the difference, unless both answer the same questions."""
     ours, theirs = memory.provenance.demonstrations, other.provenance.demonstrations
@@ -171,7 +163,8 @@ def predict_file(
     before: Iterable[Sequence[Prediction]] = (),
     truncate: Keep | None = None,
     flush: bool = False,
-    loaded: tuple[ModelSpec, Engine, list[Memory]] | None = None,
+    loaded: RowLabeller | None = None,
+    elsewhere: LabelRows | None = None,
     tell: Tell = silent,
 ) -> Iterator[list[Prediction | Skipped]]:
     """Yield a list of predictions for every `chunk` of rows in a file, or on standard input (`-`).
@@ -180,8 +173,8 @@ def predict_file(
     `score` is as in `predict`, with a warning for labels that it never chooses. Rows are checked before the model is
     loaded, unless the caller has `checked` them. Each is corrected by the calibrations in `calibrate`, or by what the
     memory stores if there are none; a bias of the rows is that of all rows up to the end of the chunk. The first
-    `start` rows are left out; `before` holds their predictions in chunks, if a calibration is estimated from rows.
-    `loaded` is the model, if it is loaded already.
+    `start` rows are left out; `before` holds their predictions in chunks. `loaded` is the model with the memories, if
+    it is loaded already; with `elsewhere`, that labels the rows, and no weights are loaded here.
 
     With `skip`, a row that cannot be used is replaced by `Skipped`; otherwise, and for memories that do not fit, raises
     InputError: with every mistake in a file, or at the first bad row of standard input. `same_labels` refuses rows with
@@ -191,41 +184,53 @@ def predict_file(
     memory = opened(memory, iteration)
     others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
     calibrate = in_use(calibrate, [memory, *others], score)
-    demonstrations, told = memory.provenance.demonstrations, silent if calibrate else tell
+    demonstrations = memory.provenance.demonstrations
     checked = _checked(memory, source, skip) if checked is None else checked
     check_supported(calibrate, memory, None if skip else checked)
-    spec = find_its_model(memory, options, tell) if loaded is None else loaded[0]
+    spec = find_its_model(memory, options, tell) if loaded is None else loaded.spec
     check_inputs(calibrate, demonstrations, spec, score)
     for each in () if skip or truncate else (memory, *others):
         check_tokens(each.provenance.demonstrations, spec, source, checked, score)
     extended = _warn_of_extended(spec, source, demonstrations, checked, score, calibrate, tell)
-    engine, memories = load_both(memory, spec, tell) if loaded is None else loaded[1:]
-    members = [memories, *members_of(others, engine, tell)]
-    check = row_check(calibrate, demonstrations, engine, score, same_labels)
+    if elsewhere is None:
+        loaded = loaded or RowLabeller(memory, others, spec, calibrate, score, skip, tell)
+        elsewhere = partial(loaded, size=chunk, flush=flush)
+
+    check = row_check(calibrate, demonstrations, spec.tokenizer, spec.limits, spec.id, score, same_labels)
     rows: Iterator[Query | Skipped] = islice(_rows(source, demonstrations, skip, check, checked, extended), start, None)
     if truncate is not None:
-        rows = truncated(rows, engine, longest_of(members), truncate, score, tell)
-    calibrator = Calibrator(engine, members, calibrate, score)
+        longest = max((each.provenance.demonstrations for each in (memory, *others)), key=_length)
+        rows = truncated(rows, spec.tokenizer, spec.limits, longest, truncate, score, tell)
+    progress = Progress("predicting", start, None if checked is None else checked.count)
+    parts = elsewhere(rows, progress=progress, tell=tell)
+    yield from _watched(parts, before, memory, calibrate, checked is None, tell)
+
+
+def _watched(
+    parts: Iterator[Part],
+    before: Iterable[Sequence[Prediction]],
+    memory: OpenedMemory,
+    calibrate: Sequence[str],
+    streams: bool,
+    tell: Tell,
+) -> Iterator[Part]:
+    """The chunks with the corrections that are estimated from rows; then tells of a bias, those `before` included."""
+    labels, told = memory.provenance.demonstrations.labels, silent if calibrate else tell
+    calibrator = RowCalibrator(calibrate, labels)
+    warning, last = OneLabelWarning(labels, memory.name, told, streams), list[Prediction]()
     for earlier in before:
         calibrator.count(earlier)
-    raw = predictions(
-        engine,
-        members,
-        rows,
-        size=chunk,
-        flush=flush,
-        score=score,
-        skip=ANYTHING if skip else NOTHING,
-        tell=tell,
-        progress=Progress("predicting", start, None if checked is None else checked.count),
-    )
-    warning, last = OneLabelWarning(demonstrations.labels, memory.name, told), list[Prediction]()
-    for part in calibrator.corrected(raw):
+        warning.add(earlier)
+    for part in calibrator.corrected(parts):
         yield part
         last = predicted(part)
         warning.add(last)
     warning.end()
-    tell_of_bias(last, demonstrations.labels, tell)
+    tell_of_bias(last, calibrate, labels, tell)
+
+
+def _length(demonstrations: TokenizedDemonstrations) -> int:
+    return len(demonstrations.token_ids)
 
 
 def _checked(memory: OpenedMemory, source: RowSource, skip: bool) -> CheckedRows | None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from deepthink_cli.data.examples import Query, Skipped, Text
-from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Tell
+from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.provenance import TokenizedDemonstrations
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 def truncated(
     rows: Iterable[Query | Skipped],
-    engine: Engine,
+    tokenizer: PreTrainedTokenizerBase,
+    limits: Limits,
     demonstrations: TokenizedDemonstrations,
     keep: Keep,
     score: ScoreName,
@@ -29,7 +34,7 @@ def truncated(
     is called with the number of rows that were shortened.
     """
     length = len(demonstrations.token_ids)
-    most, tokenize = engine.limits.max_tokens(length), query_tokenizer(engine.tokenizer, demonstrations, score)
+    most, tokenize = limits.max_tokens(length), query_tokenizer(tokenizer, demonstrations, score)
     count = 0
 
     def fits(query: Query) -> bool:

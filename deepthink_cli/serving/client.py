@@ -148,7 +148,7 @@ def predict_by_server(
     """Yield what `predict_file` yields, of the same chunks of rows, scored by a server.
 
     Raises DeepThinkError for a server that does not answer, and InputError for a bad row unless rows are to be skipped.
-    `before` is not needed: no calibration of a server is estimated from rows.
+    `before` are the predictions of the first rows, which are left out, in chunks.
     """
     demonstrations = memory.provenance.demonstrations
     prompt = (demonstrations.template, demonstrations.labels)
@@ -163,7 +163,9 @@ def predict_by_server(
     parts = arriving(remaining, chunk) if flush else iter(lambda: list(islice(remaining, chunk)), [])
     progress = Progress("predicting", start, None if checked is None else checked.count)
     told = silent if calibrate else tell
-    warning, last = OneLabelWarning(demonstrations.labels, memory.name, told), list[Prediction]()
+    warning, last = OneLabelWarning(demonstrations.labels, memory.name, told, checked is None), list[Prediction]()
+    for earlier in before:
+        warning.add(earlier)
     for part in parts:
         for row in part if same_labels else ():
             if isinstance(row, Query):
@@ -175,7 +177,7 @@ def predict_by_server(
         last = predicted(answered)
         warning.add(last)
     warning.end()
-    tell_of_bias(last, demonstrations.labels, tell)
+    tell_of_bias(last, calibrate, demonstrations.labels, tell)
 
 
 def _labelled(remote: Remote, memory: OpenedMemory, part: Sequence[Query | Skipped], skip: bool) -> Part:

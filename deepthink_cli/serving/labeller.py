@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from io import BufferedReader, BytesIO
 from itertools import islice
 
-from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model
 from deepthink_cli.calibration.basis import check_inputs
-from deepthink_cli.calibration.calibrator import Calibrator
 from deepthink_cli.calibration.extended_labels import check_labels
 from deepthink_cli.calibration.notes import check_supported, row_check, skipping
 from deepthink_cli.calibration.registry import from_rows
@@ -22,9 +21,10 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import ScoreName
+from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.rows import OutputRows, output_rows
-from deepthink_cli.scoring.pipeline import ANYTHING, CHUNK, Part, predictions
+from deepthink_cli.scoring.pipeline import Part
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.tasks.rows import in_columns
 
@@ -64,10 +64,9 @@ class Labeller:
         spec = find_its_model(self.memory, options, tell)
         check_inputs(self.calibrate, self.demonstrations, spec, self.score)
         check_labels(spec.tokenizer, self.demonstrations, self.score, self.calibrate, tell)
-        self.engine, memories = load_both(self.memory, spec, tell)
-        self.members = [memories]
-        self._check = row_check(self.calibrate, self.demonstrations, self.engine, self.score)
-        self._calibrator = Calibrator(self.engine, self.members, self.calibrate, self.score)
+        self._label = RowLabeller(self.memory, (), spec, self.calibrate, self.score, skip=True, tell=tell)
+        self.engine = self._label.engine
+        self._check = row_check(self.calibrate, self.demonstrations, spec.tokenizer, spec.limits, spec.id, self.score)
 
     def rows(self, body: bytes, most: int) -> list[Query | Skipped]:
         """The rows of a body: one object, or an array of objects; each row that is wrong says why.
@@ -88,9 +87,7 @@ class Labeller:
 
     def __call__(self, rows: Sequence[Query | Skipped]) -> list[Part]:
         """For each row a prediction for each iteration, or why there is none."""
-        checked = skipping(rows, self._check)
-        parts = predictions(self.engine, self.members, checked, size=CHUNK, score=self.score, skip=ANYTHING)
-        answers = (each for part in self._calibrator.corrected(parts) for each in part)
+        answers = (each for part in self._label(skipping(rows, self._check)) for each in part)
         return [list(_of_row(answers, len(self.memory.iterations))) for _ in rows]
 
 

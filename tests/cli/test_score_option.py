@@ -142,7 +142,7 @@ def test_it_is_named_before_the_weights_are_loaded(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    module = "evaluation.evaluate" if command == "eval" else "prediction.predict"
+    module = "evaluation.evaluate" if command == "eval" else "prediction.labeller"
     monkeypatch.setattr(sys.modules[f"deepthink_cli.{module}"], "load_both", stop)
     assert run([command, str(memory), str(rows)]) == 130
     assert WARNING in capsys.readouterr().err

@@ -68,6 +68,6 @@ def test_nothing_is_started_for_labels_that_are_there(job: FolderLabels) -> None
     assert times(job.output) == before
 
 
-def test_workers_label_folders_only(job: FolderLabels, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["predict", job.memory, f"{job.inputs}/part-1.parquet", "--workers", "2"]) == 2
+def test_the_labels_of_a_folder_need_a_folder(job: FolderLabels, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", job.memory, job.inputs, "--workers", "2"]) == 2
     assert "--workers 2: labels a folder of Parquet files into another; give predict" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_rows_that_are_all_there_need_no_model(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     from deepthink_cli.prediction import files as label_files
-    from deepthink_cli.prediction import predict
+    from deepthink_cli.prediction import labeller
 
     output = tmp_path / "out.jsonl"
 
@@ -87,7 +87,7 @@ def test_rows_that_are_all_there_need_no_model(
     with monkeypatch.context() as patch:
         patch.setattr(label_files, "writing_rows", stopped)
         assert run(words_of(folder, output, "--resume")) == 130
-    monkeypatch.setattr(predict, "load_both", None)
+    monkeypatch.setattr(labeller, "load_both", None)
     assert run([*words_of(folder, output, "--resume"), "-v"]) == 0
     assert f"continuing {partial_of(output)}: {ROWS} of {ROWS} rows are there" in capsys.readouterr().err
     assert json.loads(output.read_text().splitlines()[-1])["index"] == ROWS - 1
@@ -151,3 +151,25 @@ def test_a_full_disk_keeps_the_rows_that_are_there(folder: Path, tmp_path: Path,
     assert forks.run(words)[0] == 0
     assert output.exists()
     assert not partial_of(output).exists()
+
+
+def test_the_share_of_a_label_is_of_all_rows_those_before_the_interruption_included(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    from deepthink_cli.prediction import files
+
+    words = ["predict", str(folder / "mem.safetensors"), str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "out.jsonl")]
+    (tmp_path / "in.jsonl").write_text((json.dumps({"review": "film"}) + "\n") * (CHUNK + 1))
+
+    append = files.PartialLabels.append
+
+    def once(self: files.PartialLabels, rows: list[object]) -> None:
+        append(self, rows)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.PartialLabels, "append", once)
+        assert run([*words, "--resume"]) == 130
+    capsys.readouterr()
+    assert run([*words, "--resume"]) == 0
+    assert "warning: 100 % of the answers are '" in capsys.readouterr().err  # of one row there would be none

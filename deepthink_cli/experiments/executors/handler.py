@@ -35,6 +35,7 @@ from deepthink_cli.experiments.executors.messages import (
     Unit,
 )
 from deepthink_cli.experiments.label_folder import FolderLabels, Labeller
+from deepthink_cli.experiments.label_rows import ChunkLabeller, RowLabels
 from deepthink_cli.experiments.runner import max_tokens_together
 from deepthink_cli.experiments.units import UnitRunner
 from deepthink_cli.model.opening import open_model
@@ -89,7 +90,8 @@ class MessageHandler:
             identity=engine.identity,
             most=max_tokens_together(engine),
             device=engine.device,
-            description=engine.notice or engine.description,
+            description=engine.description,
+            notice=engine.notice,
             warning=engine.warning,
             package=this_version(),
             host=socket.gethostname(),
@@ -98,6 +100,8 @@ class MessageHandler:
     def _work_of(self, subject: Subject) -> Work:
         if isinstance(subject, FolderLabels):
             return Labeller(subject)
+        if isinstance(subject, RowLabels):
+            return ChunkLabeller(subject)
         assert isinstance(subject, ModelOptions)
         spec = open_model(subject)
         return UnitRunner(spec, load_model(spec), self.store)

@@ -11,6 +11,7 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.provenance import ModelIdentity
 
 if TYPE_CHECKING:
+    from deepthink_cli.scoring.pipeline import Part
     from deepthink_cli.scoring.prediction import Prediction
 
 
@@ -56,7 +57,7 @@ class Do:
 
 @dataclass(frozen=True)
 class Opened:
-    """A loaded model: its identity, the most tokens that it reads in one pass, and what to tell of its engine.
+    """A loaded model: its identity, the most tokens that it reads in one pass, and what its engine says of itself.
 
     `package` names the version of this package on the worker, `host` its machine.
     """
@@ -65,6 +66,7 @@ class Opened:
     most: int
     device: str
     description: str
+    notice: str | None
     warning: str | None
     package: str
     host: str
@@ -123,6 +125,15 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class RowsLabelled:
+    """The predictions of a chunk of rows, or the error that one of them raised; see `Failed` for its fields."""
+
+    part: Part
+    problems: tuple[Problem, ...] = ()
+    is_input: bool = False
+
+
+@dataclass(frozen=True)
 class Finished:
     """A unit is done."""
 
@@ -143,6 +154,6 @@ class Died:
 
 
 JobEvent = Began | Scored | Made | Ended
-Done = JobEvent | Labelled
+Done = JobEvent | Labelled | RowsLabelled
 Message = Open | Do
 Event = Done | Opened | Finished | Failed | Died

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -26,6 +26,7 @@ from deepthink_cli.experiments.executors.messages import (
     Message,
     Open,
     Opened,
+    RowsLabelled,
     Scored,
     Subject,
     Unit,
@@ -44,8 +45,8 @@ S_contra = TypeVar("S_contra", bound=Subject, contravariant=True)
 class Client(Protocol[S_contra, U]):
     """The driver of workers: it knows the units, and writes the rows of a run."""
 
-    def units(self, subject: S_contra, opened: Opened) -> Sequence[U]:
-        """The units of a subject that a worker has opened."""
+    def units(self, subject: S_contra, opened: Opened) -> deque[U]:
+        """The units of a subject that a worker has opened; the client may add others while these are done."""
 
     def refusal(self, subject: S_contra, opened: Opened) -> str | None:
         """Why a worker may not take part; None if it may."""
@@ -114,12 +115,21 @@ class Scheduler(Generic[S, U]):
 
     def run(self) -> None:
         """Do all units; raises what the client raises, with every worker stopped."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """Do all units, and return to the caller after each event; raises as `run` does.
+
+        The workers are stopped in the end, also if the caller ends before.
+        """
         try:
             self._assign()
             self.executor.settle()
             while any(slot.message is not None for slot in self.slots):
                 if (arrived := self._next_event()) is not None:
                     self._handle(*arrived)
+                yield
                 self._look_for_suspended()
                 self._assign()
             self._name_what_is_left()
@@ -216,7 +226,7 @@ class Scheduler(Generic[S, U]):
                 self._replace(slot, "failed: " + "; ".join(map(str, problems)))
             case Died(reason):
                 self._replace(slot, reason)
-            case Began() | Scored() | Made() | Ended() | Labelled():
+            case Began() | Scored() | Made() | Ended() | Labelled() | RowsLabelled():
                 assert isinstance(message, Do)
                 self.client.happened(cast(U, message.unit), event)
 
@@ -230,7 +240,7 @@ class Scheduler(Generic[S, U]):
             return
         slot.subject, slot.message = subject, None
         if subject not in self.queues:
-            self.queues[subject] = deque(self.client.units(subject, opened))
+            self.queues[subject] = self.client.units(subject, opened)
 
     def _fail_for_good(self, message: Message | None, reason: str) -> None:
         """Note an error that every worker would meet."""

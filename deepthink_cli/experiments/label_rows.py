@@ -1,0 +1,185 @@
+"""Label the rows of one file with workers: chunks go out as they are read, and come back in the order of the file.
+
+This process reads and writes, and loads no weights; workers get rows, and open the memory and the model once. Chunks
+are those of one process, and so are batches, rounding and bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory, warn_of_dtype
+from deepthink_cli.data.examples import Query, Skipped
+from deepthink_cli.engine.opening import describe_engine
+from deepthink_cli.errors import DeepThinkError, InputError
+from deepthink_cli.events import Progress, Tell, Warn, silent
+from deepthink_cli.experiments.executors.base import Executor, other_version
+from deepthink_cli.experiments.executors.messages import Done, Opened, RowsLabelled, Unit
+from deepthink_cli.experiments.executors.scheduler import Scheduler
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.options import ScoreName
+from deepthink_cli.prediction.labeller import RowLabeller
+from deepthink_cli.prediction.predict import open_ensemble
+from deepthink_cli.scoring.pipeline import CHUNK, Part
+
+_AHEAD = 2  # chunks for each worker that are read, or labelled out of order, and not yet given back
+
+
+@dataclass(frozen=True)
+class RowLabels:
+    """What workers label rows with; `memory` is a path, and `ensemble` the paths of further memories.
+
+    `digests` are those of the memories' files, which must be the same for every worker; `calibrate` are the
+    calibrations in use, a stored one included.
+    """
+
+    memory: str
+    ensemble: tuple[str, ...]
+    digests: tuple[str | None, ...]
+    iteration: str = "last"
+    options: ModelOptions | None = None
+    calibrate: tuple[str, ...] = ()
+    score: ScoreName = "sum"
+    skip: bool = False
+
+    @property
+    def name(self) -> str:
+        """The path of the memory, for messages."""
+        return self.memory
+
+
+@dataclass(frozen=True)
+class ChunkUnit:
+    """Chunk `number` of the rows that are labelled, from 0."""
+
+    subject: RowLabels
+    number: int
+    rows: Sequence[Query | Skipped]
+
+    @property
+    def digest(self) -> str:
+        """The number of the chunk."""
+        return str(self.number)
+
+    @property
+    def label(self) -> str:
+        """The number of its rows, and the place of the first one that can be read."""
+        first = next((row.where for row in self.rows if isinstance(row, Query)), "rows that cannot be read")
+        return f"{len(self.rows)} rows from {first}"
+
+
+class ChunkLabeller:
+    """What a worker holds: the memories and their model, which label chunk after chunk."""
+
+    def __init__(self, job: RowLabels) -> None:
+        memory = open_memory(job.memory, job.iteration)
+        others = open_ensemble(memory, job.ensemble, job.iteration)
+        if job.digests != tuple(each.sha256 for each in (memory, *others)):
+            raise InputError(f"{job.memory}: a worker has another file of this name; give all the same files")
+        spec = find_its_model(memory, job.options, silent)
+        self.label = RowLabeller(memory, others, spec, job.calibrate, job.score, job.skip)
+        self.engine = self.label.engine
+
+    def do(self, unit: Unit, samples: bool) -> Iterator[RowsLabelled]:
+        """Label a chunk; an error of its rows, which another worker would meet, too, is part of what is yielded."""
+        assert isinstance(unit, ChunkUnit)
+        try:
+            (part,) = self.label(unit.rows)
+        except DeepThinkError as error:
+            yield RowsLabelled([], error.problems, isinstance(error, InputError))
+        else:
+            yield RowsLabelled(part)
+
+
+class Divided:
+    """Labels the rows of a file with the workers of an executor, as `prediction.labeller.LabelRows`."""
+
+    def __init__(self, executor: Executor, job: RowLabels, memories: Sequence[OpenedMemory]) -> None:
+        self.executor, self.job, self.memories = executor, job, memories
+
+    def __call__(self, rows: Iterator[Query | Skipped], *, progress: Progress, tell: Tell) -> Iterator[Part]:
+        """Yield the predictions of every `CHUNK` rows, in order.
+
+        Raises the error of a row after the chunks before it, and DeepThinkError for chunks that workers died of.
+        """
+        assert progress.total is not None
+        chunks = -(-(progress.total - progress.done) // CHUNK)
+        driver = Driver(self.job, self.memories, rows, _AHEAD * self.executor.workers, tell)
+        scheduler = Scheduler(self.executor, driver, {self.job: chunks})
+        for _ in scheduler.steps():
+            for part in driver.ready():
+                progress = replace(progress, done=min(progress.done + CHUNK, progress.total))
+                tell(progress)
+                yield part
+        scheduler.raise_failures()
+
+
+class Driver:
+    """What the scheduler asks about the rows of a file; see `Client` there.
+
+    At most `most` chunks are read, or labelled out of order, beyond those that are given back.
+    """
+
+    def __init__(
+        self,
+        job: RowLabels,
+        memories: Sequence[OpenedMemory],
+        rows: Iterator[Query | Skipped],
+        most: int,
+        tell: Tell,
+    ) -> None:
+        self.job, self.memories, self.most, self.tell = job, memories, most, tell
+        self.chunks = enumerate(iter(lambda: list(islice(rows, CHUNK)), []))
+        self.queue = deque[ChunkUnit]()
+        self.labelled: dict[int, RowsLabelled] = {}
+        self.read = self.given_back = 0
+        self.described = False
+
+    def units(self, subject: RowLabels, opened: Opened) -> deque[ChunkUnit]:
+        """The first chunks; others follow as chunks are given back."""
+        self._read_ahead()
+        return self.queue
+
+    def refusal(self, subject: RowLabels, opened: Opened) -> str | None:
+        """Why a worker is refused: another version of the package; the memory itself refuses another model."""
+        reason = other_version(opened)
+        if reason is None and not self.described:
+            self._describe(opened)
+        return reason
+
+    def happened(self, unit: ChunkUnit, event: Done) -> None:
+        """Keep the predictions of a chunk until it is its turn."""
+        assert isinstance(event, RowsLabelled)
+        self.labelled[unit.number] = event
+
+    def missing(self, unit: ChunkUnit) -> ChunkUnit:
+        """The chunk itself: it is labelled from its beginning."""
+        return unit
+
+    def warn(self, text: str) -> None:
+        """Warn of a worker that died or was refused."""
+        self.tell(Warn(text))
+
+    def ready(self) -> Iterator[Part]:
+        """The chunks whose turn it is, in order; raises the error of a row in its turn."""
+        while (event := self.labelled.pop(self.given_back, None)) is not None:
+            if event.problems:
+                raise (InputError if event.is_input else DeepThinkError)(*event.problems)
+            yield event.part
+            self.given_back += 1
+            self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        while self.read < self.given_back + self.most and (chunk := next(self.chunks, None)) is not None:
+            self.queue.append(ChunkUnit(self.job, *chunk))
+            self.read += 1
+
+    def _describe(self, opened: Opened) -> None:
+        """Tell of the first worker's model what one process tells of its own."""
+        self.described = True
+        describe_engine(opened, self.tell)
+        for memory in self.memories:
+            warn_of_dtype(memory, opened.identity.dtype, self.tell)
