@@ -208,6 +208,7 @@ def predict(
     with problems.collected():
         failing = errors.checked()
     columns: tuple[tuple[str, str], ...] = ()
+    checked: CheckedRows | None = None
     with problems.collected():
         columns = columns_in(renamed)
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter, "task": task, "config": common.config}
@@ -249,7 +250,8 @@ def predict(
         with problems.collected():
             others = open_ensemble(opened, files, iteration)
             names = in_use(names, [opened, *others], score)
-        checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
+        if not show_prompt:
+            checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)
         check_supported(names, opened, None if skip else checked)
     problems.raise_any()
     if show_prompt:

@@ -418,3 +418,7 @@ def test_the_prompt_is_the_text_of_the_tokens_up_to_the_label(memory: Path, inpu
     out, err = capsys.readouterr()
     assert out.endswith("Review: a kind film\nSentiment:\n")
     assert "  positive: ' positive'" in err
+    with inputs.open("a", encoding="utf-8") as file:
+        file.write('{"other": "a row that is not shown"}\n')
+    assert run(["predict", str(memory), str(inputs), "--show-prompt"]) == 0
+    assert capsys.readouterr().out == out
