@@ -66,8 +66,8 @@ site: $(VENV)/.docs
 benchmark: ROWS = $(DATA:%=--data-dir %) $(TOKENIZER:%=--tokenizer %)
 benchmark: CHOSEN = $(if $(SHAPES),--shapes $(SHAPES))
 benchmark: $(VENV)/.benchmark
-	$(BIN)/python benchmarks/speed.py --out benchmarks/results $(ROWS) $(CHOSEN)
-	$(BIN)/python benchmarks/speed.py --out benchmarks/results/bfloat16 --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
+	$(BIN)/python benchmarks/speed.py -o benchmarks/results $(ROWS) $(CHOSEN)
+	$(BIN)/python benchmarks/speed.py -o benchmarks/results/bfloat16 --dtype bfloat16 $(CHOSEN) $(DATA:%=--data-dir %) \
 	  --parts speed --lengths 512 --candidate-tokens 2 --systems deepthink no-memory products
 	$(BIN)/python benchmarks/readings.py $(CHOSEN)
 	$(if $(DATA),$(BIN)/python benchmarks/predicting.py $(ROWS) $(CHOSEN))

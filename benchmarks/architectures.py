@@ -73,7 +73,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("types", nargs="*", metavar="TYPE", help="model types; all if none is given")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the page, for which all types must run")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep results here, and skip those that are there")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FOLDER", help="keep results here, and skip those that are there"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(words)
     if options.write and options.types:

@@ -25,7 +25,7 @@ SUMMARY = re.compile(r"(\d+) units done, models loaded (\d+) times")
 def timed(words: list[str], out: Path, *more: str) -> dict[str, float]:
     """Run a command; its seconds in all and after its first row, its units and loads of models, and the load before."""
     load = os.getloadavg()[0]
-    command = [sys.executable, "-m", "deepthink_cli", "run", *words, "--out", str(out), *more]
+    command = [sys.executable, "-m", "deepthink_cli", "run", *words, "-o", str(out), *more]
     started, first = time.perf_counter(), None
     with tempfile.TemporaryFile() as errors:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -113,7 +113,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def run_command(folder: Path, model: str, seeds: int, out: Path, *more: str) -> list[str]:
     """The command line of a run of the task in a folder."""
     words = ["run", "--task", str(folder / "reviews.yaml"), "-m", model, "-T", "2", "--seeds", str(seeds), "-q"]
-    return [sys.executable, "-m", "deepthink_cli", *words, "--batch-tokens", "64", "--out", str(out), *more]
+    return [sys.executable, "-m", "deepthink_cli", *words, "--batch-tokens", "64", "-o", str(out), *more]
 
 
 def write_task(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """What storing a memory in 8 or 4 bits a number costs: bytes, changed labels and accuracy.
 
-    python benchmarks/quantized_memories.py --data-dir DIR --out DIR
+    python benchmarks/quantized_memories.py --data-dir DIR -o DIR
 
 For each model: demonstrations of AG News are read T times, the memory is stored as float32, int8 and int4, and the
 same test rows are labelled with each file, as `deepthink quantize --task agnews` does. Prints a table. Scores are kept
@@ -123,8 +123,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data-dir", metavar="DIR", required=True, help="folder with ag_news/")
-    add("--out", metavar="DIR", required=True, help="folder of memories and scores; a second run continues there")
-    add("--models", nargs="+", default=["pocket", REAL], help="folders, or names that benchmarks/speed.py knows")
+    add("-o", "--out", metavar="DIR", required=True, help="folder of memories and scores; a second run continues there")
+    add("-m", "--models", nargs="+", default=["pocket", REAL], help="folders, or names that benchmarks/speed.py knows")
     add("--rows", type=int, default=2000)
     add("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="float32 is needed once")
     add("--iterations", type=int, default=5, help="T; eta is 0.01")

@@ -1,6 +1,6 @@
 """How fast inputs are scored after a memory, beside other ways to get the same scores, and beside what is possible.
 
-    python benchmarks/speed.py --out DIR
+    python benchmarks/speed.py -o DIR
 
 Writes DIR/speed.json (after every measurement), DIR/speed.md and DIR/speed.png. The systems:
 
@@ -211,7 +211,7 @@ def _say(text: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--out", type=Path, required=True, help="folder for speed.json, speed.md and speed.png")
+    add("-o", "--out", type=Path, required=True, help="folder for speed.json, speed.md and speed.png")
     add(
         "--parts",
         nargs="*",

@@ -74,7 +74,7 @@ def main() -> None:
                 "2",
                 "--limit",
                 args.limit,
-                "--out",
+                "-o",
                 str(out),
                 "-q",
             ]

@@ -124,7 +124,7 @@ def plan_thinking(
     options = technique or TechniqueOptions.checked()
     given = [*method.model_fields_set, *options.model_fields_set]
     check_meaning("think", given, {**method.model_dump(), **options.model_dump()})
-    used = options.technique
+    used = options.chosen
     calibrate = None if correction is None else correction.of_texts
     used.change(demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
@@ -169,11 +169,11 @@ def _fitting(
     fit = max_demonstrations(*limits, tokens, count, SHARE)
     if not fit:
         raise InputError.of(
-            "method",
+            "technique",
             name,
             f"none of the demonstrations fits: the last has {tokens(1)} tokens, {spec.id} holds "
             f"{spec.limits.largest(method.positions, method.iterations)} in T = {method.iterations} readings, "
-            "and a query needs some of its context; use another method, or shorter demonstrations",
+            "and a query needs some of its context; use another technique, or shorter demonstrations",
         )
     tell(Warn(f"{fit} of {count} demonstrations fit {spec.id} with {name}; the first {count - fit} are left out"))
     return technique.change(last_of(given, fit))

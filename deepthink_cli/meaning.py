@@ -62,7 +62,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _trained(values: Values) -> list[bool]:
     """Whether each technique trains the memory."""
-    return [isinstance(find(name), Trained) for name in _names(values.get("method")) or (DEEP_THINKING,)]
+    return [isinstance(find(name), Trained) for name in _names(values.get("technique")) or (DEEP_THINKING,)]
 
 
 def _trains(values: Values) -> bool:
@@ -95,7 +95,7 @@ def _draws_nothing(field: str) -> Condition:
 
 
 _ADD, _OMIT_ONE = "add it, or omit this", "omit one of the two"
-_TRAINING = "{method} " + " or ".join(name for name in TECHNIQUES.own if issubclass(TECHNIQUES[name], Trained))
+_TRAINING = "{technique} " + " or ".join(name for name in TECHNIQUES.own if issubclass(TECHNIQUES[name], Trained))
 _TRAINED = f"not with {_TRAINING} alone, which trains the memory of one reading"
 _WHOLE = ("think", "run", "study")
 
@@ -162,8 +162,8 @@ TABLE = (
     Rule(
         ("select",),
         ("seed",),
-        lambda values: _draws_nothing("method")(values) and is_absent(values.get("pool_size")),
-        "not with {method} first alone, which takes the same rows for every seed",
+        lambda values: _draws_nothing("demos_by")(values) and is_absent(values.get("pool_size")),
+        "not with {demos_by} first alone, which takes the same rows for every seed",
         "omit this, or draw a pool with {pool_size}",
     ),
     Rule(
@@ -188,7 +188,7 @@ TABLE = (
         for name in _GATE
     ),
     Rule(("sklearn",), ("eta",), _has("update"), "not with {update}, which is used in its place", _OMIT_ONE),
-    Rule(("run", "study"), ("dev_size",), _lacks("select"), "only with {select} dev", _ADD),
+    Rule(("run", "study"), ("dev_size",), _lacks("choose_on"), "only with {choose_on} dev", _ADD),
     Rule(("run",), ("no_probe",), _lacks("dry_run"), "only with {dry_run}", _ADD),
 )
 

@@ -58,7 +58,7 @@ def check_run_apart(folder: Path, read: Paths) -> None:
         around = (source, *Path(os.path.realpath(source)).parents, *_files(source))
         if any(_number(path) in written for path in around):
             raise InputError.of(
-                "out", folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
+                "output", folder, f"holds {name_of(str(source))}, which this command reads; name a new folder"
             )
 
 

@@ -190,7 +190,7 @@ class Selected:
 @with_config(STRICT)
 @dataclass(frozen=True)
 class RecordedTechnique:
-    """What made a memory other than Deep-Thinking alone (`deepthink think --method`), with its parameters.
+    """What made a memory other than Deep-Thinking alone (`deepthink think --technique`), with its parameters.
 
     `name` is `ct-kv`, `repeat-5`, `flipped` or `fresh`; `words` holds what replaced each label word, where one did.
     """

@@ -16,6 +16,8 @@ from typing import Any
 
 from deepthink_cli.cli.help import WHICH
 from deepthink_cli.cli.main import program
+from deepthink_cli.cli.renamed import former_flags
+from deepthink_cli.experiments.study import FORMER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -31,6 +33,15 @@ Data go to stdout; progress, notes and errors go to stderr. [Concepts](concepts.
 the [exit codes](concepts.md#exit-codes). `--help` shows the options that come first, `--help-all`
 every option, as here.
 """
+
+FORMER_NAMES = """\
+## Former names
+
+Earlier versions had other names for these. They are accepted on the command line, as `DEEPTHINK_*` variables and in
+configuration files, with a note that says the present name. Result rows and memories keep the names of their fields.
+
+| former | present | of |
+| --- | --- | --- |"""
 
 PROGRAM = """
 import json, sys
@@ -64,19 +75,30 @@ def page() -> str:
     """The whole page: the program's help, then a section for every command."""
     names = [(), *(tuple(name.split()) for name in commands())]
     sections = (section(("deepthink", *name), text) for name, text in zip(names, helps(names), strict=True))
-    return "\n".join([INTRODUCTION, *sections])
+    return "\n".join([INTRODUCTION, *sections, former_names()])
+
+
+def former_names() -> str:
+    """The table of options that had another name, with their commands."""
+    renamed: dict[tuple[str, str], list[str]] = {}
+    for name, command in _commands(program(), ()):
+        for old, new in former_flags(command).items():
+            renamed.setdefault((old, new), []).append(name)
+    rows = [f"| `{old}` | `{new}` | {', '.join(names)} |" for (old, new), names in renamed.items()]
+    rows += [f"| `{old}:` | `{new}:` | a study file |" for old, new in FORMER.items()]
+    return "\n".join([FORMER_NAMES, *sorted(rows), ""])
 
 
 def commands() -> list[str]:
     """Names of all commands, in the order of the program's help, those of a group after it, as in `study run`."""
-    return list(_names(program(), ()))
+    return [name for name, _ in _commands(program(), ())]
 
 
-def _names(group: Any, before: tuple[str, ...]) -> Iterator[str]:
+def _commands(group: Any, before: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
-        yield " ".join((*before, name))
+        yield " ".join((*before, name)), command
         if hasattr(command, "commands"):
-            yield from _names(command, (*before, name))
+            yield from _commands(command, (*before, name))
 
 
 def section(words: Sequence[str], text: str) -> str:

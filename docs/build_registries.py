@@ -46,7 +46,7 @@ def selection_methods() -> Iterator[str]:
 
 def techniques() -> Iterator[str]:
     """A line for every technique: its name, what it does, its cost and its source."""
-    yield from ("| `--method` | what it does | cost | source |", "|---|---|---|---|")
+    yield from ("| `--technique` | what it does | cost | source |", "|---|---|---|---|")
     for each in samples(in_run=True):
         yield f"| `{each.family}` | {each.summary} | {each.cost} | {each.source} |"
 

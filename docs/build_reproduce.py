@@ -78,7 +78,7 @@ def _models(plans: dict[str, list[ModelPlan]]) -> Iterator[str]:
             speed = SPEEDS["dtype float32" in options]
             weights, memory = f"{plan.file_bytes / 1e9:.1f} GB", f"{plan.memory_bytes / 1e9:.1f} GB"
             hours = _hours(plan.seconds * SPEED / speed / 3600)
-            yield f"| `{name} --models {model}` | {weights} | {memory} | {hours} |"
+            yield f"| `{name} -m {model}` | {weights} | {memory} | {hours} |"
 
 
 def _hours(hours: float) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deepthink_cli.cli.sources import flag
+from deepthink_cli.cli.names import flag
 from deepthink_cli.errors import (
     InputError,
     Problem,

@@ -22,7 +22,7 @@ from deepthink_cli.experiments.results import FILE
 
 OLD = Path(__file__).parent / "made_before"
 THINK = "-T 2 --eta 0.1 --momentum 0.9 --positions restarted"
-RUN = "-T 2 --eta 0.01,0.1 --momentum 0,0.9 --seeds 2 --select dev --dev-size 6"
+RUN = "-T 2 --eta 0.01,0.1 --momentum 0,0.9 --seeds 2 --choose-on dev --dev-size 6"
 CHANGING = ("versions", "drift", "sha256")  # of the metadata: what wrote it, rounding, and a digest of both
 Captured = pytest.CaptureFixture[str]
 

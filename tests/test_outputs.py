@@ -79,11 +79,8 @@ def test_scoring_refuses_to_write_over_what_it_reads(
     config = tmp_path / "config.toml"
     config.write_text('batch_tokens = "64"\n')
     target = {"rows": rows, "memory": memory, "config": config}[read]
-    option = "-o" if command == "predict" else "--samples"
-    err = refuses([command, memory, rows, "--config", config, option, target], capsys, tmp_path)
-    assert (
-        err == f"deepthink: {option} {target}: the same file as {target}, which this command reads; name another file\n"
-    )
+    err = refuses([command, memory, rows, "--config", config, "-o", target], capsys, tmp_path)
+    assert err == f"deepthink: -o {target}: the same file as {target}, which this command reads; name another file\n"
 
 
 def test_think_refuses_to_write_over_its_demonstrations(
@@ -131,7 +128,7 @@ def test_the_model_that_a_memory_names_is_not_written_over(
     memory: Path, rows: Path, model: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     assert "a file of" in refuses(["predict", memory, rows, "-o", model / "config.json"], capsys, tmp_path)
-    assert "a file of" in refuses(["eval", memory, rows, "--samples", model / "config.json"], capsys, tmp_path)
+    assert "a file of" in refuses(["eval", memory, rows, "-o", model / "config.json"], capsys, tmp_path)
 
 
 def test_weights_that_are_links_are_not_written_over(
@@ -166,7 +163,7 @@ def test_nothing_but_a_run_writes_into_its_folder(
     for words in (
         ["think", demos, "-m", model, "-o"],
         ["predict", memory, rows, "-o"],
-        ["eval", memory, rows, "--samples"],
+        ["eval", memory, rows, "-o"],
         ["report", finished, "-o"],
     ):
         err = refuses([*words, finished / file], capsys, tmp_path)
@@ -196,11 +193,9 @@ def test_a_run_does_not_write_where_it_reads(
     words = ["run", "--task", tmp_path / "tiny.yaml", "--data-dir", tmp_path / "data", "-m", models("llama")]
     given = finished / "demos.jsonl"
     given.write_bytes(demos.read_bytes())
-    assert f"--out {finished}: holds {given}" in refuses(
-        [*words, "--demos", given, "--out", finished], capsys, tmp_path
-    )
+    assert f"-o {finished}: holds {given}" in refuses([*words, "--demos", given, "-o", finished], capsys, tmp_path)
     (tmp_path / "data" / "tiny" / FILE).touch()
-    err = refuses([*words, "--out", tmp_path / "data" / "tiny"], capsys, tmp_path)
+    err = refuses([*words, "-o", tmp_path / "data" / "tiny"], capsys, tmp_path)
     assert f"holds {tmp_path / 'data' / 'tiny'}, which this command reads; name a new folder" in err
 
 

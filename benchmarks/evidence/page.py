@@ -243,7 +243,7 @@ def _all_rows(study: Study) -> list[str]:
 def _rebuild(study: Study) -> list[str]:
     commands = """\
 ```console
-$ python -m benchmarks.evidence.runs --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir DIR --out evidence
+$ python -m benchmarks.evidence.runs --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir DIR -o evidence
 $ make evidence
 $ python -m benchmarks.packing unpack evidence/continued
 ```"""

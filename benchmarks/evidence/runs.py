@@ -1,6 +1,6 @@
 """The runs behind docs/evidence.md, in order of importance; prints or executes them.
 
-    python -m benchmarks.evidence.runs --model MODEL --data-dir DIR --out evidence [--print]
+    python -m benchmarks.evidence.runs --model MODEL --data-dir DIR -o evidence [--print]
 
 Every command can be interrupted and repeated: `deepthink run` skips the rows that exist. Results continue from the
 tables in the folder, such as `evidence/continued.parquet`, and are packed again at the end.
@@ -27,7 +27,7 @@ SETTINGS = {
     "official": ("--eta", "0.01", "--momentum", "0.9"),
 }
 AT, ROWS, DEV_ROWS = "1,2,3,5,8,12", "300", "150"
-DEV = ("--select", "dev", "--dev-size", DEV_ROWS)
+DEV = ("--choose-on", "dev", "--dev-size", DEV_ROWS)
 REPEATED_TASKS, FLIPPED_TASKS, TIMES = ("sst2", "mr", "trec"), ("sst2", "mr"), (2, 5)
 CONTROL_SEEDS = range(3)
 DEMONSTRATIONS = "demonstrations"  # subfolder of the evidence for files of demonstrations
@@ -143,7 +143,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
-    parser.add_argument("--out", type=Path, default=Path("evidence"))
+    parser.add_argument("-o", "--out", type=Path, default=Path("evidence"))
     parser.add_argument("--at", default=AT, help="iterations to score; the last is T")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--stages", nargs="+", help="only these; default: all", choices=_stages(), default=_stages())

@@ -73,7 +73,7 @@ class Workplace:
         program = [sys.executable, "-X", self.name, "-m", "deepthink_cli", "run", "-m", self.model, *data]
         dtype = [] if "--dtype" in arguments else ["--dtype", self.dtype]
         samples = ["--samples"] if self.samples else []
-        return [*program, *paths, *dtype, *samples, "--quiet", "--out", f"{OUT}/{folder}"]
+        return [*program, *paths, *dtype, *samples, "--quiet", "-o", f"{OUT}/{folder}"]
 
     def start(self, folder: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start one run with a single thread."""

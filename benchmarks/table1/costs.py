@@ -1,6 +1,6 @@
 """The cost of every selection method: rows observed, sets read, inputs scored, and processor seconds, without a cache.
 
-    python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
+    python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
 
 Chooses 8 of 1,000 rows of SST-2 with each method, in a process with one thread. The seconds are those of the processor,
 which other work on the machine hardly changes; docs/table1.md subtracts those of the method that reads nothing of the
@@ -29,7 +29,7 @@ def measure(method: str, model: str, data_dir: Path | None) -> dict[str, float |
     """The cost of one choice, and the processor seconds of the whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
-        words = ["select", "--task", TASK, "--shots", SHOTS, "--pool-size", POOL, "--method", method, "-m", model]
+        words = ["select", "--task", TASK, "--shots", SHOTS, "--pool-size", POOL, "--demos-by", method, "-m", model]
         words += ["--device", "cpu", "--dtype", DTYPE, "--cache", cache, "-o", f"{cache}/demos.jsonl"]
         words += ["--json", "--quiet"]
         words += ["--data-dir", str(data_dir)] if data_dir else []
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--stages", nargs="+", help="methods of these stages only", choices=STAGES, default=STAGES)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("-o", "--out", type=Path, required=True)
     args = parser.parse_args()
     with continued([args.out.parent]):
         args.out.parent.mkdir(parents=True, exist_ok=True)

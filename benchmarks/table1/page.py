@@ -125,8 +125,8 @@ Everything is computed in float32, so that the rows of a GPU and of a processor 
 LENS and influence were made on a GPU, the others on a processor; random demonstrations of seed 0 were evaluated on
 both, and no answer differed.
 
-    python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME
-    python -m benchmarks.table1.costs --model MODEL --data-dir DIR --out table1/NAME/costs.jsonl
+    python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
+    python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
     make table1
 
 The first two continue from the model's results in `table1/NAME.parquet` and extend them;

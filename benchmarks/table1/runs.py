@@ -1,6 +1,6 @@
 """The runs behind docs/table1.md, the cheapest first; prints or executes them.
 
-    python -m benchmarks.table1.runs --model MODEL --data-dir DIR --out table1/NAME [--print]
+    python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME [--print]
 
 Every command can be interrupted and repeated: `deepthink run` skips the rows that exist, and what models say of pools
 is cached. Results continue from the model's table, `table1/NAME.parquet`, and are packed again at the end.
@@ -23,7 +23,7 @@ SEEDS = range(3)
 POOL, ROWS, DEV_ROWS = "1000", "150", "80"
 FITTING = ("--positions", "restarted", "-T", "8")  # the demonstrations that fit
 READING = ("--eta", "0.1", *FITTING, "--at", "1,2,4,8")
-COMMON = ("--limit", ROWS, "--select", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
+COMMON = ("--limit", ROWS, "--choose-on", "dev", "--dev-size", DEV_ROWS, "--calibrate", "none,batch")
 DTYPE = "float32"  # so that rows of a GPU and of a processor agree to rounding
 BASELINE = "random"  # it reads nothing of the model
 FEATURES = (
@@ -54,7 +54,7 @@ def all_jobs() -> Iterator[Job]:
     Seeds come one after another, so that all tasks have the first one early.
     """
     crossed = {stage: ("--demos-by", ",".join(methods)) for stage, methods in SELECTING.items()}
-    crossed |= {stage: ("--demos-by", "random", "--method", names) for stage, names in TECHNIQUES.items()}
+    crossed |= {stage: ("--demos-by", "random", "--technique", names) for stage, names in TECHNIQUES.items()}
     common = {stage: (*FITTING, *COMMON) if stage == "ct-kv" else (*READING, *COMMON) for stage in STAGES}
     for stage in STAGES:
         for seed in SEEDS:
@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder, GGUF file or hub id")
     parser.add_argument("--data-dir", type=Path, help="the tasks' rows; without it they come from the hub")
-    parser.add_argument("--out", type=Path, required=True, help="folder of a model's results")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of a model's results")
     parser.add_argument(
         "--stages", nargs="+", help="only these, in this order; default: all", choices=STAGES, default=STAGES
     )

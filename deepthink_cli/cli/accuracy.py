@@ -111,7 +111,7 @@ def show(result: EvaluationReport, json: bool) -> None:
         f"{result.memory.name}: {shots} demonstrations, {provenance.model.id}, {_made_by(provenance)}",
         *([f"mean log-probability with {', '.join(result.ensemble)}"] if result.ensemble else []),
         *([f"compared by {COMPARED[result.score]}"] if result.score in COMPARED else []),
-        f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s with loading the model",
+        f"{_described(result)}: {evaluation.n} inputs, {result.seconds:.1f} s to load the model and to label",
         *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
         "",
         curve(evaluation),
@@ -202,7 +202,7 @@ def _baselines(evaluation: Evaluation, technique: RecordedTechnique | None) -> l
     if trains(technique):
         lines = [first]
     if technique is not None:
-        lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --method")
+        lines.append("for plain in-context learning, evaluate a memory of think -T 1 without --technique")
     if evaluation.majority is not None:
         label, share = evaluation.majority
         lines.append(f"always answering {label!r}: {share:.1%}")

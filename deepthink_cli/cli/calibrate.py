@@ -10,7 +10,7 @@ import typer
 from deepthink_cli.calibration.options import CorrectionOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli.console import Show, note, write_json
-from deepthink_cli.cli.data_options import RowFormat, row_source
+from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
@@ -52,6 +52,7 @@ def calibrate(
     score: Score = "sum",
     limit: Limit = None,
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -71,7 +72,7 @@ def calibrate(
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
-        source = row_source(rows, row_format)
+        source = row_source(rows, row_format, renamed)
     with problems.collected():
         reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])

@@ -31,7 +31,7 @@ HELP = "Ctrl-C stops an answer, Ctrl-D or /quit leaves"
 def chat(
     context: typer.Context,
     memory: MemoryFile,
-    iteration: IterationChoice = "last",
+    at: IterationChoice = "last",
     *,
     decoding: Given[Decoding],
     model: Annotated[Given[ModelOptions], Without("batch_tokens")],
@@ -52,9 +52,9 @@ def chat(
     with problems.collected():
         chosen = decoding_of(decoding)
     with problems.collected():
-        _check_one(iteration)
+        _check_one(at)
     with problems.collected():
-        opened = open_memory(memory, iteration)
+        opened = open_memory(memory, at)
     problems.raise_any()
     with Show(common) as tell:
         dialogue = open_dialogue(opened, chosen, options, tell)
@@ -67,7 +67,7 @@ def chat(
 
 def _check_one(iteration: str) -> None:
     if iteration == "all":
-        raise InputError.of("iteration", "all", "a chat uses one iteration; name a number, or last")
+        raise InputError.of("at", "all", "a chat uses one iteration; name a number, or last")
 
 
 def _questions(typed: bool) -> Iterator[str]:

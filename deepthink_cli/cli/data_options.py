@@ -172,7 +172,9 @@ def columns_in(text: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((pair[0], pair[-1]) for pair in pairs)
 
 
-IterationChoice = Annotated[str, Flag(METHOD, "Which kept iteration to use: a number, last, or all.", "T|all")]
+IterationChoice = Annotated[
+    str, Flag(METHOD, "Which kept iteration to use: a number, last, or all.", "T|all", formerly="iteration")
+]
 Calibrate = Annotated[
     str | None,
     Flag(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from deepthink_cli.cli.console import Show, note, report, table
 from deepthink_cli.cli.data_options import DataDir
 from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.sources import flag
 from deepthink_cli.errors import DeepThinkError, ExitCode, InputError
 from deepthink_cli.model.options import POCKET, ModelOptions
 

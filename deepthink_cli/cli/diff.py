@@ -9,12 +9,12 @@ import typer
 
 from deepthink_cli.cli.compared_rows import SHOWN, RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, report, table, write_json
-from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import DataDir, ProtocolName, Renamed, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import METHOD
+from deepthink_cli.options import METHOD, Flag
 from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
@@ -36,12 +36,13 @@ Rows = Annotated[
 ]
 IterationPair = Annotated[
     str | None,
-    typer.Option(
-        "--iteration",
-        metavar="T[,T]",
-        rich_help_panel=METHOD,
-        help="Which kept iterations: one for both, or that of A and that of B, as in 1,5; a number or last. Default: "
+    Flag(
+        METHOD,
+        "Which kept iterations: one for both, or that of A and that of B, as in 1,5; a number or last. Default: "
         "last; without B the first and the last of A.",
+        "T[,T]",
+        formerly="iteration",
+        variable=False,
     ),
 ]
 
@@ -52,7 +53,7 @@ def diff(
     before: Before,
     after: After = None,
     rows: Rows = None,
-    iteration: IterationPair = None,
+    at: IterationPair = None,
     *,
     model: Given[ModelOptions],
     task: TaskName = None,
@@ -60,6 +61,7 @@ def diff(
     limit: Limit = None,
     data_dir: DataDir = None,
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     common: CommonArguments,
 ) -> None:
     """Compare two memories: their provenance, keys and values by layer and token, and with rows, their labels.
@@ -74,11 +76,11 @@ def diff(
     with problems.collected():
         options = model.checked()
     with problems.collected():
-        pair = _opened(before, after, iteration)
+        pair = _opened(before, after, at)
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        choice = RowChoice.checked(context, row_source(rows, row_format), task, protocol, limit, source)
+        choice = RowChoice.checked(context, row_source(rows, row_format, renamed), task, protocol, limit, source)
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
         result = diff_of(*pair, None if choice is None else choice.reader(tell), options=options, tell=tell)
@@ -111,9 +113,7 @@ def _iterations(header: Header, after: Path | None, iteration: str | None) -> tu
     chosen = first, second if comma else first
     for each in chosen:
         if each != "last" and not each.isdecimal():
-            raise InputError.of(
-                "iteration", iteration, "name one iteration for both, or two as in 1,5; a number or last"
-            )
+            raise InputError.of("at", iteration, "name one iteration for both, or two as in 1,5; a number or last")
     return chosen
 
 

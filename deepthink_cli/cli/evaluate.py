@@ -36,7 +36,7 @@ from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.options import OUTPUT, Flag, Score
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -60,13 +60,15 @@ Labelled = Annotated[
         "Without them, --task names the rows.",
     ),
 ]
-Samples = Annotated[
+Output = Annotated[
     Path | None,
-    typer.Option(
-        "--samples",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Also write one row for each input and iteration; the suffix decides the format, as for predict -o.",
+    Flag(
+        OUTPUT,
+        "Output file of the rows, one for each input and iteration; the suffix decides the format, as for predict -o.",
+        "FILE",
+        formerly="samples",
+        short="-o",
+        variable=False,
     ),
 ]
 FailUnder = Annotated[
@@ -86,10 +88,10 @@ def evaluate(
     context: typer.Context,
     memory: MemoryFile,
     labelled: Labelled = None,
-    samples: Samples = None,
+    output: Output = None,
     html: Html = None,
     fail_under: FailUnder = None,
-    iteration: IterationChoice = "all",
+    at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     score: Score = "sum",
@@ -122,7 +124,7 @@ def evaluate(
     skip = errors.on_error == "skip"
     threshold: Threshold | None = None
     with problems.collected():
-        _Outputs(samples, html, ErrorOptions()).check(memory, labelled, *files, **paths)
+        _Outputs(output, html, ErrorOptions()).check(memory, labelled, *files, **paths)
     names: tuple[str, ...] = ()
     with problems.collected():
         names = calibrations(calibrate, stored=True)
@@ -136,9 +138,9 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, iteration)
+        opened = open_memory(memory, at)
         with problems.collected():
-            others = open_ensemble(opened, files, iteration)
+            others = open_ensemble(opened, files, at)
         with problems.collected():
             _check_choice(labelled, task, opened)
         with problems.collected():
@@ -150,7 +152,7 @@ def evaluate(
                 check_rows(opened.provenance.demonstrations, rows, problems, labelled=True, skip=skip)
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
-    outputs = _Outputs(samples, html, failing)
+    outputs = _Outputs(output, html, failing)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.json)
     for sentence in result.advice:
@@ -164,7 +166,7 @@ def evaluate(
 class _Outputs:
     """The files to write besides the result, and what becomes of bad rows."""
 
-    samples: Path | None
+    rows: Path | None
     html: Path | None
     errors: ErrorOptions
 
@@ -176,9 +178,9 @@ class _Outputs:
         from deepthink_cli.outputs import check_apart
 
         read = read_by(*rows, **paths)
-        if self.samples is not None:
-            check_apart(self.samples, read, "samples")
-            check_suffix(self.samples, "samples")
+        if self.rows is not None:
+            check_apart(self.rows, read)
+            check_suffix(self.rows)
         check_page(self.html, read)
 
 
@@ -260,7 +262,7 @@ def _each(observers: Sequence[Callable[[T], None] | None]) -> Callable[[T], None
 def _check_page(rows: EvaluatedRows, outputs: _Outputs) -> None:
     """Raise InputError for a page of free answers, which have no scores to draw."""
     if rows.free is not None and outputs.html is not None:
-        raise InputError.of("html", outputs.html, f"task {rows.task} has free answers, without scores; use --samples")
+        raise InputError.of("html", outputs.html, f"task {rows.task} has free answers, without scores; use -o")
 
 
 def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory) -> None:
@@ -279,10 +281,10 @@ def _samples_file(
     from deepthink_cli.io.tables import writing_rows
     from deepthink_cli.prediction.rows import ABOUT, Numbered, samples_rows
 
-    if outputs.samples is None:
+    if outputs.rows is None:
         yield None
         return
-    form = samples_rows(memory, rows, outputs.samples, calibrate, score, outputs.errors)
+    form = samples_rows(memory, rows, outputs.rows, calibrate, score, outputs.errors)
     numbered = Numbered(form)
-    with writing_rows(outputs.samples, form.columns, "samples", ABOUT) as write:
+    with writing_rows(outputs.rows, form.columns, "output", ABOUT) as write:
         yield lambda row: write(numbered([row]))

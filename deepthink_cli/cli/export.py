@@ -11,9 +11,9 @@ import typer
 
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
+from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments, for_memory, option
 from deepthink_cli.cli.predict import MemoryFile
-from deepthink_cli.cli.sources import flag
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written
@@ -41,7 +41,7 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="PATH", rich_help_panel=OUTPUT, help="The adapter's folder, or a file."),
 ]
 OneIteration = Annotated[
-    str, option("--iteration", panel=METHOD, metavar="T", help="Which kept iteration to write: a number, or last.")
+    str, Flag(METHOD, "Which kept iteration to write: a number, or last.", "T", formerly="iteration")
 ]
 
 
@@ -69,7 +69,7 @@ def export(
     memory: MemoryFile,
     to: To,
     output: Output,
-    iteration: OneIteration = "last",
+    at: OneIteration = "last",
     *,
     state: StateArguments,
     model: Annotated[Given[ModelOptions], Without("batch_tokens")],
@@ -93,7 +93,7 @@ def export(
     problems.raise_any()
     with Show(common) as tell:
         exported, written = export_memory(
-            exporter, memory, output, iteration, tell, state=state.state, weights=state.weights, model=options
+            exporter, memory, output, at, tell, state=state.state, weights=state.weights, model=options
         )
     _report(to, exported, output, common, written)
 

@@ -52,7 +52,7 @@ def generate(
     memory: MemoryFile,
     inputs: InputsOrText,
     output: Output = None,
-    iteration: IterationChoice = "last",
+    at: IterationChoice = "last",
     task: TaskName = None,
     row_format: RowFormat = None,
     renamed: Renamed = None,
@@ -87,7 +87,7 @@ def generate(
     with problems.collected():
         check_output(output, read_by(memory, inputs, **paths), False)
     with problems.collected():
-        opened = open_memory(memory, iteration)
+        opened = open_memory(memory, at)
         source = in_columns(opened, _source(inputs, row_format, renamed), task, free=True)
         checked = check_free_rows(opened, source, skip, problems)
     problems.raise_any()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
 from deepthink_cli.cli import completion
-from deepthink_cli.cli.sources import flag as typed
+from deepthink_cli.cli.names import flag as typed
+from deepthink_cli.cli.names import variable
 from deepthink_cli.meaning import sentence
 from deepthink_cli.options import Flag, Options, flag_of
 
@@ -69,7 +70,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a group by its options, in their order.
 
     A group is `Given[Model]` or a dataclass of annotated typer parameters. Fields that `Without` names are no options:
-    they keep their defaults. The help of an option ends with when it has no meaning. Raises TypeError for a name that
+    they keep their defaults. The help of an option ends with when it has no meaning. The command's attribute `formerly`
+    has the names of options by those that they had before. Raises TypeError for a name that
     the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
@@ -98,8 +100,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **built)
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    flat.formerly = {flag.formerly: name for name, flag in _flags(parameters) if flag.formerly}  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def _flags(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Flag]]:
+    """The options of a command that are declared by a `Flag`."""
+    for parameter in parameters:
+        for each in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(each, Flag):
+                yield parameter.name, each
 
 
 def default_text(field: FieldInfo) -> Any:
@@ -178,14 +189,14 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
     info = typer.Option(
         f"--{name.replace('_', '-')}",
         *filter(None, [flag.short]),
-        envvar=f"DEEPTHINK_{name.upper()}" if flag.variable else None,
+        envvar=[variable(each) for each in (name, flag.formerly) if each] if flag.variable else None,
         show_envvar=False,
         rich_help_panel=flag.panel,
         metavar=metavar,
         help=flag.help,
         **more,
     )
-    return Annotated[plain | None if optional else plain, info]
+    return Annotated[plain | None if optional else plain, info, flag]
 
 
 def _is_union(kind: Any) -> bool:

@@ -19,7 +19,7 @@ from deepthink_cli.selection.registry import METHODS
 from deepthink_cli.techniques.registry import TECHNIQUES, sample
 from deepthink_cli.updates.registry import RULES
 
-# By their options: --update, --method of think, --calibrate, --method of select, --engine and --to.
+# By their options: --update, --technique, --calibrate, --demos-by, --engine and --to.
 REGISTRIES: dict[str, Registry[Any]] = {
     "updates": RULES,
     "techniques": TECHNIQUES,

@@ -16,11 +16,13 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
+from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.help import GROUPS, OTHERS, ProgramGroup
+from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.cli.process import INTERRUPTED, end_at_ctrl_c, open_closed_streams
-from deepthink_cli.cli.sources import Program, flag, unread_variables, usage_message
+from deepthink_cli.cli.sources import unread_variables, usage_message
 from deepthink_cli.errors import (
     DeepThinkError,
     ExitCode,
@@ -76,10 +78,10 @@ _MODULES = {
     "calibrate": ("calibrate:calibrate", "calibrate mem.safetensors rows.csv --calibrate batch"),
     "generate": ("generate:generate", "generate mem.safetensors questions.jsonl --max-new-tokens 100 -o answers.jsonl"),
     "chat": ("chat:chat", "chat mem.safetensors --temperature 0.7"),
-    "select": ("select:select", "select pool.jsonl -m gpt2 --method herding --shots 16 -o demos.jsonl"),
+    "select": ("select:select", "select pool.jsonl -m gpt2 --demos-by herding --shots 16 -o demos.jsonl"),
     "tune": ("tune:tune", "tune rows.jsonl -m gpt2 -T 15 -o mem.safetensors"),
     "tasks": ("tasks:tasks", "tasks new tickets --from tickets.csv"),
-    "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 --out runs/gpt2"),
+    "run": ("run:run", "run --task classic -m gpt2 -T 15 --seeds 10 -o runs/gpt2"),
     "report": ("report:report", "report runs/classic --where eta=0.1 --html report.html"),
     "plot": ("plot:plot", "plot runs/classic -o curve.pdf"),
     "study": ("study_run:studies", "study run example --scale small"),
@@ -88,7 +90,7 @@ _MODULES = {
     "push": ("hub:push", "push mem.safetensors me/sst2-memory --results eval.json --dry-run"),
     "pull": ("hub:pull", "pull me/sst2-memory -o mem.safetensors"),
     "quantize": ("quantize:quantize", "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv"),
-    "diff": ("diff:diff", "diff mem.safetensors --iteration 1,5"),
+    "diff": ("diff:diff", "diff mem.safetensors --at 1,5"),
     "download": ("download:download", "download -o smollm2"),
     "doctor": ("doctor:doctor", "doctor --json"),
     "list": ("list:list_registries", "list updates techniques"),
@@ -170,7 +172,7 @@ def _run(arguments: list[str]) -> int:
         note(f"warning: {line}")
     try:
         called = arguments[0] if arguments and arguments[0] in _MODULES else None
-        code = program(called)(arguments, prog_name="deepthink", standalone_mode=False)
+        code = program(called)(arguments, prog_name="deepthink", standalone_mode=False, obj=program)
         if code == ExitCode.INTERRUPTED:  # typer returns this code instead of raising KeyboardInterrupt
             return _interrupted()
         sys.stdout.flush()

@@ -14,7 +14,7 @@ import typer
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.report import Runs, Tasks, Where
+from deepthink_cli.cli.report import AllTasks, Runs, Where
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
@@ -68,7 +68,7 @@ Difference = Annotated[
 class PlotArguments:
     """Which rows are drawn, how, and where the figure is written."""
 
-    tasks: Tasks = False
+    all_tasks: AllTasks = False
     where: Where = None
     difference: Difference = False
     ranks: Ranks = False
@@ -77,7 +77,7 @@ class PlotArguments:
     @property
     def names_a_figure(self) -> bool:
         """Whether they ask for a figure by its name, which is then not a study's own."""
-        return self.tasks or self.difference or self.ranks
+        return self.all_tasks or self.difference or self.ranks
 
 
 @grouped
@@ -164,7 +164,7 @@ def _drawing(
         return partial(draw_form, form, jobs), [form.kind]
     if options.ranks:
         return partial(draw_ranking, _ranking(runs, jobs)), []
-    shown = _panels(runs, jobs, options.tasks, options.difference)
+    shown = _panels(runs, jobs, options.all_tasks, options.difference)
     view = DIFFERENCE if options.difference else ACCURACY
     return partial(draw, shown, view=view), [panel.name for panel in shown]
 
@@ -189,6 +189,6 @@ def _ranking(runs: Sequence[Path], jobs: Sequence[JobResults]) -> Ranking:
 
     ranking = ranking_of(jobs)
     if ranking is None or isinstance(ranking, str):
-        reason = ranking or "there is one method only; compare several with run --demos-by, --method or --calibrate"
+        reason = ranking or "there is one method only; compare several with run --demos-by, --technique or --calibrate"
         raise InputError(f"RUN {', '.join(map(str, runs))}: {reason}")
     return ranking

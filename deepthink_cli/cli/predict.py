@@ -151,7 +151,7 @@ ServerAddress = Annotated[
     ),
 ]
 # What a server was started with.
-_FIXED = ("iteration", "calibrate", "ensemble", "score", "truncate", "ray", "workers", "show_prompt")
+_FIXED = ("at", "calibrate", "ensemble", "score", "truncate", "ray", "workers", "show_prompt")
 
 
 @grouped
@@ -164,7 +164,7 @@ def predict(
     flush: Flush = False,
     show_prompt: ShowPrompt = False,
     resume: Resume = False,
-    iteration: IterationChoice = "last",
+    at: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
     task: TaskName = None,
@@ -224,7 +224,7 @@ def predict(
             "format": row_format,
             "map": renamed,
         }
-        values = {"iteration": iteration, "options": options, "calibrate": names, "score": score, "labels": chosen}
+        values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
         number = number_of("workers", workers)
@@ -239,7 +239,7 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, iteration)
+        opened = open_memory(memory, at)
         if remote is not None:
             from deepthink_cli.serving.client import served
 
@@ -248,7 +248,7 @@ def predict(
             names, score = tuple(health.calibrate), health.score
         source = in_columns(opened, RowSource(inputs, row_format, renamed=columns), task)
         with problems.collected():
-            others = open_ensemble(opened, files, iteration)
+            others = open_ensemble(opened, files, at)
             names = in_use(names, [opened, *others], score)
         if not show_prompt:
             checked = check_rows(opened.provenance.demonstrations, source, problems, skip=skip)

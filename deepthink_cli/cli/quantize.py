@@ -9,7 +9,7 @@ import typer
 
 from deepthink_cli.cli.compared_rows import RowChoice, label_json, label_lines
 from deepthink_cli.cli.console import Show, note, report, write_json
-from deepthink_cli.cli.data_options import DataDir, ProtocolName, RowFormat, TaskName, row_source
+from deepthink_cli.cli.data_options import DataDir, ProtocolName, Renamed, RowFormat, TaskName, row_source
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
@@ -58,6 +58,7 @@ def quantize(
     limit: Limit = None,
     data_dir: DataDir = None,
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     common: CommonArguments,
 ) -> None:
     """Store a memory in 8 or 4 bits a number: keys per channel, values per token.
@@ -82,7 +83,7 @@ def quantize(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        choice = RowChoice.checked(context, row_source(evaluated, row_format), task, protocol, limit, source)
+        choice = RowChoice.checked(context, row_source(evaluated, row_format, renamed), task, protocol, limit, source)
     problems.raise_any()
     used = model_options(opened, options)
     check_apart(output, read_by(model=used.model, adapter=used.adapter))

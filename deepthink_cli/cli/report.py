@@ -21,7 +21,7 @@ from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
-from deepthink_cli.options import DATA, METHOD, OUTPUT
+from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
@@ -38,9 +38,9 @@ def check_records(output: Path | None, runs: Collection[Path], **options: object
 
     for name, value in options.items():
         if value:
-            raise InputError.of(name, None, "is about tables, and --format eee writes none; omit it")
+            raise InputError.of(name, None, "is about tables, and --output-format eee writes none; omit it")
     if output is None:
-        raise InputError.of("format", "eee", "writes a folder; name it, as in -o records")
+        raise InputError.of("output_format", "eee", "writes a folder; name it, as in -o records")
     check_folder_apart(output, runs)
 
 
@@ -59,30 +59,31 @@ FormatName = Literal["terminal", "markdown", "csv", "latex", "json", "html", "ee
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN", help="Folders of runs or of a study, each with its results.jsonl.")
 ]
-Format = Annotated[
+OutputFormat = Annotated[
     FormatName | None,
-    typer.Option(
-        "--format",
-        rich_help_panel=OUTPUT,
-        help="Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
+    Flag(
+        OUTPUT,
+        "Formatted tables, numbers in [0, 1] as csv and json, a page for a browser as html, or a folder of "
         "records in the schema of Every Eval Ever as eee. Default: terminal.",
-        show_default=False,
+        formerly="format",
+        variable=False,
     ),
 ]
 Published = Annotated[
     bool, typer.Option("--published", rich_help_panel=DATA, help="Show the paper's figures next to those of the run.")
 ]
-Iteration = Annotated[
+ReportedIteration = Annotated[
     str | None,
-    typer.Option(
-        "--iteration",
-        metavar="T",
-        rich_help_panel=METHOD,
-        help="Report this T. Default: the best on the dev rows; without dev rows, the last.",
+    Flag(
+        METHOD,
+        "Report this T. Default: the best on the dev rows; without dev rows, the last.",
+        "T",
+        formerly="iteration",
+        variable=False,
     ),
 ]
-Tasks = Annotated[
-    bool, typer.Option("--tasks", rich_help_panel=DATA, help="Show every task of a group that has more than ten.")
+AllTasks = Annotated[
+    bool, Flag(DATA, "Show every task of a group that has more than ten.", formerly="tasks", variable=False)
 ]
 Where = Annotated[
     list[str] | None,
@@ -102,8 +103,8 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT,
-        help="Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with --format eee a "
-        "folder. Default: stdout.",
+        help="Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with "
+        "--output-format eee a folder. Default: stdout.",
     ),
 ]
 
@@ -122,11 +123,11 @@ SUFFIXES: dict[str, FormatName] = {
 class ReportArguments:
     """Which rows are reported, how, and where the report is written."""
 
-    iteration: Iteration = None
+    at: ReportedIteration = None
     published: Published = False
-    tasks: Tasks = False
+    all_tasks: AllTasks = False
     where: Where = None
-    format: Format = None
+    output_format: OutputFormat = None
     output: Output = None
     html: Html = None
 
@@ -155,13 +156,13 @@ def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, c
 
     problems, output, html = Problems(), options.output, options.html
     with problems.collected():
-        number = _number(options.iteration)
+        number = _number(options.at)
     with problems.collected():
-        if options.format == "eee":
-            check_records(output, runs, published=options.published, tasks=options.tasks, html=html)
+        if options.output_format == "eee":
+            check_records(output, runs, published=options.published, all_tasks=options.all_tasks, html=html)
         elif output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
-        chosen = _format(options.format, common.json, output)
+        chosen = _format(options.output_format, common.json, output)
     with problems.collected():
         check_page(html, read_by(config=common.config), runs)
     with problems.collected():
@@ -172,8 +173,8 @@ def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, c
     if chosen == "eee" and output is not None:
         write_evaluations(jobs, output, number, common.quiet)
         return
-    page = report_of(source, jobs, number, options.published, options.tasks)
-    web_page = _web_page(page, jobs, options.tasks) if html is not None or chosen == "html" else None
+    page = report_of(source, jobs, number, options.published, options.all_tasks)
+    web_page = _web_page(page, jobs, options.all_tasks) if html is not None or chosen == "html" else None
     if output is None:
         _write(page, web_page, chosen, sys.stdout)
     else:
@@ -196,14 +197,14 @@ def _web_page(page: Report, jobs: Sequence[JobResults], tasks: bool) -> WebPage:
 def _format(format: FormatName | None, json: bool, output: Path | None) -> FormatName:
     """The requested format, or the one of the output's suffix."""
     if json and format not in (None, "json"):
-        raise InputError(f"--json and --format {format}: two formats; give one of them")
+        raise InputError(f"--json and --output-format {format}: two formats; give one of them")
     if json:
         return "json"
     suffix = "" if output is None else output.suffix.lower()
     if format is None and suffix not in SUFFIXES:
         known = ", ".join(filter(None, SUFFIXES))
         raise InputError.of(
-            "output", output, f"unknown format {suffix!r}; end the name in one of {known}, or name a --format"
+            "output", output, f"unknown format {suffix!r}; end the name in one of {known}, or name an --output-format"
         )
     return format or SUFFIXES[suffix]
 
@@ -212,7 +213,7 @@ def _number(iteration: str | None) -> int | None:
     if iteration is None:
         return None
     if not iteration.isascii() or not iteration.isdecimal():
-        raise InputError.of("iteration", iteration, "a whole number from 1, as in 5")
+        raise InputError.of("at", iteration, "a whole number from 1, as in 5")
     return int(iteration)
 
 

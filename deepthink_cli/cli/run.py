@@ -19,7 +19,7 @@ from deepthink_cli.cli.values import check_given, read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.collect import RunSummary
@@ -32,14 +32,19 @@ CROSSED = {
     "sampling": "drawn",
     "positions": "position",
     "demos_by": "demos by",
-    "methods": "methods",
+    "techniques": "techniques",
     "calibrations": "scores",
     "updates": "updates",
 }
-Out = Annotated[
+Output = Annotated[
     Path,
-    typer.Option(
-        "--out", metavar="FOLDER", rich_help_panel=OUTPUT, help="Folder of the run; an interrupted run is resumed."
+    Flag(
+        OUTPUT,
+        "Folder of the run; an interrupted run is resumed.",
+        "FOLDER",
+        formerly="out",
+        short="-o",
+        variable=False,
     ),
 ]
 Demos = Annotated[
@@ -72,7 +77,7 @@ NoProbe = Annotated[
 def run(
     context: typer.Context,
     task: TaskNames = None,
-    out: Out = Path("run"),
+    output: Output = Path("run"),
     *,
     model: Given[ModelOptions],
     options: Given[Experiment],
@@ -118,7 +123,7 @@ def run(
     with problems.collected():
         tracking = tracking_of(log)
     with problems.collected():
-        folder = machines.folder(out)
+        folder = machines.folder(output)
         check_run_apart(folder, read_by(demos, **paths))
     problems.raise_any()
     named: dict[str, Any] = {"models": (model_options,), "tasks": tuple(task or ()), "protocols": (protocol,)}
@@ -133,11 +138,11 @@ def run(
             estimated = estimate_runs(runs, not no_probe, tell)
             _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.json)
             return
-        if machines.wrote_script(out, common.quiet):
+        if machines.wrote_script(output, common.quiet):
             return
         told = tracked(tell, tracking, runs, common.quiet or common.json)
         summary = execute(runs, samples, told, Store(folder_of_cache), executor, shard)
-    report_summary(summary, common, f"deepthink report {out}    or: deepthink plot {out}")
+    report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 
 
 def _show_plan(values: dict[str, Any], gates: str, estimated: Estimate, json: bool) -> None:

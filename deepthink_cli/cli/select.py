@@ -16,6 +16,7 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     PromptArguments,
     ProtocolName,
+    Renamed,
     RowFormat,
     TaskName,
     row_source,
@@ -28,7 +29,7 @@ from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, OUTPUT
+from deepthink_cli.options import DATA, OUTPUT, Flag
 from deepthink_cli.selection.options import SelectOptions
 
 if TYPE_CHECKING:
@@ -66,13 +67,14 @@ Queries = Annotated[
         help="Choose for these queries; only for methods that read them. Labels in the file are not read.",
     ),
 ]
-Scores = Annotated[
+PoolScores = Annotated[
     Path | None,
-    typer.Option(
-        "--scores",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
+    Flag(
+        OUTPUT,
+        "Write a row for every row of the pool; the suffix decides the format, as for predict -o.",
+        "FILE",
+        formerly="scores",
+        variable=False,
     ),
 ]
 Listing = Annotated[
@@ -94,10 +96,11 @@ def select(
     *,
     choice: Given[SelectOptions],
     queries: Queries = None,
-    scores: Scores = None,
+    pool_scores: PoolScores = None,
     listing: Listing = False,
     model: Annotated[Given[ModelOptions], Help(model=_MODEL)],
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     prompt: PromptArguments,
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -121,7 +124,7 @@ def select(
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        _check_outputs(output, scores, common.json, [pool, queries], paths)
+        _check_outputs(output, pool_scores, common.json, [pool, queries], paths)
     with problems.collected():
         model_options = model.checked()
     with problems.collected():
@@ -129,7 +132,7 @@ def select(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        sources = _sources(pool, queries, row_format)
+        sources = _sources(pool, queries, row_format, renamed)
     problems.raise_any()
     pool_source, query_source = sources
     with Show(common, bar=not common.json) as tell:
@@ -138,8 +141,8 @@ def select(
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
         named = None if model.model is None else model_options
         result = choose(rows_of_pool, options, named, targets, Store(cache or default_folder()), tell)
-    _write(result, output, scores)
-    _report(result, output, scores, _next(output, pool, task, prompt, model, result), common)
+    _write(result, output, pool_scores)
+    _report(result, output, pool_scores, _next(output, pool, task, prompt, model, result), common)
 
 
 def _check_outputs(
@@ -161,27 +164,27 @@ def _check_outputs(
         check_suffix(output)
     if scores is not None:
         if str(scores) == "-":
-            raise InputError.of("scores", "-", "standard output is for the demonstrations; name a file")
-        check_apart(scores, inputs, "scores")
-        check_suffix(scores, "scores")
+            raise InputError.of("pool_scores", "-", "standard output is for the demonstrations; name a file")
+        check_apart(scores, inputs, "pool_scores")
+        check_suffix(scores, "pool_scores")
         if scores.resolve() in [file.resolve() for file in files]:
-            raise InputError.of("scores", scores, "the demonstrations are written there; name another file")
+            raise InputError.of("pool_scores", scores, "the demonstrations are written there; name another file")
 
 
 def _sources(
-    pool: str | None, queries: str | None, row_format: FormatName | None
+    pool: str | None, queries: str | None, row_format: FormatName | None, renamed: str | None
 ) -> tuple[RowSource | None, RowSource | None]:
     """The rows of the pool and the queries; the format is that of the pool, if there is one, and of stdin."""
     if queries is not None and (pool is None or queries == STDIN):
-        return row_source(pool, row_format if pool else None), row_source(queries, row_format)
-    return row_source(pool, row_format), row_source(queries, None)
+        return row_source(pool, row_format if pool else None, renamed), row_source(queries, row_format)
+    return row_source(pool, row_format, renamed), row_source(queries, None)
 
 
 def _options(choice: Given[SelectOptions], task: str | None) -> SelectOptions:
     from deepthink_cli.tasks.catalogue import find_task
 
-    if choice.method is None:
-        raise InputError.of("method", None, "no method; name one of those that deepthink select --list shows")
+    if choice.demos_by is None:
+        raise InputError.of("demos_by", None, "no method; name one of those that deepthink select --list shows")
     shots = choice.shots
     if shots is None and task is not None:
         shots = str(find_task(task).shots)

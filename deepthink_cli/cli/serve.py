@@ -24,7 +24,7 @@ from deepthink_cli.serving.options import ServeOptions
 def serve(
     context: typer.Context,
     memory: MemoryFile,
-    iteration: IterationChoice = "last",
+    at: IterationChoice = "last",
     calibrate: Calibrate = None,
     score: Score = "sum",
     *,
@@ -52,7 +52,7 @@ def serve(
         options = listen.checked()
         token = options.token()
     problems.raise_any()
-    opened = open_memory(memory, iteration)
+    opened = open_memory(memory, at)
     with listening(options) as listener, Show(common) as tell:
         from deepthink_cli.serving.app import Server
         from deepthink_cli.serving.labeller import Labeller

@@ -1,11 +1,11 @@
-"""How messages name an option, where its value came from, and option values from a file."""
+"""Where the value of an option came from, for messages, and option values from a file."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,59 +13,14 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from deepthink_cli.cli.help import HelpCommand
+from deepthink_cli.cli.names import PREFIX, option_of, variable_used, variables_of
+from deepthink_cli.cli.renamed import former_names, tell_renamed
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
 from deepthink_cli.io.mistakes import plain
 from deepthink_cli.serving.options import TOKEN
 
-_SHORT = {"model": "-m", "output": "-o"}
-
-
-def flag(field: str, value: str | None = None) -> str:
-    """An option as it is typed, with its value if there is one; T alone is `-T`."""
-    if field == "iterations" and value is None:
-        return "-T"
-    name = _SHORT.get(field) or f"--{field.replace('_', '-')}"
-    return name if value is None else f"{name} {value}"
-
-
-def with_ray_address(words: Sequence[str]) -> list[str]:
-    """The words of a command line with `local` after a `--ray` that has no address."""
-    completed = list[str]()
-    for number, word in enumerate(words):
-        completed.append(word)
-        rest = words[number + 1 :]
-        if word == "--ray" and (not rest or rest[0].startswith("-")):
-            completed.append("local")
-    return completed
-
-
-PREFIX = "DEEPTHINK_"
 LINES = "deepthink.config"  # where a context holds the places of the values of its config file
-
-
-class Command(HelpCommand):
-    """A command whose errors name the source of the value that they are about."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command, some of whose options have an optional value."""
-        return super().parse_args(ctx, with_ray_address(args))
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; `--offline` is applied to the hub's library."""
-        if ctx.params.get("offline"):
-            os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is first imported, which is later
-        with naming_sources(ctx):
-            return super().invoke(ctx)
-
-
-class Program(typer.Typer):
-    """An application whose commands name the sources of option values in their errors."""
-
-    def command(self, *arguments: Any, **options: Any) -> Any:
-        """Register a command, as `typer.Typer.command`."""
-        return super().command(*arguments, cls=Command, **options)
 
 
 @contextmanager
@@ -84,9 +39,10 @@ def usage_message(error: TyperException) -> str:
     parameter, context = getattr(error, "param", None), getattr(error, "ctx", None)
     if parameter is None or context is None:
         return plain(error.format_message())
-    reason, value = plain(error.message), os.environ.get(str(parameter.envvar), "")
+    reason, name = plain(error.message), variable_used(parameter)
+    value = os.environ.get(name, "")
     if _is_from(context, parameter, "ENVIRONMENT"):
-        return f"{parameter.envvar}: {boolean_reason(value) if getattr(parameter, 'is_flag', False) else reason}"
+        return f"{name}: {boolean_reason(value) if getattr(parameter, 'is_flag', False) else reason}"
     return plain(error.format_message())
 
 
@@ -101,7 +57,7 @@ def unread_variables(program: Callable[[], Any]) -> list[str]:
     if not named:
         return []
     parameters = [parameter for each in commands_of(program()) for parameter in each.params]
-    known = {TOKEN, *(str(parameter.envvar) for parameter in parameters if parameter.envvar)}
+    known = {TOKEN, *(name for parameter in parameters for name in variables_of(parameter))}
     flags = {str(parameter.name): parameter.opts[0] for parameter in parameters if not parameter.envvar}
     return [f"{name}: no option reads it; {_advice(name, known, flags)}" for name in named if name not in known]
 
@@ -134,7 +90,7 @@ def _sources(context: typer.Context) -> dict[str, str]:
         if _is_from(context, parameter, "DEFAULT_MAP") and name in lines:
             sources[field] = f"{lines[name]} "
         elif _is_from(context, parameter, "ENVIRONMENT"):
-            sources[field] = f"{parameter.envvar}="
+            sources[field] = f"{variable_used(parameter)}="
     return sources
 
 
@@ -145,7 +101,7 @@ def _is_from(context: typer.Context, parameter: Any, source: str) -> bool:
 
 def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:
     """The problem with the source of the value in place of the option, if the value came from there."""
-    source = sources.get(problem.field or "")
+    source = sources.get(option_of(problem.field or ""))
     if source is None:
         return problem
     return Problem(problem.reason, place=source.rstrip(" =") if problem.value is None else f"{source}{problem.value}")
@@ -161,21 +117,23 @@ def apply_config(context: typer.Context, path: Path | None) -> Path | None:
 
 def _apply(context: typer.Context, document: Document) -> None:
     check_allows_no_code(document.values, document.where)
-    # A file may be shared by several commands: an unknown option may belong to another one.
-    commands = commands_of(context.find_root().command)
-    known = {str(parameter.name) for command in commands for parameter in command.params} - {"config"}
+    former = former_names(context.command)
     accepted = {str(parameter.name): parameter for parameter in context.command.params}
+    del accepted["config"]  # a file names no other file
     problems = Problems()
     defaults: dict[str, Any] = {}
     lines: dict[str, str] = {}
     places: dict[str, str] = {}
     for key, value in document.values.items():
-        with problems.collected():
+        with problems.collected():  # a file may be shared by several commands, and have options of others
             where, name = document.where(key), str(key).replace("-", "_")
-            if name not in known:
+            if name not in {*accepted, *former} and name not in (known := _names_of_all(context)):
                 close = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else "see the command's --help for the names"
                 raise InputError(f"{where}: unknown option {key!r}; {hint}")
+            if name in former:
+                tell_renamed(context, f"{where}: {key}", former[name])
+                name = former[name]
             if name in lines:
                 raise InputError(f"{where}: {key!r} is duplicated, first at {lines[name]}; keep one")
             lines[name], places[name] = where, f"{where}: {key}"
@@ -184,6 +142,14 @@ def _apply(context: typer.Context, document: Document) -> None:
     problems.raise_any()
     context.default_map = {**(context.default_map or {}), **defaults}
     context.meta[LINES] = places
+
+
+def _names_of_all(context: typer.Context) -> set[str]:
+    """The options of every command, which imports all of them."""
+    root = context.find_root()
+    commands = list(commands_of(root.command if root.obj is None else root.obj()))
+    names = {str(parameter.name) for command in commands for parameter in command.params} - {"config"}
+    return names | {old for command in commands for old in former_names(command)}
 
 
 def _read(path: Path) -> Document:

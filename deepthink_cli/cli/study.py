@@ -16,7 +16,7 @@ from deepthink_cli.cli.report import ReportArguments, write_report
 from deepthink_cli.cli.study_folders import study_of
 from deepthink_cli.cli.study_options import Scale, StudyArguments, StudyName, folder_of
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.options import DATA
+from deepthink_cli.options import DATA, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
@@ -94,12 +94,12 @@ def described(opened: OpenedStudy, crossing: Crossing) -> dict[str, Any]:
 
 Folders = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--from",
-        metavar="FOLDER",
-        rich_help_panel=DATA,
-        show_default=False,
-        help="Folder of the study's rows; give it several times for several. Default: runs/NAME of the study.",
+    Flag(
+        DATA,
+        "Folder of the study's rows; give it several times for several. Default: runs/NAME of the study.",
+        "FOLDER",
+        formerly="from",
+        variable=False,
     ),
 ]
 
@@ -107,29 +107,29 @@ Folders = Annotated[
 @grouped
 def report_study(
     study: StudyName,
-    folders: Folders = None,
+    runs: Folders = None,
     scale: Scale = None,
     *,
     chosen: ReportArguments,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Print the tables of a study, also of one that is not finished; report FOLDER does the same."""
-    opened, runs = _opened(study, folders, scale, common.quiet)
-    write_report(runs, opened, chosen, common)
+    opened, folders = _opened(study, runs, scale, common.quiet)
+    write_report(folders, opened, chosen, common)
 
 
 @grouped
 def plot_study(
     study: StudyName,
-    folders: Folders = None,
+    runs: Folders = None,
     scale: Scale = None,
     *,
     chosen: PlotArguments,
     common: Annotated[CommonArguments, Without("verbose")],
 ) -> None:
     """Draw the figure of a study, also of one that is not finished; plot FOLDER does the same."""
-    opened, runs = _opened(study, folders, scale, common.quiet)
-    write_plot(runs, opened, chosen, common)
+    opened, folders = _opened(study, runs, scale, common.quiet)
+    write_plot(folders, opened, chosen, common)
 
 
 def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: bool) -> tuple[OpenedStudy, list[Path]]:
@@ -140,7 +140,9 @@ def _opened(name: str, folders: list[Path] | None, scale: str | None, quiet: boo
         runs = [Path(name)]
         found = study_of(runs, quiet)
         if found is None or scale is not None:
-            raise InputError(f"{name}: is a folder; name its study, as in deepthink study report example --from {name}")
+            raise InputError(f"{name}: is a folder; name its study, as in deepthink study report example --runs {name}")
         return found, runs
     opened = open_study(name, scale)
+    for line in opened.notes:
+        note(line, quiet)
     return opened, folders or [folder_of(None, opened)]

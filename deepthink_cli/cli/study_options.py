@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli import completion
+from deepthink_cli.cli.console import note
 from deepthink_cli.cli.data_options import DataDir, TaskNames
 from deepthink_cli.cli.grouped import Given, option_of
+from deepthink_cli.cli.names import flag
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, MODEL, OUTPUT
+from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag
 from deepthink_cli.selection.options import Limit
 
 if TYPE_CHECKING:
@@ -34,14 +36,15 @@ Scale = Annotated[
         "--scale", metavar="NAME", rich_help_panel=DATA, help="Replace the study's fields by those of this scale."
     ),
 ]
-StudyOut = Annotated[
+StudyOutput = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="Folder of the study's rows; an interrupted study is continued. Default: runs/NAME of the study.",
+    Flag(
+        OUTPUT,
+        "Folder of the study's rows; an interrupted study is continued. Default: runs/NAME of the study.",
+        "FOLDER",
+        formerly="out",
+        short="-o",
+        variable=False,
     ),
 ]
 # The model options that say where and how to compute; which model is a matter of the study.
@@ -53,13 +56,15 @@ class StudyArguments:
     """One of the study's scales, and values in place of those of the study; None keeps the study's."""
 
     scale: Scale = None
-    models: Annotated[
+    model: Annotated[
         str | None,
-        typer.Option(
-            "--models",
-            metavar="MODEL,...",
-            rich_help_panel=MODEL,
-            help="Models in place of those of the study: hub ids, local directories or GGUF files.",
+        Flag(
+            MODEL,
+            "Models in place of those of the study: hub ids, local directories or GGUF files.",
+            "MODEL,...",
+            formerly="models",
+            short="-m",
+            variable=False,
         ),
     ] = None
     task: TaskNames = None
@@ -82,19 +87,22 @@ class StudyArguments:
         checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
         options = Experiment.checked(**checked)
         values: dict[str, Any] = {
-            "models": [each.strip() for each in str(given.get("models")).split(",")],
+            "models": [each.strip() for each in str(given.get("model")).split(",")],
             "tasks": given.get("task"),
             "seeds": list(options.seeds),
             "iterations": options.iterations,
             "limit": options.limit,
             "data_dir": str(self.data_dir),
         }
-        flags = {"task": "tasks"}
+        fields_of = {"model": "models", "task": "tasks"}
         replaced = {
-            flags.get(name, name): (f"--{name.replace('_', '-')} {_text(value)}", values[flags.get(name, name)])
+            fields_of.get(name, name): (flag(name, _text(value)), values[fields_of.get(name, name)])
             for name, value in given.items()
         }
-        return open_study(name, self.scale, replaced)
+        study = open_study(name, self.scale, replaced)
+        for line in study.notes:
+            note(line, context.params.get("quiet", False))
+        return study
 
     def crossed(self, context: typer.Context, name: str, model: Given[ModelOptions]) -> tuple[OpenedStudy, Crossing]:
         """The study with these values and options of every model, crossed; raises InputError as `cross_study`."""
@@ -116,9 +124,9 @@ def _computed(context: typer.Context, arguments: Given[ModelOptions], model: Mod
     return ModelOptions.checked(**{**defaults, **model.model_dump(exclude_unset=True), **typed})
 
 
-def folder_of(out: Path | None, opened: OpenedStudy) -> Path:
+def folder_of(output: Path | None, opened: OpenedStudy) -> Path:
     """The folder of a study's rows: the named one, or runs/NAME."""
-    return out or Path("runs") / opened.study.name
+    return output or Path("runs") / opened.study.name
 
 
 def _source(context: typer.Context, name: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepthink_cli.cli.command import Program
 from deepthink_cli.cli.console import Show, duration, note, report, table, write_json
 from deepthink_cli.cli.data_options import Cache
 from deepthink_cli.cli.executor_options import ExecutorArguments
@@ -16,9 +17,8 @@ from deepthink_cli.cli.help import HelpGroup
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.output_options import Log, tracked, tracking_of
 from deepthink_cli.cli.run import Samples, report_summary
-from deepthink_cli.cli.sources import Program
 from deepthink_cli.cli.study import described, list_studies, plot_study, report_study, show_study, validate_study
-from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOut, folder_of
+from deepthink_cli.cli.study_options import UNNAMED, StudyArguments, StudyName, StudyOutput, folder_of
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.model.options import ModelOptions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def run_study(
     context: typer.Context,
     study: StudyName,
-    out: StudyOut = None,
+    output: StudyOutput = None,
     samples: Samples = False,
     log: Log = None,
     cache: Cache = None,
@@ -59,7 +59,7 @@ def run_study(
     with problems.collected():
         tracking = tracking_of(log)
     problems.raise_any()
-    folder = folder_of(out, opened)
+    folder = folder_of(output, opened)
     written = machines.folder(folder)
     check_run_apart(written, _read(opened, crossing, common.config))
     cache = cache or default_folder()
@@ -93,7 +93,7 @@ Speed = Annotated[
         metavar="TFLOPS",
         rich_help_panel=OUTPUT,
         show_default=False,
-        help="Speed that computed times assume, in TFLOP/s. Default: 100, an A100 in bfloat16 at a third of its peak.",
+        help="Speed that computed times assume, in TFLOP/s. Default: that of products of matrices on this device.",
     ),
 ]
 
@@ -102,7 +102,7 @@ Speed = Annotated[
 def plan_study(
     context: typer.Context,
     study: StudyName,
-    out: StudyOut = None,
+    output: StudyOutput = None,
     no_probe: NoProbe = False,
     speed: Speed = None,
     *,
@@ -115,23 +115,22 @@ def plan_study(
     Times are measured by a short probe where the weights are on this machine, and computed from the number of
     parameters elsewhere.
     """
-    from deepthink_cli.experiments.planning import SPEED
     from deepthink_cli.experiments.planning import plan_study as plans_of
 
     problems = Problems()
     with problems.collected():
-        assumed = _positive(SPEED if speed is None else speed)
+        assumed = None if speed is None else _positive(speed)
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
     problems.raise_any()
-    folder = folder_of(out, opened)
+    folder = folder_of(output, opened)
     with Show(common) as tell:
         plans = list(plans_of(crossing, folder, not no_probe, assumed, tell))
     values = described(opened, crossing)
     if common.json:
         write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
         return
-    _show(opened, values, folder, plans, assumed, speed is None, common.quiet)
+    _show(opened, values, folder, plans, speed is None, common.quiet)
 
 
 def _positive(speed: float) -> float:
@@ -145,30 +144,30 @@ def _show(
     values: dict[str, Any],
     folder: Path,
     plans: list[ModelPlan],
-    speed: float,
-    is_assumed: bool,
+    is_measured: bool,
     quiet: bool,
 ) -> None:
     title = opened.study.title
     report(f"study    {values['study']}{f': {title}' if title else ''}", f"tasks    {_first(values['tasks'])}")
     report(f"folder   {folder} (not written: this is a plan)", "")
     columns = ("model", "rows", "exist", "inputs", "time", "by", "parameters", "files", "memory")
-    report(table(*columns, rows=[_cells(plan, is_assumed) for plan in plans]))
-    if any(plan.basis == "computed" for plan in plans):
-        there = "an A100 in bfloat16; --speed takes that of this machine" if is_assumed else "--speed"
-        report("", f"computed: the arithmetic of the missing rows at {speed:g} TFLOP/s ({there}); a rough figure")
+    report(table(*columns, rows=[_cells(plan) for plan in plans]))
+    if speeds := sorted({plan.speed for plan in plans if plan.speed is not None}):
+        named = " or ".join(f"{speed:.3g}" for speed in speeds)
+        report(
+            "",
+            f"computed: the arithmetic of the missing rows at {named} TFLOP/s, "
+            f"{'the speed of products of matrices here' if is_measured else 'as --speed says'}; a rough figure",
+        )
     for plan in plans:
         if plan.reason is not None:
             counted = "" if plan.exact else " (rows are counted from the definitions of the tasks)"
             note(f"{plan.model}: {plan.reason}{counted}", quiet)
 
 
-def _cells(plan: ModelPlan, is_assumed: bool) -> list[str]:
-    """The cells of a model; a time that was computed from an assumed speed is not shown as one of this machine."""
+def _cells(plan: ModelPlan) -> list[str]:
     values: dict[str, Any] = asdict(plan)
     time = "unknown" if plan.seconds is None else duration(plan.seconds)
-    if plan.basis == "computed" and is_assumed:
-        time = f"unknown here, {time} on an A100"
     return [
         plan.model,
         f"{plan.rows:,}",
@@ -203,6 +202,6 @@ studies.command("list", epilog="Example: deepthink study list")(list_studies)
 studies.command("show", epilog="Example: deepthink study show example > mine.yaml")(show_study)
 studies.command("validate", epilog="Example: deepthink study validate mine.yaml")(validate_study)
 studies.command("plan", epilog="Example: deepthink study plan paper/table1 --json")(plan_study)
-studies.command("run", epilog="Example: deepthink study run example --scale small --out runs/example")(run_study)
-studies.command("report", epilog="Example: deepthink study report example --from runs/example")(report_study)
-studies.command("plot", epilog="Example: deepthink study plot example --from runs/example -o figure.pdf")(plot_study)
+studies.command("run", epilog="Example: deepthink study run example --scale small -o runs/example")(run_study)
+studies.command("report", epilog="Example: deepthink study report example --runs runs/example")(report_study)
+studies.command("plot", epilog="Example: deepthink study plot example --runs runs/example -o figure.pdf")(plot_study)

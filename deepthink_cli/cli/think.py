@@ -248,7 +248,7 @@ def _readings(method: Given[MethodOptions], technique: TechniqueOptions) -> Meth
     """The options of the readings: those that are given, or of the one reading that a technique trains."""
     from deepthink_cli.techniques.base import Trained
 
-    if isinstance(technique.technique, Trained):
+    if isinstance(technique.chosen, Trained):
         return MethodOptions.checked(iterations=1)
     options = method.checked()
     _ = options.kept  # raises for iterations beyond T

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deepthink_cli.cli.console import Show, note, report, table, write_json
-from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, RowFormat
+from deepthink_cli.cli.data_options import Cache, ChatArguments, PromptArguments, Renamed, RowFormat, columns_in
 from deepthink_cli.cli.grouped import Given, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
@@ -54,6 +54,7 @@ def tune(
     model: Given[ModelOptions],
     tuning: Given[TuneOptions],
     row_format: RowFormat = None,
+    renamed: Renamed = None,
     prompt: PromptArguments,
     chat: ChatArguments,
     cache: Cache = None,
@@ -86,7 +87,7 @@ def tune(
     with problems.collected():
         options = tuning.checked()
     with problems.collected():
-        labelled = _labelled(RowSource(rows, row_format), prompt, chat)
+        labelled = _labelled(RowSource(rows, row_format, renamed=columns_in(renamed)), prompt, chat)
     problems.raise_any()
     with Show(common, bar=not common.json) as tell:
         tell_of_toy(model, tell)

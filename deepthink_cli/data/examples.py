@@ -305,7 +305,7 @@ def _text(row: Row, template: Template) -> Text:
 def _field(row: Row, name: str) -> Any:
     if name not in row.fields:
         near = nearest(name, row.fields)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = f"; did you mean {near!r}? Read it as {name!r} with {option('map')} {near}={name}" if near else ""
         reason = f"field {name!r} is missing; the row has {', '.join(row.fields) or 'none'}{hint}"
         raise InputError(Problem(reason, place=row.where))
     return row.fields[name]

@@ -141,7 +141,7 @@ class Driver:
             rows = sum(each.rows(plan) for each in pending)
             if self.share.takes(unit.digest, rows):
                 self.rows += rows
-                jobs = len(pending) * len(plan.options.methods)
+                jobs = len(pending) * len(plan.options.techniques)
                 self.tell(JobsPlanned(jobs, sum(each.scorings(plan) for each in pending)))
                 yield unit
 

@@ -27,7 +27,7 @@ from deepthink_cli.updates.base import UpdateRule
 from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, split_rules
 
 # One run crosses the values of these axes; of every other axis it has one.
-IN_ONE_RUN = ("tasks", "seeds", "demos_by", "methods", "updates", *GateOptions.model_fields, "calibrations")
+IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")
 AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
 BETWEEN_RUNS = tuple(axis for axis in AXES if axis not in IN_ONE_RUN)
 
@@ -115,12 +115,13 @@ class Experiment(GateOptions):
             variable=False,
         ),
     ] = "all"
-    select: Annotated[
+    choose_on: Annotated[
         Literal["dev"] | None,
         Flag(
             METHOD,
             "Also score a dev set of training rows, with which report then chooses T and eta.",
             "dev",
+            formerly="select",
             hint="use dev",
             variable=False,
         ),
@@ -148,14 +149,15 @@ class Experiment(GateOptions):
     ] = ()
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
     balance: Annotated[bool, BALANCE] = False
-    methods: Annotated[
+    techniques: Annotated[
         tuple[Annotated[str, named_by(_technique)], ...],
         Flag(
             METHOD,
             "Ways to make memories, as in deep-thinking,repeat-2,ct-kv,flipped,fresh,ensemble-4"
             f"{installed(TECHNIQUES)}. Default: {DEEP_THINKING}.",
             "NAME,...",
-            name="method",
+            name="technique",
+            formerly="method",
             complete="several_techniques",
             default=False,
         ),
@@ -205,7 +207,9 @@ class Experiment(GateOptions):
         """Every update rule with every gate, if it has one."""
         return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
-    @field_validator("demos_by", "methods", "calibrations", "shots", "orders", "sampling", "positions", mode="before")
+    @field_validator(
+        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", mode="before"
+    )
     @classmethod
     def _written_list(cls, text: Any) -> Any:
         return [name.strip() for name in text.split(",")] if isinstance(text, str) else text
@@ -226,7 +230,7 @@ class Experiment(GateOptions):
     def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(values))
 
-    @field_validator("demos_by", "methods", "calibrations")
+    @field_validator("demos_by", "techniques", "calibrations")
     @classmethod
     def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
@@ -244,12 +248,12 @@ class Experiment(GateOptions):
     @property
     def selects_on_dev(self) -> bool:
         """Whether dev rows are scored as well, to choose T and eta on them."""
-        return self.select is not None
+        return self.choose_on is not None
 
     @property
-    def techniques(self) -> tuple[Technique, ...]:
+    def chosen_techniques(self) -> tuple[Technique, ...]:
         """The techniques with their parameters."""
-        return tuple(technique_of(name, True, self.steps, self.lr) for name in self.methods)
+        return tuple(technique_of(name, True, self.steps, self.lr) for name in self.techniques)
 
     @property
     def scored(self) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
     fit, bound_by = _fitting(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
     (plain,) = _tokenized(spec, job, technique_of(DEEP_THINKING), demonstrations)
-    members = {each.name: tuple(_tokenized(spec, job, each, demonstrations)) for each in plan.options.techniques}
+    members = {each.name: tuple(_tokenized(spec, job, each, demonstrations)) for each in plan.options.chosen_techniques}
     return Fitted(plain, members, bound_by)
 
 
@@ -53,21 +53,21 @@ def _fitting(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) 
         return max(count_tokens(spec.tokenizer, reading, reading.examples) for reading in readings)
 
     fit, agreed, bound_by = len(drawn.examples), 0, None
-    for technique in cycle(plan.options.techniques):  # until all agree: fewer demonstrations can be more tokens
+    for technique in cycle(plan.options.chosen_techniques):  # until all agree: fewer demonstrations can be more tokens
         held = max_demonstrations(
             spec.limits, plan.positions, plan.options.iterations, partial(tokens, technique), fit, SHARE
         )
         if not held:
             raise _none_fits(plan, spec, job, technique.name, tokens(technique, 1))
         fit, agreed, bound_by = (fit, agreed + 1, bound_by) if held == fit else (held, 1, technique.name)
-        if agreed == len(plan.options.methods):
+        if agreed == len(plan.options.techniques):
             break
     return fit, bound_by
 
 
 def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens: int) -> InputError:
     largest = spec.limits.largest(plan.positions, plan.options.iterations)
-    named = "" if technique == DEEP_THINKING else f" with {option('method')} {technique}"
+    named = "" if technique == DEEP_THINKING else f" with {option('technique')} {technique}"
     left = "the task" if technique == DEEP_THINKING else f"{technique} or the task"
     return InputError(
         f"{job}: none of its demonstrations fits{named}: the last has {tokens} tokens, {spec.id} holds "

@@ -80,16 +80,16 @@ def found_in(folder: Path) -> list[Result]:
 def check_folder(folder: Path) -> None:
     """Raise InputError if a run cannot be written to this folder."""
     if folder.exists() and not folder.is_dir():
-        raise InputError.of("out", folder, "is a file; name a folder")
+        raise InputError.of("output", folder, "is a file; name a folder")
     if folder.is_dir() and not (folder / FILE).exists() and any(entry.name != LOCK for entry in folder.iterdir()):
-        raise InputError.of("out", folder, "holds other files and no run; name a new folder")
+        raise InputError.of("output", folder, "holds other files and no run; name a new folder")
     parent = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     if not os.access(parent, os.W_OK):
-        raise InputError.of("out", folder, f"{parent} is not writable; name another folder")
+        raise InputError.of("output", folder, f"{parent} is not writable; name another folder")
 
 
 def _refusals(folder: Path) -> AbstractContextManager[None]:
-    return refusals(Problem.of("out", folder), "the same command continues the run")
+    return refusals(Problem.of("output", folder), "the same command continues the run")
 
 
 def _make(folder: Path) -> None:
@@ -110,7 +110,7 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
         return lock.acquire()
     except Timeout as error:
         raise InputError.of(
-            "out",
+            "output",
             folder,
             f"another deepthink run (process {holder or 'unknown'}) writes there; wait for it, or name another folder",
         ) from error
@@ -118,7 +118,7 @@ def _acquired(folder: Path) -> AbstractContextManager[object]:
         if error.errno not in _NO_LOCKS:
             raise
         raise DeepThinkError.of(
-            "out",
+            "output",
             folder,
             f"the file system has no locks ({error.strerror}), which a run needs; name a folder on another",
         ) from error

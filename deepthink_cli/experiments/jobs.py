@@ -45,8 +45,8 @@ def check_free(plan: RunPlan, task: Task) -> None:
         ("score", options.score): options.score != "sum",
         ("calibrate", ",".join(options.calibrations)): options.calibrations != (NONE,),
         ("demos_by", ",".join(options.demos_by)): bool(options.demos_by),
-        ("method", ",".join(options.methods)): any(each.members > 1 for each in options.techniques),
-        ("select", "dev"): options.selects_on_dev and task.free.program is not None,
+        ("technique", ",".join(options.techniques)): any(each.members > 1 for each in options.chosen_techniques),
+        ("choose_on", "dev"): options.selects_on_dev and task.free.program is not None,
     }
     for (field, value), given in wrong.items():
         if given:
@@ -176,13 +176,13 @@ class PendingJobs:
 
     def rows(self, plan: RunPlan) -> int:
         """The number of rows of these jobs."""
-        return sum(len(cells(plan, technique)) for technique in plan.options.techniques)
+        return sum(len(cells(plan, technique)) for technique in plan.options.chosen_techniques)
 
     def scorings(self, plan: RunPlan) -> int:
         """The number of inputs to score for these jobs, without those of the choice."""
         return sum(
             scorings(plan, len(self.evaluated), technique.members, cells(plan, technique))
-            for technique in plan.options.techniques
+            for technique in plan.options.chosen_techniques
         )
 
     def jobs(self, plan: RunPlan, spec: ModelSpec, engine: Engine, store: Store | None) -> Iterator[RunJob]:
@@ -236,7 +236,7 @@ def _with_techniques(
     if plan.options.selects_on_dev:  # raises before a model is loaded if the task has no dev rows
         rows["dev"] = rows_digest(map(row_digest, dev_set(evaluated.task, evaluated, drawn, plan.options.dev_size)))
     fit = fitted(plan, spec, f"task {evaluated.task.name}, seed {seed}", drawn.demonstrations)
-    for technique in plan.options.techniques:
+    for technique in plan.options.chosen_techniques:
         members = fit.members[technique.name]
         for rule in plan.options.rules:
             reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed

@@ -181,4 +181,4 @@ def scorings(plan: RunPlan, evaluated: int, members: int, wanted: Iterable[Setti
 def rows_of(plan: RunPlan) -> int:
     """The number of rows of a run."""
     jobs = len(plan.tasks) * len(plan.options.seeds) * max(1, len(plan.options.demos_by))
-    return jobs * sum(len(cells(plan, technique)) for technique in plan.options.techniques)
+    return jobs * sum(len(cells(plan, technique)) for technique in plan.options.chosen_techniques)

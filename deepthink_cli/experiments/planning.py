@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError
 from deepthink_cli.events import Tell, silent
@@ -22,6 +24,7 @@ from deepthink_cli.experiments.folder import found_in
 from deepthink_cli.experiments.jobs import SharedRows
 from deepthink_cli.experiments.plan import RunPlan, cells, planned, scorings
 from deepthink_cli.experiments.prepare import PreparedRun, once, prepare_run
+from deepthink_cli.experiments.speed import product_speed
 from deepthink_cli.io.documents import read_document
 from deepthink_cli.io.hub import NotInCache
 from deepthink_cli.model.options import ModelOptions, choose_device
@@ -64,7 +67,7 @@ def _of_task(plan: RunPlan, task: Task) -> Amount:
     jobs = len(plan.options.seeds) * max(1, len(plan.options.demos_by))
     length = (plan.shots or task.shots) * demonstration
     count, total = _rows(plan, task), Amount()
-    for technique in plan.options.techniques:
+    for technique in plan.options.chosen_techniques:
         wanted = cells(plan, technique)
         inputs = scorings(plan, count, technique.members, wanted)
         readings = 1 + (plan.options.scored[-1] - 1) * len(plan.options.rules)
@@ -93,7 +96,7 @@ def _lengths(task: Task) -> tuple[float, float]:
 
 
 TABLE = Path(__file__).parent / "models.yaml"
-_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.5}
+_BYTES = {"8bit": 1.0, "4bit": 0.5}
 _MEMORY_BYTES = 4  # a memory is float32
 
 
@@ -130,9 +133,16 @@ def known_size(options: ModelOptions) -> Size | None:
     if known is None:
         return None
     stored = known["stored"]
-    default = 4.0 if choose_device(options.device).type == "cpu" else stored
-    loaded = _loaded(known["parameters"], options, _BYTES.get(options.dtype, default))
+    loaded = _loaded(known["parameters"], options, _dtype(options, stored).itemsize)
     return Size(known["parameters"], known["parameters"] * stored, loaded, _MEMORY_BYTES * known["width"])
+
+
+def _dtype(options: ModelOptions, stored: float) -> torch.dtype:
+    """The dtype in which a model computes whose weights take `stored` bytes each in their files."""
+    if options.dtype != "auto":
+        named: torch.dtype = getattr(torch, options.dtype)
+        return named
+    return torch.float32 if stored == 4 or choose_device(options.device).type == "cpu" else torch.bfloat16
 
 
 def _loaded(parameters: float, options: ModelOptions, per_weight: float) -> float:
@@ -153,8 +163,8 @@ class ModelPlan:
     """What the runs of one model take.
 
     Of `rows`, `written` are in the folder; `inputs` and `seconds` are of the others. `basis` says what the seconds rest
-    on: a timed probe, or the arithmetic at an assumed speed. `exact` is False if rows and inputs were counted from the
-    tasks' definitions, because of the `reason`. Bytes are None for a model of unknown size.
+    on: a timed probe, or the arithmetic at a `speed` in TFLOP/s. `exact` is False if rows and inputs were counted from
+    the tasks' definitions, because of the `reason`. Bytes are None for a model of unknown size.
     """
 
     model: str
@@ -169,6 +179,7 @@ class ModelPlan:
     file_bytes: float | None
     memory_bytes: float | None
     reason: str | None = None
+    speed: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its hours."""
@@ -178,13 +189,13 @@ class ModelPlan:
 
 
 def plan_study(
-    crossing: Crossing, out: Path, may_load: bool = True, speed: float = SPEED, tell: Tell = silent
+    crossing: Crossing, out: Path, may_load: bool = True, speed: float | None = None, tell: Tell = silent
 ) -> Iterator[ModelPlan]:
     """The plan of every model of a study, in its order.
 
     Where the model and the data are on this machine, rows are counted as a run would; with the weights and `may_load`,
     they are timed. Otherwise both are computed from the definitions of the tasks and the number of parameters, at
-    `speed` TFLOP/s.
+    `speed` TFLOP/s; by default at that of products of matrices on the model's device, in its dtype.
     """
     tell = once(tell)
     for runs in _by_model(crossing).values():
@@ -206,12 +217,13 @@ def _by_model(crossing: Crossing) -> dict[str, list[Experiment]]:
     return by_model
 
 
-def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float, tell: Tell) -> ModelPlan:
+def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float | None, tell: Tell) -> ModelPlan:
     options = runs[0].models[0]
     size, reason, prepared, what = known_size(options), None, list[PreparedRun](), "model"
+    dtype = None if size is None else _dtype(options, size.file_bytes / size.parameters)
     try:
         spec = find_model(options, tell)
-        size, what = size_of(spec), "data"
+        size, dtype, what = size_of(spec), spec.dtype, "data"
         shared = SharedRows()
         prepared = [prepare_run(planned(run), spec, out, tell, shared) for run in runs]
         shared.clear()
@@ -222,13 +234,14 @@ def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float, t
     name = shown(options.model_copy(update={"offline": False}))
     amount = sum(map(amount_of, runs), Amount())
     if not prepared:
-        return _computed(name, runs, amount, size, speed, out, reason)
+        return _computed(name, runs, amount, size, speed or _measured(options, dtype), out, reason)
     estimate = estimate_runs(prepared, may_load, tell)
     rows = sum(run.rows for run in prepared)
     lengths = [len(member.token_ids) for run in prepared for job in run.jobs for member in job.members]
-    seconds = estimate.seconds
-    if seconds is None:
-        seconds = _seconds(amount, size, speed, estimate.rows / rows)
+    seconds, used = estimate.seconds, None
+    if seconds is None and size is not None:
+        used = speed or _measured(options, dtype)
+        seconds = _seconds(amount, size, used, estimate.rows / rows)
     return ModelPlan(
         model=name,
         runs=len(runs),
@@ -240,7 +253,12 @@ def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float, t
         exact=True,
         **_bytes(size, max(lengths, default=amount.longest)),
         reason=estimate.reason,
+        speed=used,
     )
+
+
+def _measured(options: ModelOptions, dtype: torch.dtype | None) -> float:
+    return product_speed(choose_device(options.device), dtype or torch.float32)
 
 
 def _computed(
@@ -268,6 +286,7 @@ def _computed(
         exact=False,
         **_bytes(size, amount.longest),
         reason=reason,
+        speed=None if seconds is None else speed,
     )
 
 

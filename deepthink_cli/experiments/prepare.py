@@ -67,11 +67,11 @@ def described(experiment: Experiment, runs: Sequence[PreparedRun]) -> dict[str, 
     first, rules = runs[0], experiment.rules
     crossed = {
         "demos_by": list(experiment.demos_by),
-        "methods": list(experiment.methods),
+        "techniques": list(experiment.techniques),
         "calibrations": list(experiment.calibrations),
         "updates": list(dict.fromkeys(rule_text(rule) or GATE for rule in rules)),
     }
-    plain = {"demos_by": [], "methods": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
+    plain = {"demos_by": [], "techniques": [DEEP_THINKING], "calibrations": [NONE], "updates": [GATE]}
     several = {name: list(values) for name, values in experiment.axes().items() if name in BETWEEN_RUNS}
     return {
         "model": first.spec.id,
@@ -84,7 +84,7 @@ def described(experiment: Experiment, runs: Sequence[PreparedRun]) -> dict[str, 
         **{name: values for name, values in crossed.items() if values != plain[name]},
         **{name: values for name, values in several.items() if len(values) > 1},
         **scored_by(experiment.score),
-        "jobs": sum(len(run.jobs) + len(run.pending) * len(experiment.methods) for run in runs),
+        "jobs": sum(len(run.jobs) + len(run.pending) * len(experiment.techniques) for run in runs),
         "rows": sum(run.rows for run in runs),
         "inputs_to_score": sum(run.inputs for run in runs),
     }

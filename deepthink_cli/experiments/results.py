@@ -44,7 +44,7 @@ class Setting:
     evaluated rows in order, and of every byte of the weights; rows of older versions lack them, and keep their keys.
     `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
-    (`run --method`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
+    (`run --technique`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
     of log-probabilities other than their sum (`run --score`); `update` is the update rule other than the gate of the
     paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0 where a
     memory is trained, without an update rule.

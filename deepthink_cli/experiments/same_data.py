@@ -104,5 +104,5 @@ def _refusal(job: Sequence[tuple[Result, Sequence[str]]]) -> str:
     count = "this row was" if len(job) == 1 else f"this row and {len(job) - 1} more were"
     return (
         f"{row.where}: {_job(row)}: {count} made with {words} than this command uses; name a new "
-        f"{option('out')}, or remove these rows"
+        f"{option('output')}, or remove these rows"
     )

@@ -46,11 +46,11 @@ class Shard:
     def folder(self, out: Path) -> Path:
         """`out/shard-I-of-N`; raises InputError if `out` holds a run, or shards of another number."""
         if (out / FILE).exists():
-            raise InputError.of("out", out, "holds a run that is not divided into shards; name a new folder")
+            raise InputError.of("output", out, "holds a run that is not divided into shards; name a new folder")
         others = {int(_NAME.fullmatch(path.name)[2]) for path in _shard_folders(out)} - {self.of}  # type: ignore[index]
         if others:
             raise InputError.of(
-                "out",
+                "output",
                 out,
                 f"holds shards of {others.pop()}; use {option('shard')} I/N with that N, or name a new folder",
             )
@@ -76,7 +76,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `shard.json`; raises DeepThinkError if that fails."""
-        with writing(folder / MANIFEST, "out") as file:
+        with writing(folder / MANIFEST, "output") as file:
             file.write(json.dumps(asdict(self)) + "\n")
 
 

@@ -23,6 +23,7 @@ from deepthink_cli.io.mistakes import place, reason
 from deepthink_cli.model.options import ModelOptions
 
 WITH_DEFAULTS = ("shots", "orders", "sampling")  # axes in which None stands for the task's own value
+FORMER = {"methods": "techniques", "select": "choose_on"}  # fields by the names that they had before
 MAX_SEEDS = 1_000_000
 
 
@@ -111,10 +112,14 @@ Options = Mapping[str, tuple[str, Any]]  # by field, the option as it was typed 
 
 @dataclass(frozen=True)
 class Layer:
-    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win."""
+    """Some fields of a study and where they are written: a file, one of its scales, or options; later ones win.
+
+    `former` are those that are written under their former names.
+    """
 
     fields: Mapping[str, Any]
     where: Where
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,15 @@ class OpenedStudy:
         """`study.yaml:7`, or the option: where a field of the study is written; the start of the file for none."""
         layer = next((each for each in reversed(self.layers) if keys and keys[0] in each.fields), self.layers[0])
         return layer.where(*keys)
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each field that is written under its former name."""
+        return [
+            f"{each.where(FORMER[old])}: {old} is now called {FORMER[old]}"
+            for each in self.layers
+            for old in each.former
+        ]
 
     def written(self, field: str) -> Any:
         """The value of a field as it is written, before validation; None for one that is omitted."""
@@ -151,7 +165,7 @@ def open_study(name: str, scale: str | None = None, options: Options | None = No
     if not isinstance(document.values, dict):
         raise InputError(f"{document.where()}: must be a mapping of a study's fields; see docs/experiments.md")
     check_allows_no_code(document.values, document.where)
-    base = Layer({"name": path.stem, **_located(document.values, path.parent)}, document.where)
+    base = _layer(document, {"name": path.stem, **document.values}, path.parent)
     scales = _scales(document, path.parent)
     problems = Problems()
     with problems.collected():
@@ -188,13 +202,23 @@ def _scales(document: Document, folder: Path) -> dict[str, Layer]:
                     raise InputError(
                         f"{document.where(SCALES, name, field)}: {field}: cannot be set in a scale; omit it"
                     )
-            scales[str(name)] = Layer(_located(fields, folder), _place_in(document, name))
+            scales[str(name)] = _layer(document, fields, folder, SCALES, name)
     problems.raise_any()
     return scales
 
 
-def _place_in(document: Document, scale: object) -> Where:
-    return lambda *keys: document.where(SCALES, scale, *keys)
+def _layer(document: Document, fields: Mapping[str, Any], folder: Path, *place: object) -> Layer:
+    """The fields that a document has at a place; raises InputError for one under both its names."""
+    former = tuple(old for old in FORMER if old in fields)
+    for old in former:
+        if FORMER[old] in fields:
+            raise InputError(f"{document.where(*place, old)}: {old}: the former name of {FORMER[old]}; omit it")
+    written = {FORMER[old]: old for old in former}
+
+    def where(*keys: object) -> str:
+        return document.where(*place, *(written.get(str(key), key) if not n else key for n, key in enumerate(keys)))
+
+    return Layer(_located(fields, folder), where, former)
 
 
 def _opened(path: Path, layers: Sequence[Layer]) -> OpenedStudy:
@@ -223,7 +247,7 @@ def _message(error: Any, opened: OpenedStudy) -> str:
 
 def _located(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The fields with their relative paths made relative to the current directory instead of to the file's folder."""
-    located = dict(fields)
+    located = {FORMER.get(name, name): value for name, value in fields.items()}
     for name, change in (("tasks", _task), ("models", _model), ("data_dir", _path), ("demos", _path)):
         if name in located:
             located[name] = _each(located[name], lambda value, change=change: change(value, folder))  # type: ignore[misc]
@@ -277,7 +301,7 @@ class Origin:
         """Write `study.json` into a folder unless it says so already; raises as `open_run_folder` does."""
         if _origin_in(folder) == self:
             return
-        with open_run_folder(folder), writing(folder / ORIGIN, "out") as file:
+        with open_run_folder(folder), writing(folder / ORIGIN, "output") as file:
             file.write(json.dumps(asdict(self)) + "\n")
 
 

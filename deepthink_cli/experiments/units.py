@@ -108,7 +108,7 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
     """The digest of a task whose demonstrations are chosen: its model, its data and all that is crossed."""
     data = [[each.task_sha256, each.evaluated.rows_sha256, each.pool.sha256] for each in pending]
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
-    crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.techniques]
+    crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.chosen_techniques]
     return _digest(
         [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.positions, plan.options.score]
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
     from deepthink_cli.provenance import Calibrated, Selected, TokenizedDemonstrations
 
-PARAMETERS = {"sampling": "demos_by", "method": "demos_by"}  # parameters that are called otherwise than the option
+PARAMETERS = {"sampling": "demos_by"}  # parameters that are called otherwise than the option
 
 
 class InvalidValue(InputError, ValueError):

@@ -157,7 +157,7 @@ def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
         "protocol": plan.protocol,
         "limit": plan.options.limit,
         "shots": plan.shots,
-        "methods": list(plan.options.methods),
+        "methods": list(plan.options.techniques),
         "calibrations": list(plan.options.calibrations),
         "score": plan.options.score,
     }

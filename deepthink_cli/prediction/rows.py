@@ -1,4 +1,4 @@
-"""The rows that `predict` and `eval --samples` write, and what they count."""
+"""The rows that `predict` and `eval -o` write, and what they count."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def samples_rows(
     score: ScoreName,
     errors: ErrorOptions,
 ) -> OutputRows:
-    """The rows that `eval --samples` writes: those of `predict` with their true labels; raises as `check_columns`."""
+    """The rows that `eval -o` writes: those of `predict` with their true labels; raises as `check_columns`."""
     form = output_rows(memory, rows.checked, is_table(samples), calibrate, score, LabelOptions.checked(), errors)
     return replace(form, several=True, gold=True)
 

@@ -47,7 +47,7 @@ def _without_baseline(jobs: Sequence[JobResults]) -> list[str]:
     missing = [job for job in jobs if job.test and "test" not in job.baselines]
     lines = []
     for is_plain, what, how in (
-        (True, "plain in-context learning", "--method deep-thinking --at 1"),
+        (True, "plain in-context learning", "--technique deep-thinking --at 1"),
         (False, "T = 1", "--at 1"),
     ):
         found = [(job, str(job.seed)) for job in missing if job.arm.is_compared_with_plain is is_plain]

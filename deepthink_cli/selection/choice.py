@@ -43,7 +43,7 @@ class Request:
     @property
     def definition(self) -> SelectionMethod:
         """The method's entry in the registry; raises InputError for an unknown method."""
-        return selection_method(self.method, "method")
+        return selection_method(self.method, "demos_by")
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def check_request(pool: PoolRows, request: Request) -> None:
             )
         rows.shares(request.shots)
     if request.queries and "queries" not in method.reads:
-        raise InputError.of("for", None, f"{option('method')} {request.method} does not read the queries; omit it")
+        raise InputError.of("for", None, f"{option('demos_by')} {request.method} does not read the queries; omit it")
     if {"probabilities", "trials"} & set(method.reads) and len({query.candidates for query in rows.rows}) > 1:
         raise InputError.of(
-            "method",
+            "demos_by",
             request.method,
             f"compares the labels' probabilities, and the rows of {pool.name} have candidates of their own; "
             "use a method that reads hidden states alone",
@@ -134,7 +134,7 @@ def choose_demonstrations(
     check_request(pool, request)
     method, free = request.definition, pool.free
     if method.reads and engine is None:
-        raise InputError.of("method", request.method, f"reads the rows with a model; name one with {option('model')}")
+        raise InputError.of("demos_by", request.method, f"reads the rows with a model; name one with {option('model')}")
     places = sorted(free) if method.in_file_order else free
     rows = Pool([pool.queries[place] for place in places], balanced=request.balanced)
     cost, trials = Cost(), None

@@ -29,12 +29,13 @@ SEED = Flag(DATA, "Seed for choosing demonstrations. Default: 0.", "S", hint="a 
 class SelectOptions(Options):
     """How demonstrations are chosen from a pool: by a registered method, from all rows or a seeded sample of them."""
 
-    method: Annotated[
+    demos_by: Annotated[
         str,
         Flag(
             DATA,
             "How rows are chosen; --list shows the methods.",
             "NAME",
+            formerly="method",
             complete="methods",
             variable=False,
             default=False,
@@ -45,11 +46,11 @@ class SelectOptions(Options):
     balance: Annotated[bool, BALANCE] = False
     pool_size: Annotated[int | None, Field(ge=1), POOL_SIZE] = None
 
-    @field_validator("method")
+    @field_validator("demos_by")
     @classmethod
     def _registered(cls, method: str) -> str:
         try:
-            selection_method(method, "method")
+            selection_method(method, "demos_by")
         except InputError as error:
             raise ValueError(error.problems[0].reason) from error
         return method

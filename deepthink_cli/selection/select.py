@@ -142,11 +142,11 @@ def select(
     it. Results are cached in `store`. Raises InputError for a method, a number of shots or queries that the pool does
     not allow, before any weights are loaded.
     """
-    request = Request(options.method, options.shots, options.seed, options.balance, queries)
+    request = Request(options.demos_by, options.shots, options.seed, options.balance, queries)
     if request.definition.reads and model is None:
         raise InputError.of(
-            "method",
-            options.method,
+            "demos_by",
+            options.demos_by,
             f"reads the rows with a model; name one with {option('model')}, as in {option('model')} gpt2",
         )
     spec = None if model is None else find_model(model, tell)
@@ -187,7 +187,7 @@ def write_selection(result: SelectResult, output: str | Path) -> None:
 
 def write_scores(result: SelectResult, path: str | Path) -> None:
     """Write a row for every row of the pool (`SelectResult.score_rows`); the suffix decides the format."""
-    with writing_rows(path, _SCORES, "scores") as write:
+    with writing_rows(path, _SCORES, "pool_scores") as write:
         write(result.score_rows())
 
 

@@ -130,7 +130,9 @@ def dev_set(task: Task, evaluated: EvaluationSet, drawn: Drawn, size: int | None
     rows = list(islice(unread, size or len(evaluated)))
     if not rows:
         raise InputError.of(
-            "select", "dev", f"task {task.name} has no training rows beyond its demonstrations; omit it from this run"
+            "choose_on",
+            "dev",
+            f"task {task.name} has no training rows beyond its demonstrations; omit it from this run",
         )
     return rows
 

@@ -1,1 +1,1 @@
-"""What `deepthink think --method` names beside Deep-Thinking: controls that change what is read, and Context Tuning."""
+"""What `deepthink think --technique` names beside Deep-Thinking: controls, which change what is read, and training."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # techniques are named in help pages and reports, without tor
 class Technique:
     """A way to make a memory of demonstrations: a subclass says in what it differs from Deep-Thinking.
 
-    `name` is that in `--method` and in rows, as in `repeat-5`, and `number` the one that it ends in. The name of a
+    `name` is that in `--technique` and in rows, as in `repeat-5`, and `number` the one that it ends in. The name of a
     technique that has a `parameter`, such as R, ends in a number from 2 to `largest`. One with `other_words` writes
     other words for the labels: its rows are compared with their own T = 1, those of the rest with plain in-context
     learning.
@@ -47,7 +47,7 @@ class Technique:
     @property
     def option(self) -> Problem:
         """The option that asks for it, for messages."""
-        return Problem.of("method", self.name)
+        return Problem.of("technique", self.name)
 
     @property
     def family(self) -> str:

@@ -43,7 +43,7 @@ class TechniqueOptions(Options):
     `steps` and `lr` are None for the technique's own.
     """
 
-    method: Annotated[
+    technique: Annotated[
         str,
         named_by(technique_of),
         Flag(
@@ -51,6 +51,7 @@ class TechniqueOptions(Options):
             f"{DEEP_THINKING}; {_described(_TRAINED)}; or a control, also with -T: "
             f"{_described(_CONTROLS)}{installed(TECHNIQUES)}.",
             "NAME",
+            formerly="method",
             complete="techniques",
             variable=False,
         ),
@@ -59,6 +60,6 @@ class TechniqueOptions(Options):
     lr: Annotated[float | None, Field(gt=0), LEARNING_RATE] = None
 
     @property
-    def technique(self) -> Technique:
+    def chosen(self) -> Technique:
         """The technique with its parameters."""
-        return technique_of(self.method, steps=self.steps, lr=self.lr)
+        return technique_of(self.technique, steps=self.steps, lr=self.lr)

@@ -1,4 +1,4 @@
-"""The techniques by name, as `think --method` and runs take them."""
+"""The techniques by name, as `think --technique` and runs take them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def technique_of(name: str, in_run: bool = False, steps: int | None = None, lr: 
     """
     found = find(name)
     if found is None or (found.members > 1 and not in_run):
-        raise InputError.of("method", name, f"use {names(in_run)}")
+        raise InputError.of("technique", name, f"use {names(in_run)}")
     if not isinstance(found, Trained):
         return found
     given = {each: value for each, value in (("steps", steps), ("lr", lr)) if value is not None}

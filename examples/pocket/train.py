@@ -88,7 +88,7 @@ def main() -> None:
     """Train all stages from the start, or from the checkpoints in --out, then save the model there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="local copies of the data sets; default: the hub")
-    parser.add_argument("--out", type=Path, required=True, help="checkpoints, model and tokenizer go here")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="checkpoints, model and tokenizer go here")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

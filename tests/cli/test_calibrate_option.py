@@ -183,7 +183,7 @@ def test_fail_under_judges_the_first_calibration(memory: Path, labelled: Path) -
 
 def test_samples_hold_the_corrections(memory: Path, labelled: Path, tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
-    words = ["eval", str(memory), str(labelled), "-q", "--samples", str(samples), "--calibrate", "batch,domain"]
+    words = ["eval", str(memory), str(labelled), "-q", "-o", str(samples), "--calibrate", "batch,domain"]
     assert run(words) == 0
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
     assert [(row["index"], row["iteration"]) for row in rows] == [(n, t) for n in range(len(TEXTS)) for t in (1, 2)]
@@ -285,7 +285,7 @@ def test_an_ensemble_is_corrected_after_it_is_averaged(
         run(["think", str(longer), "-m", str(models("qwen3")), "-T", "2", "--keep", "all", "-q", "-o", str(other)]) == 0
     )
     options = ["--calibrate", "domain,batch", "--ensemble", str(other)]
-    assert run(["eval", str(memory), str(labelled), "-q", "--samples", str(samples), *options]) == 0
+    assert run(["eval", str(memory), str(labelled), "-q", "-o", str(samples), *options]) == 0
     evaluated = [json.loads(line) for line in samples.read_text().splitlines()]
     last = [row for row in evaluated if row["iteration"] == 2]
     for row, other_row in zip(predicted(*options, source=labelled), last, strict=True):

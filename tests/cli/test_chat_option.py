@@ -150,7 +150,7 @@ def test_a_run_carries_its_chat_and_continues(model: Path, tmp_path: Path, capsy
     assert [str(row.setting.chat) for row in rows] == ["None"] * 2 + [f"as a chat, system message '{SYSTEM}'"] * 2
     assert len({row.key for row in rows}) == 4
     capsys.readouterr()
-    assert run(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    assert run(["report", str(tmp_path / "out"), "--output-format", "csv"]) == 0
     table = capsys.readouterr().out
     assert "chat" in table.splitlines()[0]
     assert len(table.splitlines()) == 3

@@ -107,7 +107,7 @@ def test_predict_takes_candidates_of_any_number_and_length(
 def test_predict_gives_every_kept_iteration_on_request(
     memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--iteration", "all"])
+    run(["predict", str(memory), str(write_rows(tmp_path / "in.jsonl", INPUTS)), "--at", "all"])
     found = [(row["index"], row["iteration"]) for row in rows(capsys.readouterr().out)]
     assert found == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
@@ -132,7 +132,7 @@ def test_eval_reports_what_the_predictions_say(
     memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labelled, samples = write_rows(tmp_path / "in.jsonl", LABELLED), tmp_path / "samples.jsonl"
-    assert run(["eval", str(memory), str(labelled), "--json", "--samples", str(samples)]) == 0
+    assert run(["eval", str(memory), str(labelled), "--json", "-o", str(samples)]) == 0
     (found,) = rows(capsys.readouterr().out)
     assert [result["iteration"] for result in found["results"]] == [1, 2, 3]  # type: ignore[attr-defined]
     assert found["majority"] == {"label": "positive", "accuracy": pytest.approx(2 / 3)}

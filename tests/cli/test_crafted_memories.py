@@ -21,7 +21,7 @@ Parts = tuple[dict[str, Any], dict[str, Any], bytes]
 COMMANDS = {
     "inspect": "inspect MEM",
     "inspect --json": "inspect MEM --json",
-    "predict": "predict MEM ROWS --iteration all",
+    "predict": "predict MEM ROWS --at all",
     "eval": "eval MEM ROWS",
     "diff": "diff MEM GOOD",
     "diff as B": "diff GOOD MEM --json",

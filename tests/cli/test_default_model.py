@@ -44,7 +44,7 @@ def test_a_flag_precedes_the_environment_which_precedes_a_file(
     [
         ["think", str(REVIEWS)],
         ["tune", str(REVIEWS)],
-        ["select", str(REVIEWS), "--method", "herding", "--shots", "4"],
+        ["select", str(REVIEWS), "--demos-by", "herding", "--shots", "4"],
         ["run", "--task", "sst2", "--dry-run"],
         ["doctor"],
         ["demo"],

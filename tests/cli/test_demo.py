@@ -64,7 +64,7 @@ def _check_against_commands(out: str, data: Path, folder: Path, capsys: Captured
     keep = ["--eta", "0.1", "-T", "12", "--keep", "1,2,4,8,12"]
     assert run(["think", str(data / "demos.jsonl"), *keep, "-o", memory]) == 0
     rows = str(data / "articles.jsonl")
-    assert run(["eval", memory, rows, "--json", "--samples", str(samples)]) == 0
+    assert run(["eval", memory, rows, "--json", "-o", str(samples)]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     news = out[out.index("articles.jsonl") :].splitlines()[3:8]
     assert [line.split()[-2] for line in news] == [f"{each['accuracy']:.1%}" for each in results]

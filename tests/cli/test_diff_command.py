@@ -44,8 +44,8 @@ def test_one_file_is_compared_from_its_first_to_its_last_iteration(folder: Path,
 
 def test_iterations_are_named_for_one_or_both(folder: Path, capsys: Captured) -> None:
     memory = folder / "mem.safetensors"
-    assert "Keys and values: the same" in told(capsys, "diff", memory, memory, "--iteration", "2")[0]
-    out, _ = told(capsys, "diff", memory, memory, "--iteration", "1, last")
+    assert "Keys and values: the same" in told(capsys, "diff", memory, memory, "--at", "2")[0]
+    out, _ = told(capsys, "diff", memory, memory, "--at", "1, last")
     assert "iteration  A  1 of 1, 2, 3\n           B  3 of 1, 2, 3" in out
 
 
@@ -53,10 +53,10 @@ def test_iterations_are_named_for_one_or_both(folder: Path, capsys: Captured) ->
     ("arguments", "message"),
     [
         (
-            ["mem.safetensors", "--iteration", "first"],
-            "--iteration first: name one iteration for both, or two as in 1,5",
+            ["mem.safetensors", "--at", "first"],
+            "--at first: name one iteration for both, or two as in 1,5",
         ),
-        (["mem.safetensors", "--iteration", "1,7"], "--iteration 7: mem.safetensors keeps 1, 2, 3"),
+        (["mem.safetensors", "--at", "1,7"], "--at 7: mem.safetensors keeps 1, 2, 3"),
         (["b"], "b: keeps one iteration, 2; name a second memory, or think --keep all"),
         (["mem.safetensors", "gone"], "gone: no such file"),
         (["mem.safetensors", "mem.safetensors", "gone.jsonl"], "gone.jsonl: no such file"),
@@ -87,18 +87,18 @@ def test_labels_that_cannot_be_compared_are_named_after_the_report(folder: Path,
 
 def test_rows_are_labelled_with_both_and_what_changed_is_shown(folder: Path, capsys: Captured) -> None:
     memory, rows = folder / "mem.safetensors", folder / "demos.jsonl"
-    out, _ = told(capsys, "diff", memory, memory, rows, "--iteration", "1,3")
+    out, _ = told(capsys, "diff", memory, memory, rows, "--at", "1,3")
     assert f"Labels of 4 rows ({rows}): " in out
     assert "exact McNemar p = " in out
     unlabelled = write_rows(folder / "inputs.jsonl", [{"review": "fine"}, {"review": "dull"}])
-    out, _ = told(capsys, "diff", memory, memory, unlabelled, "--iteration", "1,3")
+    out, _ = told(capsys, "diff", memory, memory, unlabelled, "--at", "1,3")
     assert "Labels of 2 rows" in out
     assert "McNemar" not in out
 
 
 def test_json_has_every_layer_token_and_changed_row(folder: Path, capsys: Captured) -> None:
     memory = folder / "mem.safetensors"
-    out, _ = told(capsys, "diff", memory, memory, folder / "demos.jsonl", "--iteration", "1,3", "--json")
+    out, _ = told(capsys, "diff", memory, memory, folder / "demos.jsonl", "--at", "1,3", "--json")
     value: dict[str, Any] = json.loads(out)
     assert (value["a"]["iteration"], value["b"]["iteration"]) == (1, 3)
     assert [layer["layer"] for layer in value["layers"]] == list(range(7))

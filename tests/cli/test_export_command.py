@@ -74,7 +74,7 @@ def test_a_stored_correction_is_stated_and_not_applied(
 
 def test_the_chosen_iteration_is_written(folder: Path, tmp_path: Path, capsys: Captured) -> None:
     for iteration in ("1", "3", "last"):
-        assert exported(folder, "mem", "peft", tmp_path / iteration, "--iteration", iteration, "--json") == 0
+        assert exported(folder, "mem", "peft", tmp_path / iteration, "--at", iteration, "--json") == 0
     numbers = [json.loads(line)["iteration"] for line in capsys.readouterr().out.splitlines()]
     assert numbers == [1, 3, 3]
     first, third, last = ((tmp_path / each / "adapter_model.safetensors").read_bytes() for each in ("1", "3", "last"))
@@ -109,10 +109,10 @@ def test_the_report_has_the_differences(folder: Path, tmp_path: Path, capsys: Ca
     [
         ("mem --to onnx -o x", "'onnx' is not one of 'peft', 'llama.cpp'"),
         (
-            "mem --to peft -o x --iteration all",
-            "--iteration all: an export holds one iteration; give its number, or last",
+            "mem --to peft -o x --at all",
+            "--at all: an export holds one iteration; give its number, or last",
         ),
-        ("mem --to peft -o x --iteration 2", "--iteration 2: "),
+        ("mem --to peft -o x --at 2", "--at 2: "),
         ("mem --to peft -o x --state saved", "--state saved: only with --to llama.cpp; omit it"),
         ("mem --to peft -o x --weights f16", "--weights f16: only with --to llama.cpp; omit it"),
         ("mem --to peft -o x -m pocket", "-m pocket: only with --to llama.cpp; omit it"),

@@ -86,7 +86,7 @@ def test_what_looks_like_a_file_is_none(memory: Path, name: str, capsys: Capture
 
 
 def test_every_iteration_answers(memory: Path, inputs: Path, capsys: Captured) -> None:
-    rows = printed(words(memory, inputs, "--iteration", "all"), capsys)
+    rows = printed(words(memory, inputs, "--at", "all"), capsys)
     assert [(row["index"], row["iteration"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
@@ -147,7 +147,7 @@ def _skipped(memory: Path, path: Path, capsys: Captured) -> list[dict[str, Any]]
         (["--max-new-tokens", "5000"], "--max-new-tokens "),
         (["--columns", "nope"], "--columns nope: no row has this field"),
         (["-o", "out.xyz"], "unknown format"),
-        (["--iteration", "9"], "9"),
+        (["--at", "9"], "9"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -225,8 +225,8 @@ def test_lines_of_standard_input_are_questions(memory: Path, monkeypatch: pytest
 def test_a_chat_refuses_several_iterations_and_several_fields(
     memory: Path, models: Callable[[str], Path], tmp_path: Path, capsys: Captured
 ) -> None:
-    assert run(["chat", str(memory), "--iteration", "all"]) == 2
-    assert "--iteration all: a chat uses one iteration" in capsys.readouterr().err
+    assert run(["chat", str(memory), "--at", "all"]) == 2
+    assert "--at all: a chat uses one iteration" in capsys.readouterr().err
     rows = [{"a": f"x{n}", "b": "y", "c": label} for n, label in enumerate(["no", "yes"])]
     two, path = write_rows(tmp_path / "two.jsonl", rows), tmp_path / "two.safetensors"
     assert run(["think", str(two), "-m", str(models("llama")), "-T", "1", "-q", "-o", str(path)]) == 0

@@ -55,7 +55,7 @@ def test_a_report_is_printed_and_written_as_a_page(grid: Path, tmp_path: Path, c
     assert len(column(file, "about")["groups"]) == 8
 
 
-@pytest.mark.parametrize("options", [["-o", "FILE"], ["--format", "html", "-o", "FILE"]])
+@pytest.mark.parametrize("options", [["-o", "FILE"], ["--output-format", "html", "-o", "FILE"]])
 def test_the_suffix_of_the_output_asks_for_the_page_alone(
     options: list[str], grid: Path, tmp_path: Path, capsys: Captured
 ) -> None:

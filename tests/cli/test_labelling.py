@@ -1,4 +1,4 @@
-"""What `predict` and `eval --samples` write: formats, fields of the input, best labels, and rows that are skipped."""
+"""What `predict` and `eval -o` write: formats, fields of the input, best labels, and rows that are skipped."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_suffix_is_the_format(memory: Path, inputs: Path, tmp_path: Path) ->
 
 
 def test_every_iteration_and_every_calibration_has_its_columns(memory: Path, inputs: Path, tmp_path: Path) -> None:
-    words = ["predict", str(memory), str(inputs), "--iteration", "all", "--calibrate", "domain,contextual", "-q", "-o"]
+    words = ["predict", str(memory), str(inputs), "--at", "all", "--calibrate", "domain,contextual", "-q", "-o"]
     for name in ("out.jsonl", "out.csv"):
         assert run([*words, str(tmp_path / name)]) == 0
     for row, expected in zip(cells(tmp_path / "out.csv"), lines(tmp_path / "out.jsonl"), strict=True):
@@ -221,7 +221,7 @@ def test_a_row_that_a_calibration_does_not_support_is_skipped(memory: Path, tmp_
 
 
 def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Path, capsys: Captured) -> None:
-    words = ["eval", str(memory), str(mixed), "--on-error", "skip", "--json", "--samples", str(tmp_path / "s.csv")]
+    words = ["eval", str(memory), str(mixed), "--on-error", "skip", "--json", "-o", str(tmp_path / "s.csv")]
     assert run(words) == 1
     out, err = capsys.readouterr()
     report = json.loads(out)
@@ -236,7 +236,7 @@ def test_eval_reports_skipped_rows_apart(memory: Path, mixed: Path, tmp_path: Pa
 
 def test_samples_are_written_in_the_format_of_their_suffix(memory: Path, demos: Path, tmp_path: Path) -> None:
     for name in ("s.jsonl", "s.parquet"):
-        assert run(["eval", str(memory), str(demos), "-q", "--samples", str(tmp_path / name)]) == 0
+        assert run(["eval", str(memory), str(demos), "-q", "-o", str(tmp_path / name)]) == 0
     for row, expected in zip(cells(tmp_path / "s.parquet"), lines(tmp_path / "s.jsonl"), strict=True):
         assert (row["index"], row["iteration"]) == (expected["index"], expected["iteration"])
         assert (row["gold"], row["review"]) == (expected["gold"], expected["input"]["review"])
@@ -272,11 +272,11 @@ def test_standard_input_cannot_be_continued(memory: Path, tmp_path: Path, capsys
 
 
 def test_other_outputs_have_formats_too(memory: Path, demos: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert run(["eval", str(memory), str(demos), "--samples", str(tmp_path / "s.doc")]) == 2
+    assert run(["eval", str(memory), str(demos), "-o", str(tmp_path / "s.doc")]) == 2
     assert "s.doc: unknown format '.doc'" in capsys.readouterr().err
-    words = ["select", str(demos), "--method", "random", "--shots", "2"]
-    assert run([*words, "-o", str(tmp_path / "d.doc"), "--scores", str(tmp_path / "s.doc")]) == 2
-    assert run([*words, "-o", str(tmp_path / "d.csv"), "--scores", str(tmp_path / "s.tsv")]) == 0
+    words = ["select", str(demos), "--demos-by", "random", "--shots", "2"]
+    assert run([*words, "-o", str(tmp_path / "d.doc"), "--pool-scores", str(tmp_path / "s.doc")]) == 2
+    assert run([*words, "-o", str(tmp_path / "d.csv"), "--pool-scores", str(tmp_path / "s.tsv")]) == 0
     assert {row["sentiment"] for row in cells(tmp_path / "d.csv")} <= {label for _, label in REVIEWS}
     assert len(cells(tmp_path / "s.tsv")) == 4
 
@@ -335,7 +335,7 @@ def test_of_a_text_that_is_too_long_one_end_is_read_and_the_row_says_so(
     assert run(["predict", str(memory), str(alone), "-q", "-o", str(tmp_path / "alone-out.jsonl")]) == 0
     assert lines(tmp_path / "alone-out.jsonl")[0]["scores"] == first["scores"]
     gold = write_rows(tmp_path / "gold.jsonl", [{"review": text, "sentiment": "positive"}, GOOD[0]])
-    assert run(["eval", str(memory), str(gold), "--truncate", keep, "--samples", str(tmp_path / "s.csv"), "-q"]) == 0
+    assert run(["eval", str(memory), str(gold), "--truncate", keep, "-o", str(tmp_path / "s.csv"), "-q"]) == 0
     assert cells(tmp_path / "s.csv")[0]["truncated"] == str(first["truncated"])
 
 

@@ -46,8 +46,8 @@ class Given:
 
 
 METHODS = {
-    "repeated": Given("--method repeat-2"),
-    "trained": Given("--method ct-kv"),
+    "repeated": Given("--technique repeat-2"),
+    "trained": Given("--technique ct-kv"),
     "steps": Given("--steps 3", ("trained",)),
     "lr": Given("--lr 0.5", ("trained",)),
     "iterations": Given("--iterations 3"),
@@ -66,8 +66,8 @@ RUN = METHODS | {
     "iterations": Given("--iterations 1"),  # beside ct-kv, T says how many demonstrations fit, as in other runs
     "at": Given("--at 1,2"),
     "score": Given("--score mean"),
-    "select": Given("--select dev"),
-    "dev_size": Given("--dev-size 1", ("select",)),
+    "choose_on": Given("--choose-on dev"),
+    "dev_size": Given("--dev-size 1", ("choose_on",)),
     "seeds": Given("--seeds 7,"),
     "demos_by": Given("--demos-by herding"),
     "pool_size": Given("--pool-size 5", ("demos_by",)),
@@ -98,7 +98,7 @@ ELSEWHERE = {
 @pytest.mark.parametrize(("command", "options"), [("run", RUN), ("think", THINK)])
 def test_every_option_is_tried(command: str, options: dict[str, Given]) -> None:
     names = {str(each.name) for each in PROGRAM.commands[command].params} - ELSEWHERE
-    assert names - {"demos"} == (options.keys() | {"method"}) - {"repeated", "trained", "demos"}
+    assert names - {"demos"} == (options.keys() | {"technique"}) - {"repeated", "trained", "demos"}
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def effect_of_run(crossing: Crossing) -> Any:
             done += [job.seed, [(each.token_ids, each.examples) for each in job.members], rows, _cells(plan, job)]
         else:
             done += [job.pool.sha256, job.pool.queries, job.request, job.evaluated.rows_sha256]
-            techniques = plan.options.techniques
+            techniques = plan.options.chosen_techniques
             done += [(each.name, cells(plan, each), plan.options.dev_size) for each in techniques]
             done += [each for each in techniques if isinstance(each, Trained)]
     return repr(done)
@@ -219,7 +219,7 @@ def line(base: str, options: dict[str, Given], names: Any) -> str:
 @pytest.mark.parametrize(
     ("base", "options"),
     [
-        ("run --task {task} --data-dir {data} -m {model} --out {out}", RUN),
+        ("run --task {task} --data-dir {data} -m {model} -o {out}", RUN),
         ("think {file} -m {model} -o {out}", THINK),
         pytest.param("think --task {task} --data-dir {data} -m {model} -o {out}", THINK, marks=pytest.mark.soak),
         pytest.param("think {demos} --task {task} -m {model} -o {out}", THINK, marks=pytest.mark.soak),
@@ -251,15 +251,18 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
         ("think {file} --protocol paper", ["--protocol paper: not with a file of demonstrations"]),
         ("think {file} --data-dir {data}", ["--data-dir {data}: only with --task NAME; add it, or omit this"]),
         (
-            "think {file} --method ct-kv --eta 0.1 --update keys-only --positions restarted --keep all",
+            "think {file} --technique ct-kv --eta 0.1 --update keys-only --positions restarted --keep all",
             [
-                "--eta 0.1: not with --method ct-kv alone, which trains the memory of one reading; omit this",
-                "--positions restarted: not with --method ct-kv alone",
-                "--keep all: not with --method ct-kv alone",
-                "--update keys-only: not with --method ct-kv alone",
+                "--eta 0.1: not with --technique ct-kv alone, which trains the memory of one reading; omit this",
+                "--positions restarted: not with --technique ct-kv alone",
+                "--keep all: not with --technique ct-kv alone",
+                "--update keys-only: not with --technique ct-kv alone",
             ],
         ),
-        ("think {file} --system Briefly. --lr 0.1", ["--lr 0.1: only with --method ct-kv", "--system Briefly.: only"]),
+        (
+            "think {file} --system Briefly. --lr 0.1",
+            ["--lr 0.1: only with --technique ct-kv", "--system Briefly.: only"],
+        ),
         (
             "run --task {task} --demos-by herding --order-seed 3",
             ["--order-seed 3: not with --demos-by, which chooses the demonstrations and their order; omit one of the"],
@@ -268,14 +271,14 @@ def test_in_every_pair_an_option_changes_what_is_done_or_is_refused(
             "run --task {task} --demos {demos} --order-seed 3 --shots 2",
             ["--shots 2: not with a file of demonstrations", "--order-seed 3: not with a file of demonstrations"],
         ),
-        ("run --task {task} --method ct-kv --at 1", ["--at 1: not with --method ct-kv alone"]),
+        ("run --task {task} --technique ct-kv --at 1", ["--at 1: not with --technique ct-kv alone"]),
         (
             "run --task {task} --dev-size 3 --no-probe",
-            ["--dev-size 3: only with --select dev", "--no-probe: only"],
+            ["--dev-size 3: only with --choose-on dev", "--no-probe: only"],
         ),
         ("run --task {task} --balance", ["--balance: only with --demos-by NAME; name a method there, or omit this"]),
-        ("select {file} --method first --shots 2 --seed 1", ["--seed 1: not with --method first alone"]),
-        ("select {file} --method random --shots 2 --protocol paper", ["--protocol paper: only with --task NAME"]),
+        ("select {file} --demos-by first --shots 2 --seed 1", ["--seed 1: not with --demos-by first alone"]),
+        ("select {file} --demos-by random --shots 2 --protocol paper", ["--protocol paper: only with --task NAME"]),
         ("tune {file} --system Briefly. --demos-by first", ["--demos-by first: only with --shots K", "--system Brief"]),
     ],
 )
@@ -299,7 +302,7 @@ def test_what_does_nothing_is_named_by_the_variable_or_the_line_that_it_comes_fr
     monkeypatch.delenv("DEEPTHINK_ORDER_SEED")
     (tmp_path / "options.toml").write_text("steps = 200\n")
     assert run([*words, "--config", str(tmp_path / "options.toml")]) == 2
-    assert "options.toml:1: steps 200: only with --method ct-kv" in capsys.readouterr().err
+    assert "options.toml:1: steps 200: only with --technique ct-kv" in capsys.readouterr().err
 
 
 def test_a_directory_of_tasks_from_the_environment_serves_every_command(
@@ -312,7 +315,7 @@ def test_a_directory_of_tasks_from_the_environment_serves_every_command(
 def test_a_method_that_uses_an_option_is_enough_and_the_other_rows_do_not_record_it(
     tmp_path: Path, models: Models
 ) -> None:
-    method = ["--method", "deep-thinking,ct-kv", "--steps", "1", "-T", "2", "-q"]
+    method = ["--technique", "deep-thinking,ct-kv", "--steps", "1", "-T", "2", "-q"]
     gated = ["--update", "keys-only", "--eta", "0.2", "--momentum", "0.5"]
     words = run_words(tmp_path, models("llama"), *method, *gated)
     assert run(words) == 0

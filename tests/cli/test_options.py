@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from deepthink_cli.cli import main
 from deepthink_cli.cli.grouped import Given, Without, default_text, grouped
+from deepthink_cli.cli.names import flag
 from deepthink_cli.cli.options import CommonArguments
-from deepthink_cli.cli.sources import flag
 from deepthink_cli.errors import InputError
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.meaning import TABLE, sentence
@@ -49,12 +49,12 @@ MODEL_OPTIONS = {
 # The same name, but several values or another object in one of the commands.
 DIFFERENT = {
     ("select", "model"),
-    ("select", "method"),
+    ("select", "demos_by"),
     ("run", "eta"),
     ("run", "momentum"),
     ("run", "task"),
     ("run", "samples"),
-    ("run", "method"),
+    ("run", "technique"),
     ("run", "calibrate"),
     ("run", "update"),
     ("tune", "iterations"),
@@ -67,17 +67,22 @@ DIFFERENT = {
     ("tune", "demos_by"),
     ("tune", "shots"),
     ("tune", "seed"),
-    ("report", "iteration"),
-    ("study report", "iteration"),
-    ("study run", "out"),
+    ("report", "at"),
+    ("report", "output_format"),
+    ("study report", "output_format"),
+    ("study report", "at"),
+    ("study run", "model"),
     ("study run", "samples"),
-    ("study plan", "out"),
+    ("study plan", "model"),
     ("study plan", "no_probe"),
+    ("study validate", "model"),
+    ("run", "at"),
+    ("run", "task"),
     *((f"study {name}", "task") for name in ("validate", "plan", "run")),
     ("push", "revision"),
     ("pull", "revision"),
-    ("export", "iteration"),
-    ("diff", "iteration"),
+    ("export", "at"),
+    ("diff", "at"),
     ("generate", "seed"),
     ("chat", "seed"),
     ("quantize", "to"),
@@ -122,15 +127,18 @@ def test_a_command_that_loads_a_model_has_every_option_of_the_model(command: str
 
 def test_an_option_of_the_model_is_in_no_other_command() -> None:
     for command in COMMANDS.keys() - {*LOADING, *STUDIES}:
-        others = {"--offline"} | ({"--revision"} if (command, "revision") in DIFFERENT else set())
+        others = (
+            {"--offline"}
+            | ({"--model"} if command.startswith("study") else set())
+            | ({"--revision"} if (command, "revision") in DIFFERENT else set())
+        )
         assert not options_of(command).keys() & (MODEL_OPTIONS - others)
 
 
 @pytest.mark.parametrize("command", STUDIES)
 def test_a_study_names_its_models_and_the_command_line_how_they_are_computed(command: str) -> None:
     options = options_of(command).keys()
-    assert options & {*MODEL_OPTIONS, "--adapter"} == MODEL_OPTIONS - {"--model", "--revision", "--gguf"}
-    assert "--models" in options
+    assert options & {*MODEL_OPTIONS, "--adapter"} == MODEL_OPTIONS - {"--revision", "--gguf"}
 
 
 def test_an_option_has_the_same_help_panel_and_variable_in_every_command() -> None:

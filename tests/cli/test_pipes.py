@@ -51,7 +51,7 @@ def piped() -> Iterator[Piped]:
         ["predict", "mem.safetensors", "ROWS"],
         ["predict", "mem.safetensors", "ROWS", "--on-error", "skip"],
         ["generate", "mem.safetensors", "ROWS", "--max-new-tokens", "2"],
-        ["select", "ROWS", "--method", "random", "--shots", "2", "-o", "-"],
+        ["select", "ROWS", "--demos-by", "random", "--shots", "2", "-o", "-"],
     ],
 )
 def test_rows_of_a_pipe_give_what_those_of_a_file_give(

@@ -100,7 +100,7 @@ def test_an_evaluation_names_its_score_on_the_terminal_and_in_samples(
     memory: Path, rows: Path, tmp_path: Path, printed: Printed
 ) -> None:
     samples = tmp_path / "samples.jsonl"
-    out, _ = printed("eval", memory, rows, "--score", "end", "--samples", samples)
+    out, _ = printed("eval", memory, rows, "--score", "end", "-o", samples)
     assert "compared by the sum of log-probabilities with the end of the label" in out
     assert {row["score"] for row in lines(samples.read_text())} == {"end"}
     assert "compared by" not in printed("eval", memory, rows)[0]
@@ -187,7 +187,7 @@ def test_rows_of_a_run_have_keys_of_their_own_for_another_score(
     assert [setting.get("score") for setting in written] == [None] * 4 + ["mean"] * 4 + ["end"] * 4
     found = read_results(tmp_path / "out")
     assert len({row.key for row in found}) == 12
-    alone = [*words, "--out", str(tmp_path / "alone")]
+    alone = [*words, "-o", str(tmp_path / "alone")]
     printed(*alone)
     assert [row.key for row in read_results(tmp_path / "alone")] == [row.key for row in found[:4]]
     for row in found:
@@ -204,7 +204,7 @@ def test_a_report_keeps_the_scores_apart(models: Callable[[str], Path], tmp_path
     text, _ = printed("report", tmp_path / "out")
     assert "score end" in text
     assert "score sum" in text
-    table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--format", "csv")[0])))
+    table = list(csv.DictReader(io.StringIO(printed("report", tmp_path / "out", "--output-format", "csv")[0])))
     assert {row["score"] for row in table} == {"", "end"}
     printed("report", tmp_path / "out", "--html", tmp_path / "page.html")
     assert "--score end" in (tmp_path / "page.html").read_text()
@@ -230,6 +230,6 @@ def test_a_run_names_the_number_of_rows_with_such_candidates(
         kinds = [{**row, "options": ["so", "so good"]} for row in reviews("film", count, start=100 * len(split))]
         write_rows(data / "tiny" / f"{split}.jsonl", kinds)
     fixed = ["--protocol", "paper", "-T", "1", "--dry-run", "-q"]
-    _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "--out", tmp_path / "o", *fixed)
+    _, told = printed("run", "--task", task, "--data-dir", data, "-m", models("llama"), "-o", tmp_path / "o", *fixed)
     assert f"candidate 'so good' {NEVER} 'so'; 12 rows have such candidates; rename them, or use --score end" in told
     assert told.count("warning:") == 1

@@ -53,7 +53,9 @@ def refused(words: list[str], capsys: Captured) -> str:
 
 
 def test_a_choice_and_the_memory_of_it(models: Models, capsys: Captured) -> None:
-    words = f"pool.jsonl -m {models('llama')} --method farthest --shots 4 --balance -o demos.jsonl --scores s.jsonl"
+    words = (
+        f"pool.jsonl -m {models('llama')} --demos-by farthest --shots 4 --balance -o demos.jsonl --pool-scores s.jsonl"
+    )
     assert run(["select", *words.split()]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -74,7 +76,7 @@ def test_a_choice_and_the_memory_of_it(models: Models, capsys: Captured) -> None
 
 
 def test_a_second_choice_reads_nothing_again(models: Models, capsys: Captured) -> None:
-    words = ["pool.jsonl", "-m", str(models("llama")), "--method", "farthest"]
+    words = ["pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest"]
     assert run(["select", *words, "--shots", "4"]) == 0
     assert run(["select", *words, "--shots", "2", "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
@@ -86,13 +88,13 @@ def test_a_second_choice_reads_nothing_again(models: Models, capsys: Captured) -
 
 def test_queries_are_read_without_their_labels(models: Models, capsys: Captured) -> None:
     write_rows(Path("queries.jsonl"), [{"text": "film 3", "label": "unknown"}, {"text": "a new film"}])
-    words = ["pool.jsonl", "-m", str(models("llama")), "--method", "farthest", "--shots", "2", "--json"]
+    words = ["pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest", "--shots", "2", "--json"]
     assert run(["select", *words, "--for", "queries.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["observed"] == 14
 
 
 def test_rows_on_standard_output_are_all_that_is_there(capsys: Captured) -> None:
-    assert run(["select", "pool.jsonl", "--method", "first", "--shots", "3", "-o", "-"]) == 0
+    assert run(["select", "pool.jsonl", "--demos-by", "first", "--shots", "3", "-o", "-"]) == 0
     out, err = capsys.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == ROWS[:3]
     assert "wrote" not in err
@@ -103,7 +105,7 @@ def test_rows_on_standard_output_are_all_that_is_there(capsys: Captured) -> None
 def test_a_csv_file_becomes_json_lines_with_all_columns(capsys: Captured) -> None:
     Path("pool.csv").write_text("id,text,label\n1,fine,yes\n2,poor,no\n3,fair,yes\n")
     template = "{text} -> {label}"
-    assert run(["select", "pool.csv", "--template", template, "--method", "first", "--shots", "1"]) == 0
+    assert run(["select", "pool.csv", "--template", template, "--demos-by", "first", "--shots", "1"]) == 0
     assert json.loads(Path("demos.jsonl").read_text()) == {"id": "1", "text": "fine", "label": "yes"}
     err = capsys.readouterr().err
     assert "next: deepthink think demos.jsonl --template '{text} -> {label}' --labels no,yes" in err
@@ -113,7 +115,7 @@ def test_a_csv_file_becomes_json_lines_with_all_columns(capsys: Captured) -> Non
 def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path, capsys: Captured) -> None:
     task, data = tiny_task(tmp_path)
     words = ["--task", str(task), "--data-dir", str(data)]
-    assert run(["select", *words, "--method", "stratified"]) == 0
+    assert run(["select", *words, "--demos-by", "stratified"]) == 0
     rows = [json.loads(line) for line in Path("demos.jsonl").read_text().splitlines()]
     assert len(rows) == 4  # the task's own number of shots
     assert all(row.keys() == {"text", "kind"} for row in rows)
@@ -127,7 +129,7 @@ def test_a_task_s_rows_are_chosen_and_can_be_thought_about(tmp_path: Path, capsy
 def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path, capsys: Captured) -> None:
     task, data = tiny_task(tmp_path)
     write_rows(Path("mine.jsonl"), [{"text": "fine", "kind": "positive"}, {"text": "bad", "kind": "negative"}])
-    words = ["mine.jsonl", "--task", str(task), "--data-dir", str(data), "--method", "first", "--shots", "2"]
+    words = ["mine.jsonl", "--task", str(task), "--data-dir", str(data), "--demos-by", "first", "--shots", "2"]
     assert run(["select", *words]) == 0
     capsys.readouterr()
     evaluated = {"text": "a dull film 6", "kind": "negative"}
@@ -136,42 +138,45 @@ def test_a_file_in_the_prompt_of_a_task_may_hold_no_evaluated_row(tmp_path: Path
 
 
 REFUSED = {
-    "no method": ("pool.jsonl --shots 2", "--method: no method; name one of those that deepthink select --list shows"),
-    "no shots": ("pool.jsonl --method random", "--shots: no number of rows"),
-    "no rows": ("--method random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
-    "shots below one": ("pool.jsonl --method random --shots 0", "--shots 0: a number of demonstrations, 1 or more"),
-    "a pool that is too small": ("pool.jsonl --method random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
+    "no method": (
+        "pool.jsonl --shots 2",
+        "--demos-by: no method; name one of those that deepthink select",
+    ),
+    "no shots": ("pool.jsonl --demos-by random", "--shots: no number of rows"),
+    "no rows": ("--demos-by random --shots 2", "POOL: no rows; give a file of labelled rows, or --task NAME"),
+    "shots below one": ("pool.jsonl --demos-by random --shots 0", "--shots 0: a number of demonstrations, 1 or more"),
+    "a pool that is too small": ("pool.jsonl --demos-by random --shots 13", "--shots 13: pool.jsonl has 12 rows"),
     "a sample that is too small": (
-        "pool.jsonl --method random --shots 6 --pool-size 5",
+        "pool.jsonl --demos-by random --shots 6 --pool-size 5",
         "pool.jsonl has 5 rows to choose from; 7 not in the sample of --pool-size",
     ),
-    "a sample of nothing": ("pool.jsonl --method random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
-    "an unknown method": ("pool.jsonl --method herd --shots 2", "--method herd: use random, stratified"),
-    "no model": ("pool.jsonl --method farthest --shots 2", "--method farthest: reads the rows with a model"),
+    "a sample of nothing": ("pool.jsonl --demos-by random --shots 2 --pool-size 0", "--pool-size 0: a number of rows"),
+    "an unknown method": ("pool.jsonl --demos-by herd --shots 2", "--demos-by herd: use random, stratified"),
+    "no model": ("pool.jsonl --demos-by farthest --shots 2", "--demos-by farthest: reads the rows with a model"),
     "queries that are not read": (
-        "pool.jsonl --method random --shots 2 --for pool.jsonl",
-        "--for: --method random does not read the queries",
+        "pool.jsonl --demos-by random --shots 2 --for pool.jsonl",
+        "--for: --demos-by random does not read the queries",
     ),
     "an input as output": (
-        "pool.jsonl --method random --shots 2 -o pool.jsonl",
+        "pool.jsonl --demos-by random --shots 2 -o pool.jsonl",
         "-o pool.jsonl: the same file as pool",
     ),
     "queries as output": (
-        "pool.jsonl --method farthest --shots 2 --for pool.jsonl --scores pool.jsonl",
-        "--scores pool.jsonl: the same file as pool.jsonl",
+        "pool.jsonl --demos-by farthest --shots 2 --for pool.jsonl --pool-scores pool.jsonl",
+        "--pool-scores pool.jsonl: the same file as pool.jsonl",
     ),
     "one file for two outputs": (
-        "pool.jsonl --method random --shots 2 -o new.jsonl --scores new.jsonl",
-        "--scores new.jsonl: the demonstrations are written there",
+        "pool.jsonl --demos-by random --shots 2 -o new.jsonl --pool-scores new.jsonl",
+        "--pool-scores new.jsonl: the demonstrations are written there",
     ),
     "scores on standard output": (
-        "pool.jsonl --method random --shots 2 -o new.jsonl --scores -",
-        "--scores -: standard",
+        "pool.jsonl --demos-by random --shots 2 -o new.jsonl --pool-scores -",
+        "--pool-scores -: standard",
     ),
-    "two things on standard output": ("pool.jsonl --method random --shots 2 -o - --json", "--json: standard output"),
-    "standard input twice": ("- --method farthest --shots 2 --for -", "--for -: POOL is standard input, too"),
+    "two things on standard output": ("pool.jsonl --demos-by random --shots 2 -o - --json", "--json: standard output"),
+    "standard input twice": ("- --demos-by farthest --shots 2 --for -", "--for -: POOL is standard input, too"),
     "a prompt beside a task": (
-        "--task sst2 --method random --template {text}{label}",
+        "--task sst2 --demos-by random --template {text}{label}",
         "--template {text}{label}: not with --task, which has its own",
     ),
 }
@@ -185,12 +190,12 @@ def test_what_makes_no_sense_is_refused_in_one_line(case: str, capsys: Captured)
 
 def test_one_class_is_refused(capsys: Captured) -> None:
     write_rows(Path("one.jsonl"), ROWS[::2])
-    assert "one.jsonl: one label only, 'good'" in refused(["one.jsonl", "--method", "random", "--shots", "2"], capsys)
+    assert "one.jsonl: one label only, 'good'" in refused(["one.jsonl", "--demos-by", "random", "--shots", "2"], capsys)
 
 
 def test_a_cache_that_cannot_be_written_is_an_error(models: Models, capsys: Captured) -> None:
     Path("cache").write_text("a file")
-    assert run(["select", "pool.jsonl", "-m", str(models("llama")), "--method", "farthest", "--shots", "2"]) == 1
+    assert run(["select", "pool.jsonl", "-m", str(models("llama")), "--demos-by", "farthest", "--shots", "2"]) == 1
     assert "cache: cannot be written" in capsys.readouterr().err
 
 

@@ -56,7 +56,7 @@ def test_an_error_keeps_its_beginning_and_its_hint(capsys: Captured) -> None:
         ["tasks", EVIL],
         ["tasks", "validate", EVIL + ".yaml"],
         ["report", EVIL],
-        ["run", "--task", EVIL, "--out", EVIL],
+        ["run", "--task", EVIL, "-o", EVIL],
         [
             "think",
             "demos.jsonl",
@@ -117,7 +117,7 @@ def test_hostile_data_stay_the_same_data(evil: str, capsys: Captured) -> None:
     assert list(found[0]["scores"]) == [row["label"].strip() for row in given]
     assert run(["inspect", evil, "--json"]) == 0
     assert json.loads(safe(capsys)[0])["file"] == evil
-    assert run(["eval", evil, "rows.jsonl", "--samples", "samples.jsonl", "--json"]) == 0
+    assert run(["eval", evil, "rows.jsonl", "-o", "samples.jsonl", "--json"]) == 0
     assert json.loads(safe(capsys)[0])["memory"]["file"] == evil
     assert len(Path("samples.jsonl").read_text().splitlines()) == 4
 
@@ -144,21 +144,21 @@ def test_a_printed_task_of_any_characters_is_still_the_task(tmp_path: Path, caps
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex", "csv", "json"])
 def test_a_hostile_run_is_reported_safely(format: str, tmp_path: Path, capsys: Captured) -> None:
     folder = write(tmp_path / "run", [*curve([50, 60], task=EVIL, model=EVIL), *curve([50, 60], task="b", model=EVIL)])
-    assert run(["report", str(folder), "--format", format]) == 0
+    assert run(["report", str(folder), "--output-format", format]) == 0
     out, _ = safe(capsys)
     assert "txt.exe" in out
 
 
 def test_no_name_breaks_out_of_a_table(tmp_path: Path, capsys: Captured) -> None:
     folder = str(write(tmp_path / "run", curve([50, 60], task="*a | b\n| c\r\n\\end{x} $1 <b> `d` & ~")))
-    assert run(["report", folder, "--format", "markdown"]) == 0
+    assert run(["report", folder, "--output-format", "markdown"]) == 0
     head, rule, row = [line for line in safe(capsys)[0].splitlines() if line.startswith("|")]
     assert len(re.findall(r"(?<!\\)\|", row)) == head.count("|") == rule.count("|")
-    assert run(["report", folder, "--format", "latex"]) == 0
+    assert run(["report", folder, "--output-format", "latex"]) == 0
     (row,) = [line for line in safe(capsys)[0].splitlines() if line.startswith("{*}a")]
     assert row.endswith(r" \\")
     assert r"\end{x}" not in row
-    assert run(["report", folder, "--format", "csv"]) == 0
+    assert run(["report", folder, "--output-format", "csv"]) == 0
     assert len(list(csv.DictReader(io.StringIO(safe(capsys)[0])))) == 1
 
 

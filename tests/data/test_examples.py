@@ -264,6 +264,7 @@ def test_many_rows_with_the_same_mistake_are_one_line_that_proposes_what_was_mea
         read_demonstrations(str(path), "{text}: {label}", labels=["billing", "account"])
     where = f"{path}:1 and 19 more, the last {path}:20"
     assert caught.value.messages == (
-        f"{where}: field 'text' is missing; the row has Text, label; did you mean 'Text'?",
+        f"{where}: field 'text' is missing; the row has Text, label; did you mean 'Text'? "
+        "Read it as 'text' with map Text=text",
         f"{where}: label 'Billing' is not one of billing, account; did you mean 'billing'?",
     )

@@ -131,7 +131,7 @@ def test_the_gradient_is_the_same(both: Both, reviews: DemonstrationSet) -> None
     results = []
     for engine in both:
         demonstrations = tokenize_demonstrations(engine.tokenizer, reviews)
-        rows = training_rows(engine.tokenizer, demonstrations, "--method ct-kv")
+        rows = training_rows(engine.tokenizer, demonstrations, "--technique ct-kv")
         (memory,) = engine.read([Reading(demonstrations.token_ids)])
         loss, gradient = engine.gradient(memory, rows.hiding(torch.zeros_like(rows.own_RL)))
         results.append((loss, gradient))
@@ -186,14 +186,14 @@ def made(command: list[str], device: str, models: Models) -> None:
 METHODS = (
     ["--momentum", "0.5"],
     ["--positions", "restarted"],
-    ["--method", "ct-kv", "--steps", "4"],
-    ["--method", "repeat-2"],
+    ["--technique", "ct-kv", "--steps", "4"],
+    ["--technique", "repeat-2"],
 )
 
 
 @pytest.mark.parametrize("words", METHODS, ids=lambda words: words[1])
 def test_memory_files_are_the_same(words: list[str], paths: dict[str, Path], models: Models) -> None:
-    iterations = [] if "--method" in words else ["-T", "3"]
+    iterations = [] if "--technique" in words else ["-T", "3"]
     memories = []
     for device in ("cpu", "cuda"):
         output = paths[device] / "mem.safetensors"
@@ -217,7 +217,7 @@ def test_labels_are_the_same(calibration: str, paths: dict[str, Path], models: M
 
 @pytest.mark.parametrize(
     "words",
-    [["--method", "herding"], ["--method", "gradmatch"], ["--method", "lens"], ["--method", "influence"]],
+    [["--demos-by", "herding"], ["--demos-by", "gradmatch"], ["--demos-by", "lens"], ["--demos-by", "influence"]],
     ids=lambda words: words[-1],
 )
 def test_the_same_rows_are_selected(

@@ -98,7 +98,7 @@ def test_a_run_makes_its_rows_with_it(
         lambda model, _: Similarity(model.tokenizer, model.identity, model.limits),
     )
     words = run_words(
-        tmp_path, models("llama"), "-T", "3", "--eta", "0.01,0.1", "--seeds", "2", "--select", "dev", "-q"
+        tmp_path, models("llama"), "-T", "3", "--eta", "0.01,0.1", "--seeds", "2", "--choose-on", "dev", "-q"
     )
     assert run(words) == 0
     rows = [json.loads(line) for line in run_files(tmp_path / "out")["results.jsonl"].splitlines()]

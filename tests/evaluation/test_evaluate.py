@@ -77,7 +77,7 @@ def test_a_task_is_evaluated_as_the_command_does(
     report = evaluate(opened, rows_of_task(opened, str(task), "paper", Source(data)))
     words = ["eval", str(memory), "--task", str(task), "--data-dir", str(data), "--protocol", "paper"]
     values = {name: value for name, value in report.as_json().items() if name not in TIMES}
-    assert json.loads(json.dumps(values)) == printed([*words, "--iteration", "last"], capsys)
+    assert json.loads(json.dumps(values)) == printed([*words, "--at", "last"], capsys)
 
 
 def test_memories_in_no_file_are_evaluated_with_the_model_that_made_them(demos: Path) -> None:
@@ -156,7 +156,7 @@ def test_what_thinking_did_is_what_the_samples_of_every_iteration_give(
     words = {"p": "positive", "n": "negative"}
     rows = write_rows(tmp_path / "rows.jsonl", [{**row, "sentiment": words[row["sentiment"]]} for row in labelled])
     samples = tmp_path / "samples.jsonl"
-    values = printed(["eval", str(memory), str(rows), "--samples", str(samples)], capsys)
+    values = printed(["eval", str(memory), str(rows), "-o", str(samples)], capsys)
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     by_iteration = {t: [line for line in lines if line["iteration"] == t] for t in (1, 2, 3)}
     logs = {t: np.array([gold_log_probability(line) for line in each]) for t, each in by_iteration.items()}

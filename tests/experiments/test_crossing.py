@@ -41,7 +41,8 @@ def samples(folder: Path, row: Result) -> dict[str, list[object]]:
 def test_every_method_calibration_and_choice_has_its_own_rows(words: Callable[..., list[str]], tmp_path: Path) -> None:
     crossed = ["--demos-by", "random,herding", "--pool-size", "10", "--calibrate", "none,contextual"]
     assert (
-        run(words(*crossed, "--method", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1")) == 0
+        run(words(*crossed, "--technique", "deep-thinking,repeat-2,ensemble-2", "--seeds", "2", "--eta", "0.01,0.1"))
+        == 0
     )
     settings = [row.setting for row in rows_of(tmp_path)]
     assert len(settings) == len({setting.key for setting in settings}) == 2 * 2 * 3 * 2 * 2 * 2
@@ -56,7 +57,7 @@ def test_a_run_without_them_has_the_rows_and_keys_of_before(words: Callable[...,
     plain = (tmp_path / "out" / "results.jsonl").read_text()
     assert not {"calibration", "technique", "pool_size", "balanced"} & set(json.loads(plain.splitlines()[0])["setting"])
     assert (
-        run([*words("--calibrate", "none,contextual", "--method", "deep-thinking"), "--out", str(tmp_path / "more")])
+        run([*words("--calibrate", "none,contextual", "--technique", "deep-thinking"), "-o", str(tmp_path / "more")])
         == 0
     )
     raw = [row for row in read_results(tmp_path / "more") if row.setting.calibration is None]
@@ -88,7 +89,7 @@ def test_a_corrected_row_rests_on_the_raw_scores_beside_it(
 def test_an_ensemble_is_the_mean_over_the_orders_of_its_demonstrations(
     words: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    assert run(words("--method", "deep-thinking,ensemble-2", "--samples")) == 0
+    assert run(words("--technique", "deep-thinking,ensemble-2", "--samples")) == 0
     plain, ensemble = (
         next(row for row in rows_of(tmp_path) if row.setting.technique == name and row.setting.iteration == 2)
         for name in (None, "ensemble-2")
@@ -100,7 +101,7 @@ def test_an_ensemble_is_the_mean_over_the_orders_of_its_demonstrations(
 
 def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[str, list[object]]]:
     """The samples at T = 2 of the same demonstrations in the order of seed 1."""
-    assert run([*words("--order-seed", "1", "--samples"), "--out", str(tmp_path / "order")]) == 0
+    assert run([*words("--order-seed", "1", "--samples"), "-o", str(tmp_path / "order")]) == 0
     return [
         pyarrow.parquet.read_table(samples_path(tmp_path / "order", row)).to_pydict()
         for row in read_results(tmp_path / "order")
@@ -109,7 +110,7 @@ def _other_order(words: Callable[..., list[str]], tmp_path: Path) -> list[dict[s
 
 
 def test_context_tuning_has_one_row_beside_those_of_thinking(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words("--method", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,contextual")) == 0
+    assert run(words("--technique", "deep-thinking,ct-kv", "--steps", "2", "--calibrate", "none,contextual")) == 0
     tuned = [row for row in rows_of(tmp_path) if row.setting.technique]
     assert [(row.setting.iteration, row.setting.calibration) for row in tuned] == [(1, None), (1, "contextual")]
     assert str(tuned[0].setting.technique).startswith("ct-kv steps=2 lr=0.001")
@@ -122,7 +123,7 @@ def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
         raise InputError("these demonstrations cannot be trained on")
 
     monkeypatch.setattr(ContextTuning, "check", refuse)
-    assert run(words("--method", "deep-thinking,ct-kv", "--dry-run")) == 2
+    assert run(words("--technique", "deep-thinking,ct-kv", "--dry-run")) == 2
     assert capsys.readouterr().err == "deepthink: these demonstrations cannot be trained on\n"
     assert run(words("--dry-run")) == 0
 
@@ -130,7 +131,7 @@ def test_what_cannot_be_trained_is_refused_before_the_weights_are_loaded(
 def test_a_trained_memory_whose_rows_are_there_is_not_trained_again(
     words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = words("--method", "deep-thinking,ct-kv", "--steps", "1")
+    command = words("--technique", "deep-thinking,ct-kv", "--steps", "1")
     assert run(command) == 0
     lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"technique"' in line]
@@ -145,7 +146,7 @@ def test_a_folder_whose_trained_rows_have_the_gate_of_the_run_continues(
     words: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Older versions wrote eta, momentum and update of the run into rows of a memory that has none of them."""
-    command = words("--method", "ct-kv", "--steps", "1")
+    command = words("--technique", "ct-kv", "--steps", "1")
     assert run(command) == 0
     (row,) = rows_of(tmp_path)
     setting = replace(row.setting, eta=0.2, momentum=0.5, update="keys-only")
@@ -169,7 +170,7 @@ def test_demonstrations_are_chosen_once_and_an_interrupted_run_continues(
 
 
 def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert run(words("--demos-by", "herding", "--select", "dev", "--calibrate", "none,contextual", "--samples")) == 0
+    assert run(words("--demos-by", "herding", "--choose-on", "dev", "--calibrate", "none,contextual", "--samples")) == 0
     dev = [row for row in rows_of(tmp_path) if row.setting.part == "dev"]
     assert len(dev) == 4
     assert len(samples(tmp_path, dev[0])["where"]) == 12
@@ -178,7 +179,7 @@ def test_dev_rows_exclude_the_chosen_demonstrations(words: Callable[..., list[st
 def test_a_dry_run_counts_what_is_still_to_be_chosen(
     words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    crossed = ("--demos-by", "random,herding", "--method", "deep-thinking,ensemble-3", "--calibrate", "none,domain")
+    crossed = ("--demos-by", "random,herding", "--technique", "deep-thinking,ensemble-3", "--calibrate", "none,domain")
     assert run([*words(*crossed), "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["jobs"], plan["rows"]) == (4, 16)
@@ -192,11 +193,11 @@ def test_a_dry_run_counts_what_is_still_to_be_chosen(
         (["--demos-by", "herdin"], "--demos-by herdin: use random, "),
         (["--demos-by", "herding,herding"], "--demos-by herding,herding: herding is duplicated; name each once"),
         (["--calibrate", "none,bach"], "--calibrate bach: use none, contextual"),
-        (["--method", "repeat-1"], "--method repeat-1: use deep-thinking, ct-kv, repeat-R"),
-        (["--method", "ensemble-1"], "--method ensemble-1: use deep-thinking, ct-kv, repeat-R"),
+        (["--technique", "repeat-1"], "--technique repeat-1: use deep-thinking, ct-kv, repeat-R"),
+        (["--technique", "ensemble-1"], "--technique ensemble-1: use deep-thinking, ct-kv, repeat-R"),
         (["--pool-size", "5"], "--pool-size 5: only with --demos-by NAME; name a method there, or omit"),
         (["--balance"], "--balance: only with --demos-by NAME; name a method there, or omit this"),
-        (["--steps", "5"], "--steps 5: only with --method ct-kv; add it, or omit this"),
+        (["--steps", "5"], "--steps 5: only with --technique ct-kv; add it, or omit this"),
         (["--demos-by", "herding", "--sampling", "first"], "--sampling first: not with --demos-by, which chooses the"),
         (["--demos-by", "herding", "--pool-size", "3"], "--shots 4: tiny has 3 rows to choose from"),
         (["--demos-by", "herding", "--shots", "0"], "--shots 0: a number of demonstrations, 1 or more"),

@@ -31,13 +31,13 @@ def command(models: Models, tmp_path_factory: pytest.TempPathFactory) -> list[st
 def complete(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the run writes, once."""
     assert run(command) == 0
-    return Path(command[command.index("--out") + 1]).rename(tmp_path_factory.mktemp("complete") / "out")
+    return Path(command[command.index("-o") + 1]).rename(tmp_path_factory.mktemp("complete") / "out")
 
 
 @pytest.fixture
 def out(command: list[str], complete: Path) -> Iterator[Path]:
     """The folder of the run, complete."""
-    folder = shutil.copytree(complete, command[command.index("--out") + 1])
+    folder = shutil.copytree(complete, command[command.index("-o") + 1])
     yield Path(folder)
     shutil.rmtree(folder)
 
@@ -137,7 +137,7 @@ def test_a_run_without_samples_gets_them_from_the_same_command_with_samples(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "LocalExecutor", lambda workers, *_: InlineExecutor(workers))
-    command = [*command, "--out", str(tmp_path / "out")]
+    command = [*command, "-o", str(tmp_path / "out")]
     plain = [word for word in command if word != "--samples"]
     assert run(plain) == 0
     rows = (tmp_path / "out" / FILE).read_bytes()

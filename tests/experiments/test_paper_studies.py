@@ -127,7 +127,7 @@ def test_the_points_of_the_authors_are_drawn_for_their_model_only() -> None:
 
 def test_a_study_without_rows_to_draw_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path / "rows", [row(50, iteration=2)])
-    assert run(["study", "plot", "paper/seeds-and-orders", "--from", str(folder)]) == 2
+    assert run(["study", "plot", "paper/seeds-and-orders", "--runs", str(folder)]) == 2
     assert "no job has rows at T = 1 and at T = 2 yet" in capsys.readouterr().err
     with pytest.raises(InputError, match="no rows of its columns"):
         draw_table(TableForm(kind="table", columns=["mmlu"]), jobs_of(curve([50, 60])))
@@ -158,7 +158,7 @@ def test_the_table_of_a_study_is_latex_in_the_layout_of_the_paper(
     chosen = {"sampling": "random", "pool_size": 100, "balanced": False}
     rows = [*seeds([[40, 60], [50, 60]], task="sst2", **chosen), *curve([70, 60], task="mr", **chosen)]
     folder = write(tmp_path / "rows", rows)
-    assert run(["study", "plot", "paper/table1", "--from", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
+    assert run(["study", "plot", "paper/table1", "--runs", str(folder), "-o", str(tmp_path / "t1.tex")]) == 0
     text = (tmp_path / "t1.tex").read_text()
     assert r"\textbf{Method} & \textbf{sst2} & \textbf{mr}" in text
     assert r"\multicolumn{4}{c}{\itshape In-context learning without a dev set} \\" in text

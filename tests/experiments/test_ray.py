@@ -39,7 +39,7 @@ def test_the_rows_of_a_cluster_are_those_of_a_serial_run(
 ) -> None:
     words = run_words(tmp_path, models("llama"), "-T", "2", "--seeds", "4", "--limit", "3", "--batch-tokens", "64")
     assert run([*words, "-q"]) == 0
-    assert run([*words, "--out", str(tmp_path / "ray"), "--ray", "auto"]) == 0
+    assert run([*words, "-o", str(tmp_path / "ray"), "--ray", "auto"]) == 0
     rows = [sorted((tmp_path / name / FILE).read_bytes().splitlines()) for name in ("out", "ray")]
     assert rows[0] == rows[1]
     assert "2 workers: 4 units done, models loaded 2 times" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_only_chosen_iterations_are_scored_and_all_are_read(command: list[str], 
     assert run([*command, "--seeds", "1"]) == 0
     everything = {row.setting.iteration: row for row in read_results(tmp_path / "out")}
     assert sorted(everything) == [1, 2, 3]
-    assert run([*command, "--seeds", "1", "--out", str(tmp_path / "all")]) == 0
+    assert run([*command, "--seeds", "1", "-o", str(tmp_path / "all")]) == 0
     assert [row.line() for row in read_results(tmp_path / "all")] == [everything[t].line() for t in (1, 2, 3)]
 
 
@@ -102,7 +102,7 @@ def test_a_row_says_how_far_its_last_reading_moved_the_memory(command: list[str]
 
 
 def test_a_dev_set_is_scored_beside_the_test(command: list[str], tmp_path: Path) -> None:
-    assert run([*command, "--select", "dev", "--dev-size", "7", "--seeds", "1"]) == 0
+    assert run([*command, "--choose-on", "dev", "--dev-size", "7", "--seeds", "1"]) == 0
     parts = [(row.setting.part, row.setting.split, row.n) for row in read_results(tmp_path / "out")]
     assert sorted(set(parts)) == [("dev", "train", 7), ("test", "test", 12)]
 
@@ -188,7 +188,7 @@ def test_demonstrations_that_do_not_fit_are_dropped_and_counted(models: Models, 
         str(models("gpt2")),
         "-T",
         "2",
-        "--out",
+        "-o",
         str(out),
         "-q",
     ]
@@ -214,7 +214,7 @@ def test_queries_that_do_not_fit_are_skipped_and_counted(command: list[str], tmp
         (["--seeds", "0.5"], "--seeds 0.5: a number of seeds"),
         (["--seeds", "0"], "--seeds 0: a number of seeds"),
         (["--eta", "0.01,2"], "--eta 2: gates are numbers in (0, 1]"),
-        (["--select", "test"], "--select test"),
+        (["--choose-on", "test"], "--choose-on test"),
         (["--limit", "0"], "--limit 0: a number of rows"),
         (["-T", "0"], "--iterations 0"),
         (["--at", "1,4"], "--at 1,4: iterations run from 1 to 3; raise -T or name others"),
@@ -260,7 +260,7 @@ def test_a_dry_run_estimates_the_time_of_what_is_missing(
     assert "time     nothing to do: all rows are there already\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("more", [["--method", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
+@pytest.mark.parametrize("more", [["--technique", "deep-thinking,ct-kv,ensemble-2"], ["--demos-by", "random,entropy"]])
 def test_every_kind_of_job_is_estimated(
     command: list[str], more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,7 +329,7 @@ def test_samples_of_different_size_are_reported_apart(
 
 def test_dev_sets_of_different_size_are_different_settings(command: list[str], tmp_path: Path) -> None:
     for limit in ("5", "9"):
-        assert run([*command, "--select", "dev", "--limit", limit, "--seeds", "1"]) == 0
+        assert run([*command, "--choose-on", "dev", "--limit", limit, "--seeds", "1"]) == 0
     sizes = [(row.setting.limit, row.n) for row in read_results(tmp_path / "out") if row.setting.part == "dev"]
     assert sorted(set(sizes)) == [(5, 5), (9, 9)]
 

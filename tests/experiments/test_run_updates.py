@@ -23,7 +23,7 @@ def test_a_run_of_the_gate_has_the_rows_and_keys_of_before(words: Callable[..., 
     assert run(words()) == 0
     plain = (tmp_path / "out" / "results.jsonl").read_text()
     assert "update" not in json.loads(plain.splitlines()[0])["setting"]
-    assert run([*words("--update", "gate,keys-only"), "--out", str(tmp_path / "more")]) == 0
+    assert run([*words("--update", "gate,keys-only"), "-o", str(tmp_path / "more")]) == 0
     more = (tmp_path / "more" / "results.jsonl").read_text().splitlines(keepends=True)
     assert "".join(line for line in more if '"update"' not in line) == plain
 

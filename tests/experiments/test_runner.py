@@ -171,7 +171,7 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
             yield memories
 
     monkeypatch.setattr("deepthink_cli.thinking.think_together", small)
-    assert run([*words, "--out", str(tmp_path / "small")]) == 0
+    assert run([*words, "-o", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
     assert tried == [4, 2, 1, 1, 2, 1, 1]
 
@@ -179,7 +179,7 @@ def test_a_run_that_runs_out_of_memory_in_the_update_goes_on_with_fewer_memories
 def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
     models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--select", "dev", "-q")
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--eta", "0.01,0.1", "--choose-on", "dev", "-q")
     assert run(words) == 0
     expected = sorted(run_files(tmp_path / "out")["results.jsonl"].splitlines())
     asked, whole = [0], scorer.scored
@@ -191,7 +191,7 @@ def test_a_run_that_runs_out_of_memory_while_it_scores_writes_every_row_once(
         return whole(*given)
 
     monkeypatch.setattr(scorer, "scored", full_once)
-    assert run([*words, "--out", str(tmp_path / "small")]) == 0
+    assert run([*words, "-o", str(tmp_path / "small")]) == 0
     assert sorted(run_files(tmp_path / "small")["results.jsonl"].splitlines()) == expected
 
 
@@ -210,5 +210,5 @@ def test_memories_made_together_are_as_many_as_the_free_memory_holds(
     for free, counts in ((2**30, [3]), (1, [1, 1, 1])):
         seen.clear()
         monkeypatch.setattr("deepthink_cli.engine.batches.byte_budget", lambda _, free=free: free)
-        assert run([*words, "--out", str(tmp_path / str(free))]) == 0
+        assert run([*words, "-o", str(tmp_path / str(free))]) == 0
         assert seen == counts

@@ -67,7 +67,7 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, models: Models, capsys: pytest.CaptureFixture[str]) -> Folder:
     """Rows with candidates of their own, T = 2, one seed, test and dev."""
-    words = run_words(tmp_path, models("llama"), "-T", "2", "--select", "dev", "--dev-size", "16", "-q", **OWN)
+    words = run_words(tmp_path, models("llama"), "-T", "2", "--choose-on", "dev", "--dev-size", "16", "-q", **OWN)
     made = Folder(tmp_path, words, capsys)
     for split in ("train", "test"):
         made.write(split, [{**one, "options": ["negative", "positive"]} for one in made.rows(split)])
@@ -115,7 +115,7 @@ def test_other_test_rows_are_refused_before_weights_are_loaded_and_nothing_is_wr
     code, said = folder.again()
     assert code == 2
     assert f"{folder.out / FILE}:1: tiny, seed 0, test: this row and 1 more were made with other evaluated" in said
-    assert said.endswith("than this command uses; name a new --out, or remove these rows\n")
+    assert said.endswith("than this command uses; name a new -o, or remove these rows\n")
     assert run_files(folder.out) == before
 
 
@@ -165,7 +165,7 @@ def test_other_demonstrations_of_a_file_are_refused(folder: Folder) -> None:
     demos = folder.path / "demos.jsonl"
     rows = [{"text": f"a film {n}", "kind": ("negative", "positive")[n % 2]} for n in range(4)]
     write_rows(demos, rows)
-    words = ("--demos", str(demos), "--out", str(folder.path / "given"))
+    words = ("--demos", str(demos), "-o", str(folder.path / "given"))
     assert folder.again(*words) == (0, "")
     before = run_files(folder.path / "given")
     write_rows(demos, rows[::-1])
@@ -188,7 +188,7 @@ def test_rows_that_are_added_must_be_of_the_same_data(more: tuple[str, ...], fol
 def test_a_fresh_folder_takes_the_new_data_under_other_keys(folder: Folder) -> None:
     folder.write("test", flip(folder.rows("test")))
     fresh = folder.path / "fresh"
-    assert folder.again("--out", str(fresh)) == (0, "")
+    assert folder.again("-o", str(fresh)) == (0, "")
     one, two = (next(iter(read_results(place))) for place in (folder.out, fresh))
     assert (one.right + two.right, one.key == two.key) == (12, False)
     assert one.setting.without_digests == two.setting.without_digests
@@ -218,7 +218,7 @@ def test_rows_that_change_while_a_run_goes_on_are_not_scored(folder: Folder, mon
         return model
 
     monkeypatch.setattr("deepthink_cli.engine.opening.load_language_model", slow)
-    code, said = folder.again("--out", str(folder.path / "fresh"))
+    code, said = folder.again("-o", str(folder.path / "fresh"))
     assert code == 1
     assert "task tiny: its test rows have changed since they were checked" in said
     assert read_results(folder.path / "fresh") == []

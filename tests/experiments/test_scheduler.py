@@ -91,7 +91,7 @@ def messages(executor: InlineExecutor, kind: type) -> list[tuple[int, Message]]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"methods": "deep-thinking,ct-kv,ensemble-2", "steps": "1", "seeds": "1"},
+        {"techniques": "deep-thinking,ct-kv,ensemble-2", "steps": "1", "seeds": "1"},
         {"demos_by": "random,herding", "pool_size": "6", "calibrations": "none,contextual"},
         {"select": "dev", "dev_size": "3", "seeds": "1", "score": "mean"},
     ],

@@ -49,7 +49,7 @@ def test_shards_are_the_run_and_are_reported_as_one(
     whole, parts = tmp_path / "out", tmp_path / "parts"
     assert run(words) == 0
     for number in (1, 2, 3):
-        assert run([*words, "--out", str(parts), "--shard", f"{number}/3"]) == 0
+        assert run([*words, "-o", str(parts), "--shard", f"{number}/3"]) == 0
     lines = [(folder / FILE).read_bytes().splitlines() for folder in sorted(parts.iterdir())]
     assert sorted(chain(*lines)) == sorted((whole / FILE).read_bytes().splitlines())
     assert sum(bool(rows) for rows in lines) > 1
@@ -121,12 +121,12 @@ def test_seeds_that_are_read_together_are_divided_and_their_rows_are_the_same(
     whole, out = (tmp_path / "out" / FILE).read_bytes().splitlines(), tmp_path / "parts"
     if way == "--shard":
         for number in (1, 2):
-            assert run([*words, "--out", str(out), "--shard", f"{number}/2"]) == 0
+            assert run([*words, "-o", str(out), "--shard", f"{number}/2"]) == 0
         parts = [(folder / FILE).read_bytes().splitlines() for folder in sorted(out.iterdir())]
         assert [len(rows) for rows in parts] == [len(whole) // 2] * 2
         lines = [*chain(*parts)]
     else:
-        assert run([word for word in [*words, "--out", str(out), "--workers", "2", "-v"] if word != "-q"]) == 0
+        assert run([word for word in [*words, "-o", str(out), "--workers", "2", "-v"] if word != "-q"]) == 0
         assert "2 workers: 2 units done" in capsys.readouterr().err
         lines = (out / FILE).read_bytes().splitlines()
     assert sorted(lines) == sorted(whole)
@@ -136,7 +136,7 @@ def test_the_script_for_slurm_runs_every_shard(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out of 'two' $words"
-    with_script = [*words, "--out", str(out), "--slurm", "2", "--sbatch=--gres=gpu:1", "--sbatch", "--partition=big"]
+    with_script = [*words, "-o", str(out), "--slurm", "2", "--sbatch=--gres=gpu:1", "--sbatch", "--partition=big"]
     assert run(with_script) == 0
     command = shlex.split(capsys.readouterr().out)
     assert command[0] == "sbatch"
@@ -151,7 +151,7 @@ def test_the_script_for_slurm_runs_every_shard(
         text=True,
         check=True,
     )
-    assert checked.stdout.splitlines()[1:] == ["-m", "deepthink_cli", *words, "--out", str(out), "--shard", "2/2"]
+    assert checked.stdout.splitlines()[1:] == ["-m", "deepthink_cli", *words, "-o", str(out), "--shard", "2/2"]
 
 
 @pytest.mark.parametrize("option", ["gpu", "--a\n#SBATCH -b", ""])
@@ -163,7 +163,7 @@ def test_a_wrong_option_of_sbatch_is_refused(words: list[str], option: str, caps
 def test_a_folders_name_adds_no_line_to_the_script_for_sbatch(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--out", str(tmp_path / "x\ntouch made\n#"), "--slurm", "2"]) == 2
+    assert run([*words, "-o", str(tmp_path / "x\ntouch made\n#"), "--slurm", "2"]) == 2
     assert "a line break in it would end a line of the script" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.sbatch"))
 
@@ -182,6 +182,6 @@ def test_submitting_without_submitit_says_what_to_install_and_leaves_the_script(
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
     out = tmp_path / "out"
-    assert run([*words, "--out", str(out), "--slurm", "2", "--submit"]) == 2
+    assert run([*words, "-o", str(out), "--slurm", "2", "--submit"]) == 2
     assert f"needs submitit; pip install submitit, or run: sbatch {out}.sbatch" in capsys.readouterr().err
     assert out.with_suffix(".sbatch").is_file()

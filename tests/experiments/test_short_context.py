@@ -66,7 +66,7 @@ def texts(demonstrations: TokenizedDemonstrations) -> Counter[str]:
 def test_every_technique_of_a_run_reads_the_same_whole_demonstrations(
     words: Words, read: list[TokenizedDemonstrations]
 ) -> None:
-    assert run(words("--method", ALL, "-q")) == 0
+    assert run(words("--technique", ALL, "-q")) == 0
     plain, twice, thrice, *ensemble = map(texts, read)
     assert 1 < len(plain) < 8
     assert list(plain) == [row["body"] for row in UNEVEN[-len(plain) :]]  # the first ones are left out
@@ -80,19 +80,19 @@ def test_every_technique_of_a_run_reads_the_same_whole_demonstrations(
 def test_members_of_an_ensemble_alone_have_the_same_demonstrations(
     words: Words, read: list[TokenizedDemonstrations]
 ) -> None:
-    assert run(words("--method", "ensemble-4", "-q")) == 0
+    assert run(words("--technique", "ensemble-4", "-q")) == 0
     assert len({frozenset(texts(member)) for member in read}) == 1
 
 
 def test_it_is_said_once_how_many_are_left_out_and_for_which_technique(words: Words, capsys: Captured) -> None:
-    assert run(words("--method", ALL, "--dry-run", "--no-probe")) == 0
+    assert run(words("--technique", ALL, "--dry-run", "--no-probe")) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
     assert "tiny, seed 0: 2 of 8 demonstrations fit " in line
     assert line.endswith(" with repeat-3; the first 6 are left out for every method")
 
 
 def test_rows_count_different_demonstrations_and_name_those_that_plain_rows_have(words: Words, tmp_path: Path) -> None:
-    assert run(words("--method", f"{ALL},fresh", "-q")) == 0
+    assert run(words("--technique", f"{ALL},fresh", "-q")) == 0
     rows = rows_of(tmp_path)
     counts = {"plain": 2, "repeat-2": 4, "repeat-3": 6, "ensemble-4": 2, "fresh": 2}
     assert {name: row.shots_used for name, row in rows.items()} == counts
@@ -109,7 +109,7 @@ def test_a_run_of_plain_rows_alone_reads_as_many_as_fit_once(words: Words, tmp_p
 
 
 def test_an_interrupted_run_continues_with_the_same_demonstrations(words: Words, tmp_path: Path) -> None:
-    command, file = words("--method", ALL, "-q"), tmp_path / "out" / FILE
+    command, file = words("--technique", ALL, "-q"), tmp_path / "out" / FILE
     assert run(command) == 0
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:2]))
@@ -119,7 +119,7 @@ def test_an_interrupted_run_continues_with_the_same_demonstrations(words: Words,
 
 def test_a_folder_of_plain_rows_with_more_demonstrations_is_not_continued(words: Words, capsys: Captured) -> None:
     assert run(words("-q")) == 0
-    assert run(words("--method", ALL, "-q")) == 2
+    assert run(words("--technique", ALL, "-q")) == 2
     assert "made with other demonstrations than this command uses" in capsys.readouterr().err
 
 
@@ -129,7 +129,7 @@ def test_a_query_that_fits_only_after_some_members_is_left_out_for_all(
     model = write_model(tmp_path / "short", "gpt2", n_positions=128)
     # "positiv" and the "e" of the next demonstration share a token, except at the end: orders differ in their tokens.
     task = {"template": "e {text}: {kind}", "separator": "", "labels": ["bad", "positiv"], "shots": 4}
-    command = run_words(tmp_path, model, "-T", "1", "--method", "ensemble-4", "-q", train=4, **task)
+    command = run_words(tmp_path, model, "-T", "1", "--technique", "ensemble-4", "-q", train=4, **task)
     write_rows(tmp_path / "data" / "tiny" / "test.jsonl", [{"body": "x" * n, "kind": n % 2} for n in range(1, 100)])
     assert run(command) == 0
     assert len({len(member.token_ids) for member in read}) == 2
@@ -141,9 +141,9 @@ def test_techniques_with_which_no_demonstration_fits_are_refused_before_the_mode
     words: Words, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_here, "load", None)
-    assert run(words("--method", "deep-thinking,repeat-40", "-q")) == 2
+    assert run(words("--technique", "deep-thinking,repeat-40", "-q")) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "task tiny, seed 0: none of its demonstrations fits with --method repeat-40: the last has " in line
+    assert "task tiny, seed 0: none of its demonstrations fits with --technique repeat-40: the last has " in line
     assert "omit repeat-40 or the task" in line
 
 
@@ -155,7 +155,7 @@ def test_it_is_said_once_of_demonstrations_that_are_chosen_with_the_model(
     model = write_model(tmp_path / "short", "gpt2", n_positions=330)
     command = run_words(tmp_path, model, "--shots", "8", "--demos-by", "random", "-T", "1", train=8)
     write_rows(tmp_path / "data" / "tiny" / "train.jsonl", UNEVEN)
-    assert run([*command, "--method", "deep-thinking,repeat-3", *more]) == 0
+    assert run([*command, "--technique", "deep-thinking,repeat-3", *more]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "are left out for every method" in line]
     assert len(said) == 1
     assert f" of 8 demonstrations fit {model} with repeat-3; the first " in said[0]

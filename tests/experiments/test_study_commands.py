@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from helpers.imports import HEAVY, modules_after
 from helpers.tiny import tiny_task
 
 from deepthink_cli.cli.main import run
-from deepthink_cli.experiments import prepare
+from deepthink_cli.experiments import planning, prepare, speed
 from deepthink_cli.experiments.study import open_study, packaged
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "study" / "shots.yaml"
@@ -62,12 +63,12 @@ def test_the_example_of_the_documentation_has_the_combinations_it_says(capsys: p
 
 def test_the_small_example_runs_and_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "out")
-    assert run(["study", "run", str(EXAMPLE), "--scale", "small", "--out", out, "-q"]) == 0
-    assert run(["study", "report", str(EXAMPLE), "--from", out]) == 0
+    assert run(["study", "run", str(EXAMPLE), "--scale", "small", "-o", out, "-q"]) == 0
+    assert run(["study", "report", str(EXAMPLE), "--runs", out]) == 0
     table, notes = capsys.readouterr()
     assert table.startswith(f"Film reviews with few and with many demonstrations ({out}): ")
     assert "shots: 6 of 75 rows are there" in notes
-    assert run(["study", "plot", str(EXAMPLE), "--scale", "small", "--from", out, "-o", str(tmp_path / "a.svg")]) == 0
+    assert run(["study", "plot", str(EXAMPLE), "--scale", "small", "--runs", out, "-o", str(tmp_path / "a.svg")]) == 0
     assert "rows are there" not in capsys.readouterr().err
     assert (tmp_path / "a.svg").stat().st_size > 1000
 
@@ -83,15 +84,15 @@ def test_report_and_plot_know_a_study_by_its_folder(
 ) -> None:
     study.write_text(f"{study.read_text()}figure: {{kind: iterations}}\nscales: {{small: {{shots: 2}}}}\n")
     out, named = str(tmp_path / "out"), [str(study), "--scale", "small"]
-    assert run(["study", "run", *named, "--limit", "2", "--out", out]) == 0
+    assert run(["study", "run", *named, "--limit", "2", "-o", out]) == 0
     assert f"next: deepthink report {out}\n" in capsys.readouterr().err
-    expected = reported(capsys, "study", "report", *named, "--from", out)
+    expected = reported(capsys, "study", "report", *named, "--runs", out)
     assert expected[0].startswith(f"Films ({out}): ")
     assert reported(capsys, "report", out) == expected
     assert reported(capsys, "study", "report", out) == expected
     drawn = [
         reported(capsys, *words, "--json")[0]
-        for words in (["plot", out], ["study", "plot", out], ["study", "plot", *named, "--from", out])
+        for words in (["plot", out], ["study", "plot", out], ["study", "plot", *named, "--runs", out])
     ]
     assert drawn[0] == drawn[1] == drawn[2]
     assert json.loads(drawn[0])["panels"] == ["iterations"]
@@ -101,12 +102,12 @@ def test_a_folder_whose_study_is_gone_is_reported_as_a_run(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
-    assert run(["study", "run", str(study), "--limit", "2", "--out", out, "--quiet"]) == 0
+    assert run(["study", "run", str(study), "--limit", "2", "-o", out, "--quiet"]) == 0
     study.rename(tmp_path / "moved.yaml")
     table, notes = reported(capsys, "report", out)
     assert table.startswith(f"{out}: ")
     assert f"{out}: taken as a run, because its study cannot be read: {study}: no such study file" in notes
-    assert reported(capsys, "study", "report", str(tmp_path / "moved.yaml"), "--from", out)[0].startswith("Films (")
+    assert reported(capsys, "study", "report", str(tmp_path / "moved.yaml"), "--runs", out)[0].startswith("Films (")
 
 
 def test_the_shards_of_a_study_are_reported_as_the_study(
@@ -114,20 +115,20 @@ def test_the_shards_of_a_study_are_reported_as_the_study(
 ) -> None:
     out = str(tmp_path / "out")
     for shard in ("1/2", "2/2"):
-        assert run(["study", "run", str(study), "--shard", shard, "--out", out, "--quiet"]) == 0
+        assert run(["study", "run", str(study), "--shard", shard, "-o", out, "--quiet"]) == 0
     capsys.readouterr()
-    assert reported(capsys, "report", out) == reported(capsys, "study", "report", str(study), "--from", out)
+    assert reported(capsys, "report", out) == reported(capsys, "study", "report", str(study), "--runs", out)
 
 
 def test_a_folder_of_an_older_version_is_reported_with_the_name_of_its_study(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert run(["study", "run", str(study), "--limit", "2", "--out", str(out), "--quiet"]) == 0
+    assert run(["study", "run", str(study), "--limit", "2", "-o", str(out), "--quiet"]) == 0
     (out / "study.json").unlink()
     capsys.readouterr()
     assert reported(capsys, "report", str(out))[0].startswith(f"{out}: ")
-    assert reported(capsys, "study", "report", str(study), "--from", str(out))[0].startswith(f"Films ({out}): ")
+    assert reported(capsys, "study", "report", str(study), "--runs", str(out))[0].startswith(f"Films ({out}): ")
     assert run(["study", "report", str(out)]) == 2
     assert f"{out}: is a folder; name its study" in capsys.readouterr().err
     (out / "study.json").write_text("{}")
@@ -138,7 +139,7 @@ def test_a_folder_of_an_older_version_is_reported_with_the_name_of_its_study(
 def test_a_plan_counts_what_is_there_and_what_is_missing(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [str(study), "--out", str(tmp_path / "out")]
+    words = [str(study), "-o", str(tmp_path / "out")]
     assert run(["study", "run", *words, "--quiet"]) == 0
     study.write_text(study.read_text().replace("- 4\n", "- 4\n- 6\n"))
     assert run(["study", "plan", *words, "--no-probe", "--json"]) == 0
@@ -154,7 +155,7 @@ def test_a_plan_of_a_model_that_is_not_here_is_computed_from_a_table(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = "facebook/opt-13b,openai-community/gpt2-large,no-such/model"
-    assert run(["study", "plan", str(study), "--models", models, "--speed", "50", "--json"]) == 0
+    assert run(["study", "plan", str(study), "-m", models, "--speed", "50", "--json"]) == 0
     larger, smaller, unknown = told(capsys)["plan"]  # type: ignore[misc]
     assert larger["seconds"] / smaller["seconds"] == pytest.approx(12853.5 / 774, rel=0.01)
     assert (larger["rows"], larger["inputs"], larger["exact"]) == (8, 2 * 36, False)
@@ -164,7 +165,7 @@ def test_a_plan_of_a_model_that_is_not_here_is_computed_from_a_table(
 
 
 def test_a_plan_times_a_model_whose_weights_are_here(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "plan", str(study), "--models", "pocket"]) == 0
+    assert run(["study", "plan", str(study), "-m", "pocket"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("pocket"))
     assert line.split()[:4] == ["pocket", "8", "0", "72"]
     assert "probe" in line
@@ -184,16 +185,16 @@ def test_options_are_checked_as_those_of_run(study: Path, capsys: pytest.Capture
         " --limit 0",
         " --iterations none",
     ]
-    assert run(["study", "validate", str(study), "--models", "a,a", "--task", "sst3"]) == 2
+    assert run(["study", "validate", str(study), "-m", "a,a", "--task", "sst3"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[1] for line in lines] == ["--task sst3", "--models a,a"]
+    assert [line.split(": ")[1] for line in lines] == ["--task sst3", "-m a,a"]
     assert run(["study", "validate", str(study), "--scale", "small"]) == 2
     assert "does not name it; the study has no scales" in capsys.readouterr().err
 
 
 def test_an_exclusion_may_name_what_an_option_has_removed(study: Path) -> None:
     study.write_text(study.read_text() + "exclude:\n- {shots: 4, etas: 0.1, models: pocket}\n")
-    assert run(["study", "validate", str(study), "--models", "gpt2", "--quiet"]) == 0
+    assert run(["study", "validate", str(study), "-m", "gpt2", "--quiet"]) == 0
 
 
 def test_a_note_is_told_once() -> None:
@@ -209,3 +210,22 @@ def test_a_study_knows_where_its_fields_are_written(study: Path) -> None:
     assert opened.where("seeds", 1) == "--seeds 3"
     assert opened.where("data_dir") == f"{study}:1"
     assert opened.study.name == "films"
+
+
+def test_without_a_speed_the_arithmetic_is_at_that_of_this_device(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = {torch.float32: 0.5, torch.bfloat16: 2.0}
+    monkeypatch.setattr(planning, "product_speed", lambda device, dtype: speeds[dtype])
+    words = ["study", "plan", str(study), "-m", "facebook/opt-13b", "--json"]
+    seconds = []
+    for dtype, used in (("float32", 0.5), ("bfloat16", 2.0), ("auto", 0.5)):
+        assert run([*words, "--device", "cpu", "--dtype", dtype]) == 0
+        (plan,) = told(capsys)["plan"]  # type: ignore[misc]
+        assert plan["speed"] == used
+        seconds.append(plan["seconds"])
+    assert seconds == [pytest.approx(4 * seconds[1]), seconds[1], seconds[0]]
+
+
+def test_the_speed_of_a_device_is_that_of_its_products() -> None:
+    assert 1e-4 < speed.product_speed(torch.device("cpu"), torch.float32) < 1e4

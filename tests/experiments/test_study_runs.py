@@ -38,7 +38,7 @@ def study(models: Models, tmp_path: Path) -> Callable[..., Path]:
 
 
 def study_run(study: Path, out: Path, *more: str) -> int:
-    return run(["study", "run", str(study), "--out", str(out), "--quiet", *more])
+    return run(["study", "run", str(study), "-o", str(out), "--quiet", *more])
 
 
 ONE_LINE = [
@@ -50,11 +50,11 @@ ONE_LINE = [
     ),
     (
         {"methods": ["deep-thinking", "repeat-2"], "calibrations": ["none", "contextual"], "limit": 6, "at": [1, 2]},
-        "--method deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
+        "--technique deep-thinking,repeat-2 --calibrate none,contextual --limit 6 --at 1,2",
     ),
     (
         {"select": "dev", "dev_size": 5, "positions": "restarted", "score": "mean", "momentums": [0, 0.9]},
-        "--select dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
+        "--choose-on dev --dev-size 5 --positions restarted --score mean --momentum 0,0.9",
     ),
     (
         {"shots": [2, 4], "orders": [0, 1], "positions": ["continued", "restarted"], "limit": 3},
@@ -211,6 +211,6 @@ def test_a_run_of_a_study_is_described_in_json(
     study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = study(shots=[2, 4])
-    assert run(["study", "run", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert run(["study", "run", str(path), "-o", str(tmp_path / "out"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["rows"], told["written"], told["inputs"]) == (4, 4, 48)

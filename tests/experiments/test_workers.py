@@ -48,7 +48,7 @@ def test_killed_workers_and_a_killed_driver_lose_and_double_nothing(
     assert run(words) == 0
     whole = sorted((tmp_path / "out" / FILE).read_bytes().splitlines())
     folder = tmp_path / "divided"
-    continued = [*words, "--out", str(folder)]
+    continued = [*words, "-o", str(folder)]
     driver = forks.start([*continued, "--workers", "2"])
     wait_until(lambda: (folder / FILE).is_file() and (folder / FILE).stat().st_size > 0)
     workers = workers_of(driver.number)

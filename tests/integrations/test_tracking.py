@@ -112,7 +112,7 @@ def test_the_rows_of_a_study_are_told_apart(models: Models, tmp_path: Path, monk
     }
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     recorder = pretend(monkeypatch, "trackio")
-    words = ["study", "run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--log", "trackio:p", "-q"]
+    words = ["study", "run", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"), "--log", "trackio:p", "-q"]
     assert run(words) == 0
     names = {name for values in recorder.logged() for name in values[0] if "accuracy" in name}
     assert len(names) == 4
@@ -135,7 +135,7 @@ def test_a_tracker_that_fails_costs_no_row(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run([*command, "--out", str(tmp_path / "plain")]) == 0
+    assert run([*command, "-o", str(tmp_path / "plain")]) == 0
     recorder = pretend(monkeypatch, "trackio", fails_at)
     assert run([*command, "--log", "trackio:reviews"]) == 0
     assert (tmp_path / "out" / FILE).read_bytes() == (tmp_path / "plain" / FILE).read_bytes()

@@ -73,10 +73,10 @@ def test_any_error_but_a_refusal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_table_runs_in_processes_and_keeps_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["xlnet", "mamba", "--out", str(tmp_path)]) == 0
+    assert main(["xlnet", "mamba", "-o", str(tmp_path)]) == 0
     first = capsys.readouterr().out
     assert "xlnet: refused: XLNetLMHeadModel (xlnet) takes no keys and values" in first
-    assert main(["xlnet", "mamba", "--out", str(tmp_path)]) == 0
+    assert main(["xlnet", "mamba", "-o", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "{'refused': 2}\n"
 
 

@@ -117,7 +117,7 @@ def test_the_command_writes_its_three_files_and_keeps_other_cells(
     out = tmp_path / "results"
     command = [
         "speed.py",
-        "--out",
+        "-o",
         str(out),
         "--shapes",
         str(shape),
@@ -154,7 +154,7 @@ def test_a_harness_that_is_not_installed_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(harness, "installed", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["speed.py", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["speed.py", "-o", str(tmp_path)])
     with pytest.raises(SystemExit):
         speed.main()
     assert "the harness is not installed; run: pip install" in capsys.readouterr().err.splitlines()[-1]
@@ -201,7 +201,7 @@ def test_the_cell_of_trec_measures_every_way_in_one_run(
     systems = [name for name in SYSTEMS if name != HARNESS or harness.installed()]
     command = [
         "speed.py",
-        "--out",
+        "-o",
         str(tmp_path),
         "--shapes",
         llama.identity.id,

@@ -83,7 +83,7 @@ def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
         *([command, missing] for command in ("think", "predict", "calibrate", "chat", "tune", "report")),
         *([command, missing, str(rows)] for command in ("predict", "eval", "generate", "diff")),
         *([command, missing, "-o", memory] for command in ("export", "quantize", "select")),
-        ["run", "--task", "nope", "--out", missing],
+        ["run", "--task", "nope", "-o", missing],
         ["study", "run", missing],
     )
     assert not modules_after(*lines) & {"torch", "transformers"}

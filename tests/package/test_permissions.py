@@ -60,7 +60,7 @@ def program_of(folder: Path, ran: Path) -> list[str]:
     rows: list[dict[str, object]] = [{"text": f"Task {n}.", "code": f"x = {n}", **tests} for n in range(3)]
     for split in ("prompt", "test"):
         write_rows(data / f"{split}.jsonl", rows)
-    return ["run", "--task", "mbpp", "--data-dir", str(data.parent), "-T", "1", "-q", "--out", str(folder / "out")]
+    return ["run", "--task", "mbpp", "--data-dir", str(data.parent), "-T", "1", "-q", "-o", str(folder / "out")]
 
 
 def test_every_option_that_lets_code_run_is_a_flag_without_a_variable() -> None:
@@ -142,7 +142,7 @@ def test_a_study_lets_no_code_run(
     path = study_of(tmp_path, **fields)
     lines = path.read_text().splitlines()
     words = ["study", *command.split()[:1], str(path), *command.split()[1:]]
-    more = {"plan": ["--offline"], "run": ["--out", str(tmp_path / "out")]}.get(command, [])
+    more = {"plan": ["--offline"], "run": ["-o", str(tmp_path / "out")]}.get(command, [])
     expected = [
         (number, name)
         for number, line in enumerate(lines, 1)

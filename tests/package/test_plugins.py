@@ -171,10 +171,10 @@ def test_techniques_of_another_package_make_memories(guest: Path, libraries: For
     done = deepthink(
         libraries,
         guest,
-        "think demos.jsonl -T 2 --method mirrored -o mirrored.safetensors",
+        "think demos.jsonl -T 2 --technique mirrored -o mirrored.safetensors",
         "inspect mirrored.safetensors",
         "eval mirrored.safetensors demos.jsonl",
-        "think demos.jsonl --method whole --steps 2 -o whole.safetensors",
+        "think demos.jsonl --technique whole --steps 2 -o whole.safetensors",
         "inspect whole.safetensors",
     )
     assert done.returncode == 0, done.stderr
@@ -188,8 +188,8 @@ def test_techniques_of_another_package_are_run_and_reported(guest: Path, librari
     done = deepthink(
         libraries,
         guest,
-        "run --task weather --data-dir . -T 2 --method deep-thinking,mirrored,last-2,whole --steps 2 --out runs",
-        "report runs --format csv",
+        "run --task weather --data-dir . -T 2 --technique deep-thinking,mirrored,last-2,whole --steps 2 -o runs",
+        "report runs --output-format csv",
     )
     assert done.returncode == 0, done.stderr
     table = list(csv.DictReader(done.stdout[done.stdout.index("model,") :].splitlines()))
@@ -223,7 +223,7 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
     done = deepthink(
         libraries,
         tmp_path,
-        "think demos.jsonl --method mirrored -T 2 -o mem.safetensors",
+        "think demos.jsonl --technique mirrored -T 2 -o mem.safetensors",
         "export mem.safetensors --to npz -o mem.npz",
     )
     assert done.returncode == 0, done.stderr
@@ -231,7 +231,7 @@ def test_the_package_of_the_documentation_works(tmp_path: Path, libraries: Forks
 
 
 def test_an_unknown_technique_is_refused_with_those_of_another_package(guest: Path, libraries: Forks) -> None:
-    refused = deepthink(libraries, guest, "think demos.jsonl --method mirror")
+    refused = deepthink(libraries, guest, "think demos.jsonl --technique mirror")
     assert "fresh, last-K with K from 2 (as in last-5), mirrored or whole" in refused.stderr
 
 

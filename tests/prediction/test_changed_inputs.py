@@ -84,8 +84,7 @@ def test_so_are_answers_and_the_rows_of_an_evaluation(
     command, *options = words
     output = inputs.parent / "out.jsonl"
     changing(command, inputs, CHANGES["other rows"])
-    option = "--samples" if command == "eval" else "-o"
-    assert run([command, str(memory), str(inputs), "-q", option, str(output), *options]) == 1
+    assert run([command, str(memory), str(inputs), "-q", "-o", str(output), *options]) == 1
     out, err = capsys.readouterr()
     assert (out, err.splitlines()[-1].partition(";")[0]) == (
         "",

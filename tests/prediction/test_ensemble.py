@@ -93,7 +93,7 @@ def test_an_ensemble_predicts_by_the_mean_scores_of_its_memories(
     pair: tuple[Path, Path], iteration: str, demos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = map(str, pair)
-    words = [str(demos), "--iteration", iteration]
+    words = [str(demos), "--at", iteration]
     alone = [printed(capsys, "predict", file, *words) for file in (first, second)]
     together = printed(capsys, "predict", first, *words, "--ensemble", second)
     assert len(together) == (12 if iteration == "all" else 4)
@@ -107,7 +107,7 @@ def test_an_evaluation_names_the_memories_of_its_ensemble(
     pair: tuple[Path, Path], demos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = map(str, pair)
-    (report,) = printed(capsys, "eval", first, str(demos), "--json", "--ensemble", second, "--iteration", "3")
+    (report,) = printed(capsys, "eval", first, str(demos), "--json", "--ensemble", second, "--at", "3")
     assert report["ensemble"] == [second]
     assert [result["iteration"] for result in report["results"]] == [1, 3]
     result = evaluate(first, demos, iteration=3, ensemble=[second])

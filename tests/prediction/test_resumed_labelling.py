@@ -33,7 +33,7 @@ def folder(models: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
 
 
 def words_of(folder: Path, output: Path, *more: str) -> list[str]:
-    fixed = ["--on-error", "skip", "--allow-errors", "4", "--iteration", "all", "-q", "-o", str(output)]
+    fixed = ["--on-error", "skip", "--allow-errors", "4", "--at", "all", "-q", "-o", str(output)]
     return ["predict", str(folder / "mem.safetensors"), str(folder / "in.jsonl"), *fixed, *more]
 
 

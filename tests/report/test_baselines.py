@@ -61,9 +61,9 @@ def test_a_technique_without_rows_of_plain_in_context_learning_has_no_baseline(
     out = " ".join(capsys.readouterr().out.split())
     assert "ct-kv steps=25 2 1 - 68.0 ± 0.0 - - " in out
     assert "No baseline, because there are no rows of plain in-context learning with the same demonstrations" in out
-    assert "run the same command with --method deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
+    assert "run the same command with --technique deep-thinking --at 1: ct-kv steps=25, sst2, seed 0, seed 1;" in out
     for format in ("markdown", "latex", "csv", "html"):
-        assert run(["report", str(folder), "--format", format, "-q"]) == 0
+        assert run(["report", str(folder), "--output-format", format, "-q"]) == 0
         assert "No interval" not in capsys.readouterr().out
     assert run(["plot", str(folder), "--difference"]) == 2
     assert run(["plot", str(folder), "-q", "-o", str(tmp_path / "accuracy.png")]) == 0
@@ -210,7 +210,7 @@ def test_the_order_of_tables_does_not_depend_on_that_of_the_rows(
     texts = set()
     for number in range(3):
         random.Random(number).shuffle(rows)
-        assert run(["report", str(write(tmp_path / "run", rows)), "--format", "markdown"]) == 0
+        assert run(["report", str(write(tmp_path / "run", rows)), "--output-format", "markdown"]) == 0
         texts.add(capsys.readouterr().out)
     assert len(texts) == 1
     headings = [line.split()[0] for line in texts.pop().splitlines() if line.startswith("*") and line[1] != "*"]

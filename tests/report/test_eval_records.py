@@ -1,4 +1,4 @@
-"""`deepthink report --format eee`: records that the schema of Every Eval Ever accepts, and nothing but the results."""
+"""`report --output-format eee`: records that the schema of Every Eval Ever accepts, and nothing but the results."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Models = Callable[[str], Path]
 def runs(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two seeds with samples, and the same without."""
     folder = tmp_path_factory.mktemp("runs")
-    words = run_words(folder, models("llama"), "-T", "2", "--seeds", "2", "--select", "dev", "--quiet")
+    words = run_words(folder, models("llama"), "-T", "2", "--seeds", "2", "--choose-on", "dev", "--quiet")
     assert run([*words, "--samples"]) == 0
-    assert run([*words, "--out", str(folder / "plain"), "--calibrate", "none,contextual"]) == 0
+    assert run([*words, "-o", str(folder / "plain"), "--calibrate", "none,contextual"]) == 0
     return folder
 
 
@@ -43,7 +43,7 @@ def written(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def test_the_aggregates_and_the_instances_are_valid(runs: Path, tmp_path: Path) -> None:
     for name in ("out", "plain"):
-        assert run(["report", str(runs / name), "--format", "eee", "-o", str(tmp_path / name), "-q"]) == 0
+        assert run(["report", str(runs / name), "--output-format", "eee", "-o", str(tmp_path / name), "-q"]) == 0
     aggregates = [record for name in ("out", "plain") for _, record in written(tmp_path / name)]
     assert len(aggregates) == 2 + 4
     for record in aggregates:
@@ -55,7 +55,7 @@ def test_the_aggregates_and_the_instances_are_valid(runs: Path, tmp_path: Path) 
 
 
 def test_a_record_has_the_figures_of_its_rows(runs: Path, tmp_path: Path) -> None:
-    assert run(["report", str(runs / "out"), "--format", "eee", "-o", str(tmp_path), "-q"]) == 0
+    assert run(["report", str(runs / "out"), "--output-format", "eee", "-o", str(tmp_path), "-q"]) == 0
     rows = {row.key: row for row in read_results(runs / "out") if row.setting.part == "test"}
     scores = {
         result["evaluation_result_id"]: result["score_details"]["score"]
@@ -68,7 +68,7 @@ def test_a_record_has_the_figures_of_its_rows(runs: Path, tmp_path: Path) -> Non
 
 
 def test_the_instances_belong_to_their_aggregate(runs: Path, tmp_path: Path) -> None:
-    assert run(["report", str(runs / "out"), "--format", "eee", "-o", str(tmp_path), "-q"]) == 0
+    assert run(["report", str(runs / "out"), "--output-format", "eee", "-o", str(tmp_path), "-q"]) == 0
     for path, record in written(tmp_path):
         detailed = record["detailed_evaluation_results"]
         content = (tmp_path / detailed["file_path"]).read_bytes()
@@ -92,13 +92,13 @@ def test_writing_records_again_replaces_them(runs: Path, tmp_path: Path) -> None
 
 
 def test_no_path_of_this_machine_is_in_a_record(runs: Path, tmp_path: Path) -> None:
-    run(["report", str(runs / "out"), "--format", "eee", "-o", str(tmp_path), "-q"])
+    run(["report", str(runs / "out"), "--output-format", "eee", "-o", str(tmp_path), "-q"])
     assert not any(str(runs) in path.read_text() for path in tmp_path.rglob("*.*"))
     assert all(record["model_info"]["id"] == "llama" for _, record in written(tmp_path))
 
 
 def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["report", str(runs / "out"), "--format", "eee", "-o", str(tmp_path / "records"), "--iteration"]
+    words = ["report", str(runs / "out"), "--output-format", "eee", "-o", str(tmp_path / "records"), "--at"]
     assert run([*words, "2"]) == 0
     iterations = [
         result["generation_config"]["additional_details"]["iteration"]
@@ -107,24 +107,24 @@ def test_one_iteration_can_be_written(runs: Path, tmp_path: Path, capsys: pytest
     ]
     assert set(iterations) == {"2"}
     assert run([*words, "9"]) == 2
-    assert "--iteration 9: no row has it" in capsys.readouterr().err
+    assert "--at 9: no row has it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "--format eee: writes a folder; name it, as in -o records"),
+        ([], "--output-format eee: writes a folder; name it, as in -o records"),
         (["-o", "{runs}/out"], "holds a run, and only deepthink run writes there"),
         (["-o", "{runs}/out/records"], "holds a run, and only deepthink run writes there"),
         (["-o", f"{{runs}}/out/{FILE}"], "a file; name a folder"),
         (["-o", "{runs}/r", "--published"], "--published: is about tables"),
         (["-o", "{runs}/r", "--html", "x.html"], "--html: is about tables"),
-        (["-o", "{runs}/r", "--json"], "--json and --format eee: two formats"),
+        (["-o", "{runs}/r", "--json"], "--json and --output-format eee: two formats"),
     ],
 )
 def test_what_does_not_fit_is_refused(
     more: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word.format(runs=runs) for word in more]
-    assert run(["report", str(runs / "out"), "--format", "eee", *words]) == 2
+    assert run(["report", str(runs / "out"), "--output-format", "eee", *words]) == 2
     assert message in capsys.readouterr().err

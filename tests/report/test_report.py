@@ -58,7 +58,7 @@ def test_tables_are_never_cut(both: str, capsys: pytest.CaptureFixture[str], mon
 
 
 def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, three, "--format", "markdown")
+    out = printed(capsys, three, "--output-format", "markdown")
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert len({len(line) for line in table}) == 1
     assert [set(cell) for cell in cells(table[1])][:2] == [{"-"}, {"-", ":"}]
@@ -66,7 +66,7 @@ def test_markdown_has_aligned_columns(three: str, capsys: pytest.CaptureFixture[
 
 
 def test_csv_and_json_hold_the_same_numbers(three: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (row,) = csv.DictReader(io.StringIO(printed(capsys, three, "--format", "csv")))
+    (row,) = csv.DictReader(io.StringIO(printed(capsys, three, "--output-format", "csv")))
     (same,) = json.loads(printed(capsys, three, "--json"))["rows"]
     assert row == {name: "" if value is None else str(value) for name, value in same.items()}
     assert same["thinking_mean"] == pytest.approx(0.65)
@@ -93,7 +93,7 @@ def test_equal_differences_have_no_interval(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_latex_has_a_section_for_each_eta_and_rules_of_booktabs(both: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, both, "--format", "latex", "--published")
+    out = printed(capsys, both, "--output-format", "latex", "--published")
     for part in (r"\toprule", r"\midrule", r"\bottomrule", r"$\pm$", r"95 \% interval", r"{\textit{eta 0.1}} \\"):
         assert part in out
     rows = [line for line in out.splitlines() if " & " in line]
@@ -135,7 +135,7 @@ def test_a_mean_over_other_tasks_than_the_papers_says_so(tmp_path: Path, capsys:
 def test_large_groups_show_their_tasks_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(write(tmp_path / "mmlu", mmlu()))
     assert "mmlu/3 " not in printed(capsys, folder)
-    out = printed(capsys, folder, "--tasks")
+    out = printed(capsys, folder, "--all-tasks")
     assert "mmlu/3 " in out
     assert "mmlu (mean of 12)" in out
 
@@ -150,7 +150,7 @@ def test_dev_choices_show_their_median_and_range(tmp_path: Path, capsys: pytest.
     out = printed(capsys, str(write(tmp_path / "dev", rows)))
     assert "3 (2 to 3)" in out
     assert "at the T that each seed's own dev rows choose" in out
-    assert "Deep-Thinking: at T = 2" in printed(capsys, str(tmp_path / "dev"), "--iteration", "2")
+    assert "Deep-Thinking: at T = 2" in printed(capsys, str(tmp_path / "dev"), "--at", "2")
 
 
 def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,8 +161,8 @@ def test_columns_without_a_figure_are_left_out(tmp_path: Path, capsys: pytest.Ca
 def test_incomplete_jobs_are_named_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(write(tmp_path / "cut", [*seeds(THREE), *curve([50], seed=3)]))
     for format in ("terminal", "markdown", "latex", "json"):
-        assert "sst2, seed 3: no T = 2, 3" in printed(capsys, folder, "--format", format)
-    assert run(["report", folder, "--format", "csv"]) == 0
+        assert "sst2, seed 3: no T = 2, 3" in printed(capsys, folder, "--output-format", format)
+    assert run(["report", folder, "--output-format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "seed 3" not in out
     assert "sst2, seed 3: no T = 2, 3" in err
@@ -176,10 +176,10 @@ def test_several_runs_make_one_report(three: str, tmp_path: Path, capsys: pytest
 
 def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.md"
-    assert run(["report", three, "--format", "markdown", "-o", str(path)]) == 0
+    assert run(["report", three, "--output-format", "markdown", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"wrote {path}\n")
-    assert path.read_text() == printed(capsys, three, "--format", "markdown")
+    assert path.read_text() == printed(capsys, three, "--output-format", "markdown")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_a_report_goes_to_a_file(three: str, tmp_path: Path, capsys: pytest.Capt
         (["nowhere"], "RUN nowhere: no such folder; give the folder of a deepthink run"),
         (["."], ".: no results.jsonl in it; give the folder of a deepthink run"),
         (["empty"], "RUN empty: results.jsonl has no rows yet; let the run finish a job first"),
-        (["run", "--iteration", "9"], "--iteration 9: the run has iterations 1 to 3; name one of them"),
-        (["run", "--iteration", "last"], "--iteration last: a whole number from 1, as in 5"),
-        (["run", "--json", "--format", "csv"], "--json and --format csv: two formats; give one of them"),
+        (["run", "--at", "9"], "--at 9: the run has iterations 1 to 3; name one of them"),
+        (["run", "--at", "last"], "--at last: a whole number from 1, as in 5"),
+        (["run", "--json", "--output-format", "csv"], "--json and --output-format csv: two formats; give one of them"),
         (["run", "-o", "no/where"], "-o no/where: there is no directory"),
         (
             ["run", "-o", "a.xlsx"],
@@ -217,7 +217,7 @@ def test_bad_input_is_named_and_nothing_is_written(
 
 
 def test_independent_mistakes_are_reported_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--iteration", "x"]) == 2
+    assert run(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--at", "x"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
@@ -227,7 +227,7 @@ def test_a_report_loads_no_model_library(three: str) -> None:
 
 
 def test_options_of_a_file_hold_for_a_report(three: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "options.toml").write_text('format = "json"\niteration = 2\n')
+    (tmp_path / "options.toml").write_text('output_format = "json"\nat = 2\n')
     report: dict[str, Any] = json.loads(printed(capsys, three, "--config", str(tmp_path / "options.toml")))
     assert report["rows"][0]["iteration_median"] == 2
 
@@ -238,9 +238,9 @@ def test_every_export_says_how_many_rows_shots_and_seeds_it_rests_on(
     folder = str(write(tmp_path / "run", seeds([[50, 60], [50, 70]], limit=100)))
     (row,) = json.loads(printed(capsys, folder, "--json"))["rows"]
     assert (row["n"], row["limit"], row["shots"], row["seeds"]) == (100, 100, 8, 2)
-    (line,) = csv.DictReader(io.StringIO(printed(capsys, folder, "--format", "csv")))
+    (line,) = csv.DictReader(io.StringIO(printed(capsys, folder, "--output-format", "csv")))
     assert [line[name] for name in ("n", "limit", "shots", "seeds")] == ["100", "100", "8", "2"]
-    out = printed(capsys, folder, "--format", "latex")
+    out = printed(capsys, folder, "--output-format", "latex")
     assert "Inputs evaluated (samples: at most 100 a task): sst2 100" in out
     assert "Demonstrations (shots): 8" in out
 

@@ -110,7 +110,7 @@ def test_stored_corrections_and_all_iterations_are_those_of_predict(
     memory, inputs = make("--calibrate", "contextual"), str(write_rows(tmp_path / "in.jsonl", MANY[:5]))
     with serving(memory, iteration="all", score="sum", socket=tmp_path / "socket") as address:
         there = output(tmp_path, "there.jsonl", str(memory), inputs, "--server", address)
-    assert there == output(tmp_path, "here.jsonl", str(memory), inputs, "--iteration", "all")
+    assert there == output(tmp_path, "here.jsonl", str(memory), inputs, "--at", "all")
     assert b'"stored"' in there
 
 

@@ -74,7 +74,7 @@ def test_one_row_and_many_are_answered_as_predict_answers_them(
 
 def test_iterations_and_no_correction_are_those_that_the_server_was_started_with(memory: Path, tmp_path: Path) -> None:
     made = client_of(labeller(memory, iteration="all", calibrate=("none",), score="mean"))
-    options = ["--iteration", "all", "--calibrate", "none", "--score", "mean"]
+    options = ["--at", "all", "--calibrate", "none", "--score", "mean"]
     assert made.post("/predict", json=ROWS).json() == predicted(memory, ROWS, tmp_path, *options)
     assert len(made.post("/predict", json=ROWS[0]).json()) == 2
 

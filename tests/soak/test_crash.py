@@ -195,7 +195,7 @@ def test_a_run_goes_on_when_its_disk_has_room_again(
     assert place.forks.run(words) == (0, "")
     whole = run_files(tmp_path / "out")
     out, seen = place.folder / "run", place.seen / "run"
-    words += ["--out", str(out)]
+    words += ["-o", str(out)]
     limit = 0 if place.kind == "full" else PAGE
     while (done := place.run(words, limit)) != (0, ""):
         code, said = done

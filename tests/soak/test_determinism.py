@@ -33,7 +33,7 @@ import sys
 from deepthink_cli.cli.main import run
 model, demos, inputs, memory, labels = sys.argv[1:]
 code = run(["think", demos, "-m", model, "-T", "4", "--keep", "all", "-q", "-o", memory])
-sys.exit(code or run(["predict", memory, inputs, "--iteration", "all", "-q", "-o", labels]))
+sys.exit(code or run(["predict", memory, inputs, "--at", "all", "-q", "-o", labels]))
 """
 
 

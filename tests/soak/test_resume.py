@@ -133,7 +133,7 @@ def test_a_second_process_is_refused_by_the_number_of_the_first_which_goes_on(fo
     os.kill(first.number, signal.SIGSTOP)
     refused = f"another deepthink run (process {first.number}) writes there; wait for it, or name another folder"
     try:
-        assert forks.run(whole.words) == (2, f"deepthink: --out {whole.out}: {refused}\n")
+        assert forks.run(whole.words) == (2, f"deepthink: -o {whole.out}: {refused}\n")
     finally:
         os.kill(first.number, signal.SIGCONT)
     assert first.wait() == 0

@@ -89,7 +89,7 @@ def test_programs_run_only_if_they_may(tmp_path: Path, capsys: Captured) -> None
         check_may_run(built_in()["mbpp"], False, False)
     write_rows(_folder(tmp_path, "mbpp") / "prompt.jsonl", PROBLEMS[:3])
     write_rows(_folder(tmp_path, "mbpp") / "test.jsonl", PROBLEMS[3:])
-    assert run(["run", "--task", "mbpp", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out"), "-q"]) == 2
+    assert run(["run", "--task", "mbpp", "--data-dir", str(tmp_path), "-o", str(tmp_path / "out"), "-q"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "task mbpp: its answers are programs" in line
     assert not (tmp_path / "out" / "results.jsonl").exists()
@@ -167,7 +167,7 @@ def test_eval_measures_exact_match(
     memory, samples = _think(models, data, short, tmp_path), tmp_path / "samples.jsonl"
     words = ["eval", str(memory), "--task", str(short), "--data-dir", str(data), "-q"]
     capsys.readouterr()
-    assert run([*words, "--samples", str(samples), "--json"]) == 0
+    assert run([*words, "-o", str(samples), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["n"], report["chance"], report["majority"]) == (4, 0.0, None)
     assert [row["iteration"] for row in report["results"]] == [1, 2]
@@ -220,7 +220,7 @@ def test_a_run_has_rows_of_free_answers_and_continues(
     models: Callable[[str], Path], data: Path, short: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     words = ["run", "--task", str(short), "--data-dir", str(data), "-m", str(models("gpt2")), "-T", "2", "-q"]
-    words += ["--shots", "2", "--out", str(tmp_path / "out")]
+    words += ["--shots", "2", "-o", str(tmp_path / "out")]
     assert run([*words, "--samples"]) == 0
     rows = read_results(tmp_path / "out")
     assert [(row.setting.iteration, row.n, row.chance, row.majority) for row in rows] == [
@@ -235,7 +235,7 @@ def test_a_run_has_rows_of_free_answers_and_continues(
 
 
 def test_a_run_names_what_free_answers_cannot_have(data: Path, short: Path, tmp_path: Path, capsys: Captured) -> None:
-    words = ["run", "--task", str(short), "--data-dir", str(data), "--out", str(tmp_path / "out"), "-q"]
+    words = ["run", "--task", str(short), "--data-dir", str(data), "-o", str(tmp_path / "out"), "-q"]
     assert run([*words, "--calibrate", "batch"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("task gsm8k has free answers, without scores; run it without this option")

@@ -36,7 +36,7 @@ def given(engine: Engine, count: int = 4) -> TokenizedDemonstrations:
 
 def rows_of(engine: Engine, demonstrations: TokenizedDemonstrations) -> list[TrainingRow]:
     """The training rows without dropout."""
-    rows = training_rows(engine.tokenizer, demonstrations, "--method ct-kv")
+    rows = training_rows(engine.tokenizer, demonstrations, "--technique ct-kv")
     return rows.hiding(torch.zeros_like(rows.own_RL))
 
 
@@ -131,7 +131,7 @@ def test_hiding_tokens_moves_no_others(family: str, loaded: Loaded, monkeypatch:
     demonstrations = given(engine)
     memory, rows = (
         read(engine, demonstrations.token_ids),
-        training_rows(engine.tokenizer, demonstrations, "--method ct-kv"),
+        training_rows(engine.tokenizer, demonstrations, "--technique ct-kv"),
     )
     hidden = rows.hiding(torch.rand(rows.own_RL.shape, generator=torch.Generator().manual_seed(0)) < 0.2)
     loss, gradient = engine.gradient(memory, hidden)
@@ -194,8 +194,8 @@ def test_a_token_across_two_demonstrations_is_hidden_from_both(llama: Engine) ->
 
 
 def test_fewer_than_four_demonstrations_are_not_left_out(llama: Engine) -> None:
-    assert not training_rows(llama.tokenizer, given(llama, 3), "--method ct-kv").own_RL.any()
-    assert training_rows(llama.tokenizer, given(llama, 4), "--method ct-kv").own_RL.any(1).all()
+    assert not training_rows(llama.tokenizer, given(llama, 3), "--technique ct-kv").own_RL.any()
+    assert training_rows(llama.tokenizer, given(llama, 4), "--technique ct-kv").own_RL.any(1).all()
 
 
 def test_the_answer_is_the_whole_label(llama: Engine) -> None:

@@ -109,7 +109,7 @@ def test_predictions_are_in_the_labels_of_the_task_and_scored_by_the_words(
     output, other = tmp_path / "mem.safetensors", tmp_path / "other.safetensors"
     rows = [{"review": text, "sentiment": FRESH[label == "negative"]} for text, label in REVIEWS]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run(["think", str(demos), "--method", "fresh", "-T", "3", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(demos), "--technique", "fresh", "-T", "3", "-q", "-o", str(output)]) == 0
     assert run(["think", str(tmp_path / "rows.jsonl"), "-T", "3", "-q", "-o", str(other)]) == 0
     capsys.readouterr()
     assert run(["predict", str(output), str(demos), "-q"]) == 0
@@ -125,7 +125,7 @@ def test_a_memory_keeps_the_words_and_needs_format_version_2(
     tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "mem.safetensors"
-    assert run(["think", str(demos), "--method", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(demos), "--technique", "flipped", "-T", "2", "-q", "-o", str(output)]) == 0
     memory = load_memory(output)
     assert memory.provenance is not None
     assert memory.provenance.technique is not None
@@ -142,10 +142,12 @@ def test_a_memory_keeps_the_words_and_needs_format_version_2(
 def test_a_task_evaluates_whether_the_words_were_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, data = tiny_task(tmp_path)
     output, words = tmp_path / "mem.safetensors", ["--task", str(task), "--data-dir", str(data)]
-    assert run(["think", *words, "--protocol", "paper", "--method", "flipped", "-T", "1", "-q", "-o", str(output)]) == 0
+    assert (
+        run(["think", *words, "--protocol", "paper", "--technique", "flipped", "-T", "1", "-q", "-o", str(output)]) == 0
+    )
     capsys.readouterr()
     samples = tmp_path / "samples.jsonl"
-    assert run(["eval", str(output), *words, "--protocol", "paper", "-q", "--json", "--samples", str(samples)]) == 0
+    assert run(["eval", str(output), *words, "--protocol", "paper", "-q", "--json", "-o", str(samples)]) == 0
     report = json.loads(capsys.readouterr().out)
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
     assert {row["gold"] for row in rows} == {"negative", "positive"}
@@ -159,13 +161,13 @@ def test_the_first_reading_of_a_technique_is_not_called_plain_in_context_learnin
     name: str, tmp_path: Path, demos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output, page = tmp_path / "mem.safetensors", tmp_path / "page.html"
-    assert run(["think", str(demos), "--method", name, "-T", "2", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(demos), "--technique", name, "-T", "2", "-q", "-o", str(output)]) == 0
     capsys.readouterr()
     assert run(["eval", str(output), str(demos), "-q", "--html", str(page)]) == 0
     out = capsys.readouterr().out
     assert f"T = 1 is one reading with {name}: " in out
     assert "T = 1 is plain in-context learning" not in out + page.read_text()
-    assert "for plain in-context learning, evaluate a memory of think -T 1 without --method" in out
+    assert "for plain in-context learning, evaluate a memory of think -T 1 without --technique" in out
 
 
 def test_fresh_words_are_replies_of_a_conversation(tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_demonstrations_that_fit_once_and_not_twice_are_left_out_whole_with_a_wa
     output = tmp_path / "mem.safetensors"
     assert run(["think", str(demos), *short, "-q", "-o", str(output)]) == 0
     capsys.readouterr()
-    assert run(["think", str(demos), *short, "--method", "repeat-2", "-q", "-o", str(output)]) == 0
+    assert run(["think", str(demos), *short, "--technique", "repeat-2", "-q", "-o", str(output)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     memory = load_memory(output)
     assert memory.provenance is not None
@@ -209,7 +211,7 @@ def test_what_does_not_fit_once_is_refused_in_numbers_of_demonstrations(
     tmp_path: Path, short: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": f"play {n}", "kind": "ab"[n % 2]} for n in range(30)])
-    assert run(["think", str(rows), *short, "--method", "repeat-2"]) == 2
+    assert run(["think", str(rows), *short, "--technique", "repeat-2"]) == 2
     assert "of 30 demonstrations would fit" in capsys.readouterr().err
 
 
@@ -217,6 +219,6 @@ def test_more_copies_than_any_demonstration_fits_are_refused_before_the_model_is
     demos: Path, short: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deepthink_cli.make_memory.load", None)
-    assert run(["think", str(demos), *short, "--method", "repeat-20"]) == 2
+    assert run(["think", str(demos), *short, "--technique", "repeat-20"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--method repeat-20: none of the demonstrations fits: the last has " in line
+    assert "--technique repeat-20: none of the demonstrations fits: the last has " in line

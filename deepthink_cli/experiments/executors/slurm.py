@@ -43,10 +43,10 @@ def write_script(out: Path, arguments: Sequence[str], shards: int, options: Sequ
         if not _OPTION.fullmatch(option):
             raise InputError(f"--sbatch {option!a}: write an option of sbatch on one line, as in --sbatch=--gres=gpu:1")
     if out.name == "":
-        raise InputError(f"--out {out}: name a folder, beside which the script is written")
+        raise InputError(f"-o {out}: name a folder, beside which the script is written")
     path = out.absolute().with_name(f"{out.name}.sbatch")
     if _LINE_BREAK.search(str(path)):
-        raise InputError(f"--out {path}: a line break in it would end a line of the script; name another folder")
+        raise InputError(f"-o {path}: a line break in it would end a line of the script; name another folder")
     words = (sys.executable, "-m", "deepthink_cli", *_of_shard(arguments))
     logs = path.with_name(f"{out.name}-%A-%a.log")
     lines = [

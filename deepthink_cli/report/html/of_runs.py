@@ -224,7 +224,9 @@ def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequenc
     for name in gate_values(settings[0].gate):
         words += _option(name, (f"{gate_values(setting.gate)[name]:g}" for setting in gated))
     words += _option("update", (setting.update or GATE for setting in gated), GATE)
-    words += _option("method", ((setting.technique or DEEP_THINKING).split()[0] for setting in settings), DEEP_THINKING)
+    words += _option(
+        "technique", ((setting.technique or DEEP_THINKING).split()[0] for setting in settings), DEEP_THINKING
+    )
     words += _option("demos-by", (setting.sampling for setting in settings if setting.balanced is not None))
     words += _option("calibrate", (setting.calibration or NONE for setting in settings), NONE)
     iterations = sorted({setting.iteration for setting in settings})
@@ -232,8 +234,8 @@ def _command(folder: Path, options: Sequence[tuple[str, str]], settings: Sequenc
     if iterations != list(range(1, iterations[-1] + 1)):
         words += ["--at", ",".join(map(str, iterations))]
     if dev := [setting for setting in settings if setting.part == "dev"]:
-        words += ["--select", "dev", "--dev-size", str(dev[0].limit)]
-    return shlex.join([*words, "--out", str(folder)])
+        words += ["--choose-on", "dev", "--dev-size", str(dev[0].limit)]
+    return shlex.join([*words, "-o", str(folder)])
 
 
 def _option(name: str, values: Iterable[str], default: str | None = None) -> list[str]:

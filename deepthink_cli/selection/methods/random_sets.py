@@ -65,7 +65,7 @@ def dev_rows(pool: Pool, shots: int, draw: random.Random, most: int = DEV) -> li
             "shots",
             shots,
             f"the pool has {len(pool)} rows, and none is left to try sets on; add rows to it, use fewer "
-            f"{option('shots')}, or {option('method')} random",
+            f"{option('shots')}, or {option('demos_by')} random",
         )
     return draw.sample(range(len(pool)), min(len(pool), max(most, 2 * shots)))
 

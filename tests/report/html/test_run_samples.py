@@ -101,7 +101,7 @@ def test_the_command_names_what_the_run_crossed(grid: Path) -> None:
     assert run_commands(read_jobs([grid])) == [
         "deepthink run --task sst2 --task mr --model dir/tiny.gguf --dtype float32 --protocol official --limit 40 "
         "--shots 8 --positions continued --sampling random --seeds 0,1 --eta 0.01,0.1 --momentum 0 --iterations 5 "
-        f"--at 1,2,5 --select dev --dev-size 20 --out {grid}"
+        f"--at 1,2,5 --choose-on dev --dev-size 20 -o {grid}"
     ]
 
 

@@ -1,0 +1,50 @@
+"""The class of the commands: optional values, options under former names, and errors that name sources of values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from deepthink_cli.cli.console import note
+from deepthink_cli.cli.help import HelpCommand
+from deepthink_cli.cli.renamed import NOTES, under_new_names
+from deepthink_cli.cli.sources import naming_sources
+
+
+def with_ray_address(words: Sequence[str]) -> list[str]:
+    """The words of a command line with `local` after a `--ray` that has no address."""
+    completed = list[str]()
+    for number, word in enumerate(words):
+        completed.append(word)
+        rest = words[number + 1 :]
+        if word == "--ray" and (not rest or rest[0].startswith("-")):
+            completed.append("local")
+    return completed
+
+
+class Command(HelpCommand):
+    """A command whose errors name the source of the value that they are about."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command, some of whose options have an optional value."""
+        return super().parse_args(ctx, under_new_names(ctx, with_ray_address(args)))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; `--offline` is applied to the hub's library."""
+        if ctx.params.get("offline"):
+            os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is first imported, which is later
+        for line in ctx.meta.get(NOTES, ()):
+            note(line, ctx.params.get("quiet", False))
+        with naming_sources(ctx):
+            return super().invoke(ctx)
+
+
+class Program(typer.Typer):
+    """An application whose commands name the sources of option values in their errors."""
+
+    def command(self, *arguments: Any, **options: Any) -> Any:
+        """Register a command, as `typer.Typer.command`."""
+        return super().command(*arguments, cls=Command, **options)
