@@ -185,7 +185,8 @@ class ModelPlan:
         """The plan as JSON values, with its hours."""
         hours = None if self.seconds is None else round(self.seconds / 3600, 4)
         rounded = {name: round(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
-        return {**rounded, "seconds": None if self.seconds is None else round(self.seconds, 3), "hours": hours}
+        seconds = None if self.seconds is None else round(self.seconds, 3)
+        return {**rounded, "seconds": seconds, "hours": hours, "speed": self.speed}
 
 
 def plan_study(

@@ -47,7 +47,7 @@ class ContextTuning(Trained):
                 "quantize",
                 spec.options.quantize,
                 f"{self.option} needs gradients, which quantized weights do not give exactly; use {option('dtype')} "
-                "bfloat16, or another method",
+                "bfloat16, or another technique",
             )
         own_tokens(spec.tokenizer, demonstrations, self.option)
         if len(demonstrations.examples) < FEWEST:

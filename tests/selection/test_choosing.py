@@ -140,12 +140,12 @@ REFUSED = {
         "shots 1: the pool has 2 labels",
     ),
     "one class": (pool_of(ROWS[1:3]), Request("random", 1), "rows.jsonl: one label only, 'positive'"),
-    "an unknown method": (pool_of(ROWS), Request("herd", 1), "method herd: use random, "),
-    "no model": (pool_of(ROWS), Request("longest", 1), "method longest: reads the rows with a model"),
+    "an unknown method": (pool_of(ROWS), Request("herd", 1), "demos_by herd: use random, "),
+    "no model": (pool_of(ROWS), Request("longest", 1), "demos_by longest: reads the rows with a model"),
     "queries that are not read": (
         pool_of(ROWS),
         Request("longest", 1, queries=ROWS[:1]),
-        "for: method longest does not read the queries",
+        "for: demos_by longest does not read the queries",
     ),
     "balance without label words": (
         pool_of([Query("a", ("x", "y"), "x"), Query("b", ("z", "y"), "z")], ()),
@@ -155,7 +155,7 @@ REFUSED = {
     "probabilities of different candidates": (
         pool_of([Query("a", ("x", "y"), "x"), Query("b", ("z", "y"), "z")], ()),
         Request("sure", 1),
-        "method sure: compares the labels' probabilities",
+        "demos_by sure: compares the labels' probabilities",
     ),
 }
 

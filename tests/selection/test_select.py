@@ -56,7 +56,7 @@ def model(models: Models) -> ModelOptions:
 def test_chosen_rows_are_written_as_they_were_and_the_memory_records_how(
     pool: PoolRows, model: ModelOptions, tmp_path: Path
 ) -> None:
-    result = select(pool, SelectOptions(method="stratified", shots=6, seed=3))
+    result = select(pool, SelectOptions(demos_by="stratified", shots=6, seed=3))
     write_selection(result, tmp_path / "demos.jsonl")
     written = [json.loads(line) for line in (tmp_path / "demos.jsonl").read_text().splitlines()]
     assert written == [ROWS[place] for place in result.chosen.places]
@@ -75,13 +75,13 @@ def test_without_a_model_nothing_is_loaded(
 ) -> None:
     monkeypatch.setattr("deepthink_cli.engine.opening.load_network", lambda _: pytest.fail("weights were loaded"))
     for used in (None, model):
-        assert len(select(pool, SelectOptions(method="random", shots=6), used).chosen.places) == 6
+        assert len(select(pool, SelectOptions(demos_by="random", shots=6), used).chosen.places) == 6
 
 
 def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None:
     events: list[Event] = []
     rows = pool_of_file(str(write_rows(tmp_path / "twice.jsonl", ROWS + ROWS[:2])), TEMPLATE)
-    result = select(rows, SelectOptions(method="random", shots=4, pool_size=10), tell=events.append)
+    result = select(rows, SelectOptions(demos_by="random", shots=4, pool_size=10), tell=events.append)
     assert events == [Note(f"{rows.name}: 2 rows left out: identical to an earlier row")]
     assert result.chosen.selected.pool_rows == 10
     assert result.as_json()["set_aside"] == {
@@ -91,7 +91,7 @@ def test_rows_that_are_left_out_are_told(pool: PoolRows, tmp_path: Path) -> None
 
 
 def test_every_row_of_the_pool_has_a_line_in_the_scores(pool: PoolRows, tmp_path: Path) -> None:
-    result = select(pool, SelectOptions(method="random", shots=3, pool_size=5))
+    result = select(pool, SelectOptions(demos_by="random", shots=3, pool_size=5))
     write_scores(result, tmp_path / "scores.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     assert [row["index"] for row in rows] == list(range(20))
@@ -103,7 +103,7 @@ def test_every_row_of_the_pool_has_a_line_in_the_scores(pool: PoolRows, tmp_path
 
 def test_a_missing_label_is_a_warning(pool: PoolRows) -> None:
     events: list[Event] = []
-    select(pool, SelectOptions(method="first", shots=1), tell=events.append)
+    select(pool, SelectOptions(demos_by="first", shots=1), tell=events.append)
     assert events == [
         Warn(
             "no row with the label negative was chosen: give all labels to think with labels (a task has its own), "
@@ -120,7 +120,7 @@ def test_chosen_rows_that_do_not_fit_together_are_a_warning(models: Models, tmp_
     model = ModelOptions(model=str(models("gpt2")))
     select(
         pool_of_file(str(write_rows(tmp_path / "long.jsonl", rows))),
-        SelectOptions(method="random", shots=30),
+        SelectOptions(demos_by="random", shots=30),
         model,
         tell=events.append,
     )
@@ -130,7 +130,7 @@ def test_chosen_rows_that_do_not_fit_together_are_a_warning(models: Models, tmp_
 @pytest.mark.parametrize("change", ["swapped", "shorter", "other label"], ids=lambda change: change.replace(" ", "-"))
 def test_changed_demonstrations_are_told_and_not_recorded(change: str, pool: PoolRows, tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
-    write_selection(select(pool, SelectOptions(method="random", shots=6)), path)
+    write_selection(select(pool, SelectOptions(demos_by="random", shots=6)), path)
     lines = path.read_text().splitlines(keepends=True)
     label, other = ("positive", "negative") if "positive" in lines[0] else ("negative", "positive")
     changed = {
@@ -166,7 +166,7 @@ def test_a_memory_of_other_demonstrations_has_version_1(demos: Path, models: Mod
 
 
 def test_the_file_beside_holds_the_record_alone(pool: PoolRows, tmp_path: Path) -> None:
-    result = select(pool, SelectOptions(method="random", shots=2, seed=1, balance=True))
+    result = select(pool, SelectOptions(demos_by="random", shots=2, seed=1, balance=True))
     write_selection(result, tmp_path / "demos.jsonl")
     content = json.loads(file_beside(tmp_path / "demos.jsonl").read_text())
     assert Selected(**content["selected"]) == result.chosen.selected
@@ -187,5 +187,5 @@ def test_a_method_that_reads_the_model_says_so_without_one(pool: PoolRows, monke
     from deepthink_cli.selection.registry import METHODS
 
     monkeypatch.setitem(METHODS, "reader", SelectionMethod("nowhere:choose", "reads", "this test", ("hidden",)))
-    with pytest.raises(InputError, match="method reader: reads the rows with a model; name one with model"):
-        select(pool, SelectOptions(method="reader", shots=2), store=Store(Path("nowhere")))
+    with pytest.raises(InputError, match="demos_by reader: reads the rows with a model; name one with model"):
+        select(pool, SelectOptions(demos_by="reader", shots=2), store=Store(Path("nowhere")))

@@ -110,7 +110,7 @@ def test_a_task_without_training_rows_has_no_dev_set(tmp_path: Path) -> None:
     path, data = tiny_task(tmp_path, train=4)
     task = find_task(str(path))
     evaluated = evaluation_set(task, "paper", Source(data))
-    with pytest.raises(InputError, match="select dev: task tiny has no training rows"):
+    with pytest.raises(InputError, match="choose_on dev: task tiny has no training rows"):
         dev_set(task, evaluated, draw_demonstrations(task, evaluated))
 
 

@@ -29,7 +29,7 @@ STEPS = 4
 @pytest.fixture
 def plan(reviews: DemonstrationSet) -> ThinkPlan:
     """A short training of the four reviews."""
-    options = TechniqueOptions.checked(method="ct-kv", steps=STEPS)
+    options = TechniqueOptions.checked(technique="ct-kv", steps=STEPS)
     return plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(iterations=1), technique=options)
 
 
@@ -128,7 +128,7 @@ def test_fewer_than_four_demonstrations_are_trained_with_a_note(
 
 def test_quantized_weights_are_refused(plan: ThinkPlan) -> None:
     spec = replace(plan.spec, options=plan.spec.options.model_copy(update={"quantize": "8bit"}))
-    with pytest.raises(InputError, match="quantize 8bit: method ct-kv needs gradients"):
+    with pytest.raises(InputError, match="quantize 8bit: technique ct-kv needs gradients"):
         ContextTuning("ct-kv").check(spec, plan.demonstrations)
 
 
@@ -156,6 +156,6 @@ def test_the_seed_of_demonstrations_is_not_that_of_the_tokens_that_are_hidden(
 
 
 def test_options_of_readings_are_refused_from_python_too(reviews: DemonstrationSet) -> None:
-    technique = TechniqueOptions.checked(method="ct-kv")
-    with pytest.raises(InputError, match=r"eta 0\.01: not with method ct-kv alone"):
+    technique = TechniqueOptions.checked(technique="ct-kv")
+    with pytest.raises(InputError, match=r"eta 0\.01: not with technique ct-kv alone"):
         plan_thinking(reviews, ModelOptions.checked(), MethodOptions.checked(eta=0.01), technique=technique)
