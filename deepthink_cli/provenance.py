@@ -14,7 +14,7 @@ from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.errors import InputError, option
-from deepthink_cli.io.text import canonical_json
+from deepthink_cli.io.text import canonical_json, named
 from deepthink_cli.method import Method
 from deepthink_cli.options import ScoreName
 
@@ -375,7 +375,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
 def prompt_lines(labels: Sequence[str], template: Template, chat: Chat | None) -> dict[str, str]:
     """The labels and how the prompts are written, by name."""
     return {
-        "labels": ", ".join(labels) or "with every input",
+        "labels": ", ".join(map(named, labels)) or "with every input",
         "template": f"{template.pattern!r}, separator {template.separator!r}",
         **({"prompts": f"{chat}, template {chat.template_sha256[:12]}"} if chat else {}),
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
 from deepthink_cli.evaluation.metrics import confusion_table
+from deepthink_cli.io.text import named
 from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def distribution(evaluation: Evaluation, by: str = "") -> list[Any]:
     labels = sorted(true, key=lambda label: -abs(answers[last].get(label, 0) - true[label]))[:LABELS]
     rows = [
         [
-            label,
+            named(label),
             *(
                 f"{count / evaluation.n:.1%}"
                 for count in (true[label], *(each.get(label, 0) for each in answers.values()))
@@ -128,7 +129,7 @@ def show(result: EvaluationReport, json: bool) -> None:
     if judged.confusion:
         report("", *distribution(judged, by))
         columns, rows = confusion_table(judged.confusion, judged.last)
-        confusion = table("", *columns[1:], rows=rows)
+        confusion = table("", *map(named, columns[1:]), rows=[[named(label), *cells] for label, *cells in rows])
         last = f"T = {max(judged.results)}{by}"
         if fits(confusion):
             report("", f"{last}, true label first:", confusion)
@@ -141,7 +142,7 @@ def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:
     pairs = [(gold, guess, count) for gold, of in confusion.items() for guess, count in of.items() if gold != guess]
     pairs.sort(key=lambda pair: -pair[2])
     rows = [
-        [gold, guess, str(count), f"{count / sum(confusion[gold].values()):.1%}"]
+        [named(gold), named(guess), str(count), f"{count / sum(confusion[gold].values()):.1%}"]
         for gold, guess, count in pairs[:LABELS]
         if count
     ]

@@ -10,6 +10,7 @@ import typer
 from deepthink_cli.cli.console import table
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import InputError
+from deepthink_cli.io.text import named
 from deepthink_cli.selection.options import TaskOptions
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def label_lines(compared: ComparedLabels) -> list[Any]:
     title = f"Labels of {changes.n:,} rows ({where}): {count:,} differ ({count / changes.n:.2%})"
     lines: list[Any] = [title]
     if count:
-        moved = [[old, new, f"{number:,}"] for (old, new), number in list(changes.transitions.items())[:SHOWN]]
+        moved = [
+            [named(old), named(new), f"{number:,}"] for (old, new), number in list(changes.transitions.items())[:SHOWN]
+        ]
         rows = [_row(row) for row in changes.rows[:SHOWN]]
         lines += [table("A", "B", "rows", rows=moved, left=2)]
         lines += ["", table("row", "A", "B", "true label", "text", rows=rows, left=5)]

@@ -12,7 +12,7 @@ import typer
 
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.errors import DeepThinkError
-from deepthink_cli.io.text import json_line, printable
+from deepthink_cli.io.text import json_line, named, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,8 +145,8 @@ def interval_bar(low: float, value: float, high: float, start: float, end: float
 
 
 def counted(count: int, label: str) -> str:
-    """How many rows have a label, as in `3 World`; a label that begins with a digit is quoted, as in `3 '0'`."""
-    return f"{count} {label!r}" if label[:1].isdecimal() else f"{count} {label}"
+    """How many rows have a label, as in `3 World` and `3 '0'`."""
+    return f"{count} {named(label)}"
 
 
 def duration(seconds: float) -> str:

@@ -26,7 +26,7 @@ from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.io.text import size
+from deepthink_cli.io.text import named, size
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT
@@ -260,7 +260,7 @@ def _show_plan(values: dict[str, Any], plan: ThinkPlan, json: bool) -> None:
         write_json(values)
         return
     largest = "no limit" if values["largest"] is None else f"at most {values['largest']}"
-    labels = ", ".join(values["labels"]) or "per input"
+    labels = ", ".join(map(named, values["labels"])) or "per input"
     stored = f"{len(values['kept'])} kept, about {size(values['file_bytes'])} on disk"
     seen = values["window"]
     window = "" if seen is None else ", window {tokens} in {layers} of {of_layers} layers".format(**seen)

@@ -14,7 +14,7 @@ from deepthink_cli.cli.options import CommonArguments, tell_of_toy
 from deepthink_cli.cli.values import check_given, label_list, pattern, read_by, unescaped
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.errors import Problems
-from deepthink_cli.io.text import size
+from deepthink_cli.io.text import named, size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT
 from deepthink_cli.tuning.options import TuneOptions
@@ -127,7 +127,7 @@ def show(result: TuneReport, common: CommonArguments) -> None:
 
 def _described(result: TuneReport) -> str:
     plan = result.plan
-    labels = ", ".join(plan.rows.labels) or "with every row"
+    labels = ", ".join(map(named, plan.rows.labels)) or "with every row"
     return (
         f"{plan.rows.name}: {len(plan.rows)} rows, labels {labels}; {plan.spec.id}; {len(plan.folds)} folds, "
         f"seed {plan.options.seed}; {len(result.settings)} settings in {result.seconds:.1f} s"

@@ -95,3 +95,8 @@ def _text(text: str, most: int = LONGEST) -> str:
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def named(label: str) -> str:
+    """A label between numbers: one that begins with a digit is quoted, as in `'0'`."""
+    return repr(label) if label[:1].isdecimal() else label

@@ -12,6 +12,8 @@ import uvicorn
 
 from deepthink_cli.serving.app import Server
 
+CONNECTIONS = 1024  # at once; a request on another one is answered with 503
+
 
 def serve(server: Server, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Answer requests until SIGTERM or Ctrl-C, first those that have arrived; calls `ready` when it can be reached.
@@ -27,6 +29,7 @@ def serve(server: Server, listener: socket.socket, ready: Callable[[], None]) ->
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=CONNECTIONS,
     )
     running = _Running(config, ready)
     running.run([listener])
