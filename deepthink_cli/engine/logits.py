@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from transformers import DynamicCache
 
+from deepthink_cli.model.families import cache_argument
+
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
@@ -103,7 +105,8 @@ def float32_head(network: PreTrainedModel, token_ids: Sequence[int]) -> Head | N
         return None
     head = Head(embedding, network.config.get_text_config(decoder=True))
     ids_1S = torch.tensor([token_ids], device=network.device)
-    ours_SV = head(body(input_ids=ids_1S, past_key_values=DynamicCache(), use_cache=True).last_hidden_state[0])
+    past = {cache_argument(body.forward) or "past_key_values": DynamicCache()}
+    ours_SV = head(body(input_ids=ids_1S, use_cache=True, **past).last_hidden_state[0])
     own_SV = network(input_ids=ids_1S).logits[0].to(ours_SV)  # to the head's device: the network may use several
     # Otherwise a masked vocabulary row (-1e9, -inf) would dominate the comparison.
     floor_S1 = own_SV.amax(-1, keepdim=True) - MASKED

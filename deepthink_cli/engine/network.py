@@ -16,6 +16,7 @@ from transformers import DynamicCache
 from deepthink_cli.engine.logits import Head, float32_head
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.memory import Memory, from_cache
+from deepthink_cli.model.families import cache_argument
 from deepthink_cli.model.limits import Limits, check_pass
 from deepthink_cli.model.tokens import check_known, ordinary_ids
 from deepthink_cli.provenance import ModelIdentity
@@ -121,7 +122,7 @@ class LanguageModel:
 
     def inputs(self, ids_RS: Tensor, past: DynamicCache, start: int) -> dict[str, Any]:
         """The network's arguments for a pass over `ids_RS` after `past`."""
-        arguments: dict[str, Any] = {"input_ids": ids_RS, "past_key_values": past, "use_cache": True}
+        arguments: dict[str, Any] = {"input_ids": ids_RS, self.cache_argument: past, "use_cache": True}
         if self.takes_positions:
             rows, width = ids_RS.shape
             arguments["position_ids"] = torch.arange(start, start + width, device=ids_RS.device).expand(rows, -1)
@@ -220,6 +221,11 @@ class LanguageModel:
     @cached_property
     def _first_reading(self) -> Memory:
         return self.read(ordinary_ids(self.tokenizer, self.known_tokens, 1))
+
+    @cached_property
+    def cache_argument(self) -> str:
+        """The argument for the keys and values of earlier tokens."""
+        return cache_argument(self.network.base_model.forward) or "past_key_values"
 
     @cached_property
     def takes_positions(self) -> bool:

@@ -6,7 +6,7 @@ multimodal one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +135,22 @@ def _refuse_without_past(subject: str, config: PretrainedConfig, text: Any) -> N
             f"{subject} keeps a state instead of keys and values: Deep-Thinking is undefined there; "
             "choose a model with attention only"
         )
-    if "past_key_values" not in signature(network.forward).parameters:
+    if cache_argument(network.forward) is None:
         raise InputError(
             f"{subject} takes no keys and values of earlier tokens: Deep-Thinking is undefined there; "
             "choose a model that takes them"
         )
+
+
+def cache_argument(forward: Callable[..., Any]) -> str | None:
+    """The argument of a network for the keys and values of earlier tokens; None if it takes none.
+
+    transformers 5.24 renamed it to `cache` in most networks. XLM has a `cache` of another type, a dict.
+    """
+    parameters = signature(forward).parameters
+    if "past_key_values" in parameters:
+        return "past_key_values"
+    return "cache" if "cache" in parameters and "dict" not in str(parameters["cache"].annotation) else None
 
 
 def takes_positions(config: PretrainedConfig) -> bool:

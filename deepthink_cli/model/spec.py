@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from deepthink_cli.errors import Problem
 from deepthink_cli.io.hub import library_errors
 from deepthink_cli.model.adapter import Adapter
-from deepthink_cli.model.families import cached_values
+from deepthink_cli.model.families import cache_argument, cached_values
 from deepthink_cli.model.fingerprint import state_sha256, weight_files, weights_sha256
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.options import ModelOptions, choose_device
@@ -67,7 +67,8 @@ def _read_without_weights(config: PretrainedConfig) -> int:
     network.train(False)
     cache, body = DynamicCache(), network.base_model
     with torch.inference_mode():
-        body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), past_key_values=cache, use_cache=True)
+        past = {cache_argument(body.forward) or "past_key_values": cache}
+        body(input_ids=torch.zeros((1, 1), dtype=torch.long, device="meta"), use_cache=True, **past)
         memory = from_cache(cache, 1)
     return sum(tensor.numel() for tensor in (*memory.keys, *memory.values))
 

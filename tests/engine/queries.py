@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from importlib.metadata import version
 
 import torch
 from torch import Tensor
@@ -21,7 +22,9 @@ QUERIES = [
     TokenizedQuery(tuple(range(80, 120)), SHARED[::-1]),
     TokenizedQuery(tuple(range(90, 98)), ((30,), (31,), (32,))),
 ]
-NOT_PACKED = {"gpt_neo", "bloom", "falcon", "falcon-alibi", "gptj", "mpt", "codegen", "deepseek_v3"}
+NOT_PACKED = {"gpt_neo", "bloom", "falcon", "falcon-alibi", "mpt", "deepseek_v3"}
+if tuple(map(int, version("transformers").split(".")[:2])) < (5, 24):
+    NOT_PACKED |= {"gptj", "codegen"}
 
 
 def plain_scores(engine: BatchedEngine, demos: tuple[int, ...], query: TokenizedQuery) -> list[float]:

@@ -79,7 +79,7 @@ def test_a_network_that_fails_with_a_past_is_refused_with_its_reason(models: Cal
     model = load_model(str(models("gpt2"))).model
 
     def failing(_: torch.nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
-        if (past := kwargs.get("past_key_values")) is not None and past.get_seq_length():
+        if (past := kwargs.get(model.cache_argument)) is not None and past.get_seq_length():
             raise AttributeError("no attribute 'past'")
 
     model.network.base_model.register_forward_pre_hook(failing, with_kwargs=True)
