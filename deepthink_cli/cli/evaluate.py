@@ -142,7 +142,7 @@ def evaluate(
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():
-            _check_choice(labelled, task, opened)
+            _check_choice(labelled, task, protocol, opened)
         with problems.collected():
             check_calibrations(names, opened.provenance.demonstrations, opened.name)
         rows = row_source(labelled, row_format, renamed)
@@ -265,12 +265,17 @@ def _check_page(rows: EvaluatedRows, outputs: _Outputs) -> None:
         raise InputError.of("html", outputs.html, f"task {rows.task} has free answers, without scores; use -o")
 
 
-def _check_choice(labelled: str | None, task: str | None, memory: OpenedMemory) -> None:
+def _check_choice(labelled: str | None, task: str | None, protocol: str, memory: OpenedMemory) -> None:
+    from deepthink_cli.tasks.catalogue import find_task
+    from deepthink_cli.tasks.splits import check_protocol
+
     if labelled is not None:
         check_rereadable(labelled)
     if labelled is None and task is None:
         name = memory.provenance.task or "NAME"
         raise InputError(f"LABELLED: no rows; give a file of labelled rows, or --task {name}")
+    if labelled is None and task is not None:
+        check_protocol(find_task(task), protocol)
 
 
 @contextmanager

@@ -102,6 +102,7 @@ def run(
     from deepthink_cli.outputs import check_run_apart
     from deepthink_cli.selection.store import Store, default_folder
     from deepthink_cli.tasks.sources import source_of
+    from deepthink_cli.tasks.splits import check_protocol
     from deepthink_cli.updates.gate import grid_text
 
     problems = Problems()
@@ -117,7 +118,8 @@ def run(
     paths: dict[str, Any] = {"model": model.model, "adapter": model.adapter}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        run_tasks(task or ())
+        for each in run_tasks(task or ()):
+            check_protocol(each, protocol)
     with problems.collected():
         shard = machines.checked(demos)
     with problems.collected():

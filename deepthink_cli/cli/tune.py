@@ -157,7 +157,7 @@ def _verdict(result: TuneReport) -> list[str]:
     verdict = (
         f"{result.setting} is better than plain in-context learning, p < {LEVEL}"
         if result.kept
-        else "no difference beyond noise: plain in-context learning"
+        else f"not shown to be better at p < {LEVEL}: plain in-context learning"
     )
     return [
         f"best of {several} settings: {result.settings[result.best]}, {best:.1%} (too high: it is the maximum)",

@@ -145,10 +145,15 @@ def task_keys(task: Task, rows: Iterable[Query | Example]) -> frozenset[bytes]:
 
 def _protocol(task: Task, protocol: str) -> tuple[str, Protocol]:
     """The protocol and its name; a task that lacks the requested protocol uses its first one."""
-    if protocol not in (*PROTOCOLS, *task.protocols):
-        raise InputError.of("protocol", protocol, f"use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
+    check_protocol(task, protocol)
     name = protocol_name(task, protocol)
     return name, task.protocols[name]
+
+
+def check_protocol(task: Task, protocol: str) -> None:
+    """Raise InputError for a protocol that neither the task nor any built-in task has."""
+    if protocol not in (*PROTOCOLS, *task.protocols):
+        raise InputError.of("protocol", protocol, f"use {' or '.join(dict.fromkeys((*PROTOCOLS, *task.protocols)))}")
 
 
 def protocol_name(task: Task, protocol: str) -> str:

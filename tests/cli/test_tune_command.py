@@ -40,7 +40,7 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     assert "10 rows, labels negative, positive" in lines[0]
     assert lines[3].startswith("plain in-context learning (T = 1)  ")
     assert len(lines[3 : lines.index("", 3)]) == 2 * 3  # T = 1 and T > 1, each with three calibrations
-    assert lines[-1] == "verdict: no difference beyond noise: plain in-context learning"
+    assert lines[-1] == "verdict: not shown to be better at p < 0.025: plain in-context learning"
     assert "deepthink predict mem.safetensors INPUTS" in err
 
 
