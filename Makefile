@@ -31,7 +31,7 @@ test: $(VENV)/.test
 # and notebooks, for long: an hour or two. `make soak SEED=7` draws other ones.
 # Installs a llama.cpp, and downloads SmolLM2-135M-Instruct (93 MB), to compare exported memories with the real library.
 soak: $(VENV)/.soak
-	$(BIN)/python -m pytest -m soak --soak --ignore tests/soak -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m soak --soak --ignore tests/soak -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest tests/soak tests/*/test_*_properties.py tests/engine/test_windows.py \
 	  tests/examples/test_notebooks.py --soak --seed $(SEED) -v --durations=0
 

@@ -27,13 +27,13 @@ MODEL, METHOD, DATA, OUTPUT, GENERATION = "Model", "Method", "Data", "Output", "
 class Flag:
     """What an option has beside the type, the default and the constraints of its field.
 
-    `name` is that of the option if it is not the field's, `formerly` the one that it had before, which is accepted with
-    a note, and `short` as in `-m`; `hint` says in messages what values there are, if the constraint's own words do not.
-    `complete` says which names the shell offers, one of those in
-    `deepthink_cli.cli.completion`; others are refused with `closed`. With `several`, it may be
-    given several times. `variable` is off for an option that no variable
-    of the environment sets. The default is not shown where `default` is off: the help says what is done without the
-    option; a text is shown in its place, and gives the same if it is typed.
+    `name` is that of the option if it is not the field's, `formerly` the one that it had before, which is accepted
+    with a note, and `short` as in `-m`; `hint` says in messages what values there are, if the constraint's own words
+    do not. `complete` says which names the shell offers, one of those in `deepthink_cli.cli.completion`; others are
+    refused with `closed`. With `several`, it may be given several times. `variable` is off for an option that no
+    variable of the environment sets. The default is not shown where `default` is off: the help says what is done
+    without the option; a text is shown in its place, and gives the same if it is typed. `callback` is called with the
+    value that was parsed, before those of other options with `eager`.
     """
 
     panel: str
@@ -48,6 +48,8 @@ class Flag:
     several: bool = False
     variable: bool = True
     default: bool | str = True
+    callback: Callable[..., Any] | None = None
+    eager: bool = False
 
 
 def flag_of(field: FieldInfo) -> Flag | None:

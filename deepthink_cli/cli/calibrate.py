@@ -77,11 +77,11 @@ def calibrate(
         reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         header = calibrated(
             memory, source, output, calibrate=chosen, score=score, limit=row_limit, options=options, tell=tell
         )
-    if common.json:
+    if common.as_json:
         write_json(summary(header))
     stored = header.metadata.calibrated
     note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)

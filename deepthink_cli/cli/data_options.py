@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from deepthink_cli.cli.options import option
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.data.source import FormatName, RowSource
 from deepthink_cli.errors import InputError
-from deepthink_cli.options import DATA, METHOD, Flag
+from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 
 def _labels(context: typer.Context, typed: list[str] | None) -> list[str] | None:
@@ -37,12 +36,11 @@ TaskName = Annotated[
 ]
 TaskNames = Annotated[
     list[str] | None,
-    option(
-        "--task",
-        panel=DATA,
-        metavar="NAME|GROUP|FILE",
-        autocompletion=completion.task_names,
-        help="Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
+    Flag(
+        DATA,
+        "Task, group (classic, mmlu, mmlu/stem, bbh) or task file; give it several times for several.",
+        "NAME|GROUP|FILE",
+        complete="task_names",
     ),
 ]
 ProtocolName = Annotated[
@@ -56,8 +54,10 @@ ProtocolName = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    option(
-        "--data-dir", panel=DATA, metavar="DIR", help="Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub."
+    Flag(
+        DATA,
+        "Read tasks from DIR/FOLDER/SPLIT.jsonl instead of from the hub.",
+        "DIR",
     ),
 ]
 RowFormat = Annotated[
@@ -79,11 +79,10 @@ Renamed = Annotated[
 ]
 LabelField = Annotated[
     str | None,
-    option(
-        "--label-field",
-        panel=DATA,
-        metavar="NAME",
-        help="Name of the label field. Default: the last field; tasks new guesses it.",
+    Flag(
+        DATA,
+        "Name of the label field. Default: the last field; tasks new guesses it.",
+        "NAME",
     ),
 ]
 Cache = Annotated[
@@ -97,53 +96,56 @@ Cache = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class PromptArguments:
+class PromptArguments(Options):
     """How rows become demonstrations, unless a task defines it."""
 
     template: Annotated[
         str | None,
-        option(
-            "--template",
-            panel=DATA,
-            metavar="TEXT|FILE",
-            help=r"Named fields, the label last, as in 'Review: {text}\nSentiment: {label}'. "
+        Flag(
+            DATA,
+            r"Named fields, the label last, as in 'Review: {text}\nSentiment: {label}'. "
             "Default: the rows' field names.",
+            "TEXT|FILE",
         ),
     ] = None
     label_field: LabelField = None
     labels: Annotated[
         list[str] | None,
-        option(
-            "--labels",
-            panel=DATA,
-            metavar="A,B,...|@FILE",
-            callback=_labels,
-            help="Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
+        Flag(
+            DATA,
+            "Label words, in order: a line of CSV, as in 'yes,\"no, never\"'; @FILE, with one label a line; or "
             "one label each time, if the option is repeated. Default: those of the demonstrations.",
+            "A,B,...|@FILE",
+            callback=_labels,
         ),
     ] = None
     separator: Annotated[
         str | None,
-        option("--separator", panel=DATA, metavar="TEXT", help=r"Text after every demonstration. Default: \n\n"),
+        Flag(
+            DATA,
+            r"Text after every demonstration. Default: \n\n",
+            "TEXT",
+        ),
     ] = None
 
 
-@dataclass(frozen=True)
-class ChatArguments:
+class ChatArguments(Options):
     """Whether demonstrations and queries are turns of a conversation."""
 
     chat: Annotated[
         bool,
-        option(
-            "--chat",
-            panel=DATA,
-            help="Write demonstrations and queries as turns of a conversation, by the tokenizer's chat template.",
+        Flag(
+            DATA,
+            "Write demonstrations and queries as turns of a conversation, by the tokenizer's chat template.",
         ),
     ] = False
     system: Annotated[
         str | None,
-        option("--system", panel=DATA, metavar="TEXT", help="System message of the conversation."),
+        Flag(
+            DATA,
+            "System message of the conversation.",
+            "TEXT",
+        ),
     ] = None
 
     @property

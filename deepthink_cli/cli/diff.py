@@ -82,9 +82,9 @@ def diff(
     with problems.collected():
         choice = RowChoice.checked(context, row_source(rows, row_format, renamed), task, protocol, limit, source)
     problems.raise_any()
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         result = diff_of(*pair, None if choice is None else choice.reader(tell), options=options, tell=tell)
-    if common.json:
+    if common.as_json:
         write_json(_json(result))
     else:
         report(*_lines(result))

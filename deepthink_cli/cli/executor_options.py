@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 from deepthink_cli.cli.console import note
 from deepthink_cli.cli.output_options import ARGUMENTS
 from deepthink_cli.errors import InputError, Problems, option
+from deepthink_cli.options import Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.executors.base import Executor
@@ -21,67 +21,68 @@ if TYPE_CHECKING:
 MACHINES = "Machines"
 Ray = Annotated[
     str | None,
-    typer.Option(
-        "--ray",
-        metavar="[ADDRESS]",
-        rich_help_panel=MACHINES,
-        help="Use a Ray cluster: HOST:PORT, auto for one on this machine, or no address to start one here (needs ray).",
+    Flag(
+        MACHINES,
+        "Use a Ray cluster: HOST:PORT, auto for one on this machine, or no address to start one here (needs ray).",
+        "[ADDRESS]",
+        variable=False,
     ),
 ]
 
 Workers = Annotated[
     str | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        rich_help_panel=MACHINES,
-        help="Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on the "
+    Flag(
+        MACHINES,
+        "Worker processes on this machine, each with its own GPUs or its share of the cores; with --ray, on the "
         "cluster (default: one for each GPU, or core).",
+        "N",
+        variable=False,
     ),
 ]
 
 
-@dataclass(frozen=True)
-class ExecutorArguments:
+class ExecutorArguments(Options):
     """Where a run is done."""
 
     workers: Workers = None
     shard: Annotated[
         str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            rich_help_panel=MACHINES,
-            help="Do part I of N, into FOLDER/shard-I-of-N; report FOLDER reads all parts.",
+        Flag(
+            MACHINES,
+            "Do part I of N, into FOLDER/shard-I-of-N; report FOLDER reads all parts.",
+            "I/N",
+            variable=False,
         ),
     ] = None
     ray: Ray = None
     slurm: Annotated[
         str | None,
-        typer.Option(
-            "--slurm",
-            metavar="N",
-            rich_help_panel=MACHINES,
-            help="Run nothing: write a script for a SLURM array of N shards, and print how to submit it.",
+        Flag(
+            MACHINES,
+            "Run nothing: write a script for a SLURM array of N shards, and print how to submit it.",
+            "N",
+            variable=False,
         ),
     ] = None
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sbatch",
-            metavar="OPTION",
-            rich_help_panel=MACHINES,
-            help="With --slurm: an option of sbatch, as in --sbatch=--gres=gpu:1. Repeatable.",
+        Flag(
+            MACHINES,
+            "With --slurm: an option of sbatch, as in --sbatch=--gres=gpu:1. Repeatable.",
+            "OPTION",
+            variable=False,
         ),
     ] = None
     submit: Annotated[
         bool,
-        typer.Option(
-            "--submit", rich_help_panel=MACHINES, help="With --slurm: also submit the shards (needs submitit)."
+        Flag(
+            MACHINES,
+            "With --slurm: also submit the shards (needs submitit).",
+            variable=False,
         ),
     ] = False
 
-    def checked(self, demonstrations: str | None = None) -> Shard | None:
+    def checked_shard(self, demonstrations: str | None = None) -> Shard | None:
         """The shard, if one is named; raises InputError for each wrong value, and for options that exclude another.
 
         `demonstrations` names a file of them, which every worker must be able to read.

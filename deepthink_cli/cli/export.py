@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +11,13 @@ import typer
 from deepthink_cli.cli.console import Show, report, write_json
 from deepthink_cli.cli.grouped import Given, Without, grouped
 from deepthink_cli.cli.names import flag
-from deepthink_cli.cli.options import CommonArguments, for_memory, option
+from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.export.registry import EXPORTERS, Weights, Written
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import METHOD, OUTPUT, Flag
+from deepthink_cli.options import METHOD, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
@@ -45,20 +44,22 @@ OneIteration = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class StateArguments:
+class StateArguments(Options):
     """The saved state of llama.cpp, and the weights that it was computed with."""
 
     state: Annotated[
         Path | None,
-        option("--state", panel=OUTPUT, metavar="FILE", help="State that llama.cpp saved after the memory's tokens."),
+        Flag(
+            OUTPUT,
+            "State that llama.cpp saved after the memory's tokens.",
+            "FILE",
+        ),
     ] = None
     weights: Annotated[
         Weights | None,
-        option(
-            "--weights",
-            panel=OUTPUT,
-            help="Type of llama.cpp's weights, by which its keys may differ from the memory's model. Default: f32.",
+        Flag(
+            OUTPUT,
+            "Type of llama.cpp's weights, by which its keys may differ from the memory's model. Default: f32.",
         ),
     ] = None
 
@@ -114,7 +115,7 @@ def _report(to: str, memory: Memory, output: Path, common: CommonArguments, writ
     """Say what was written."""
     assert memory.provenance is not None
     model = memory.provenance.model.id
-    if common.json:
+    if common.as_json:
         size = {"tokens": memory.length, "layers": len(memory.keys), "model": model}
         write_json({"file": str(output), "format": to, "iteration": memory.iteration, **size, **written.values})
         return

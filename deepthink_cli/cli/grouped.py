@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -69,10 +69,10 @@ class Help:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace every parameter of `command` that is a group by its options, in their order.
 
-    A group is `Given[Model]` or a dataclass of annotated typer parameters. Fields that `Without` names are no options:
-    they keep their defaults. The help of an option ends with when it has no meaning. The command's attribute `formerly`
-    has the names of options by those that they had before. Raises TypeError for a name that
-    the group does not have, ValueError if two parameters share a name.
+    A group is a model of options: `Given[Model]` arrives as it was typed, `Model` is checked first. Options that
+    `Without` names are left out, and have their defaults. The help of an option ends with when it has no meaning. The
+    command's attribute `formerly` has the names of options by those that they had before. Raises TypeError for a name
+    that the group does not have, ValueError if two parameters share a name.
     """
     parameters: list[Parameter] = []
     groups: dict[str, tuple[Any, dict[str, str]]] = {}  # the group, and its fields by the names of their options
@@ -80,9 +80,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in signature(command).parameters.values():
         hint = hints[parameter.name]
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        if get_origin(kind) is Given or is_dataclass(kind):
-            group = _of_model(get_args(kind)[0]) if get_origin(kind) is Given else _of_dataclass(kind)
-            options = _chosen(kind, group, notes)
+        if (model := _model_of(kind)) is not None:
+            options = _chosen(kind, _of_model(model), notes)
             groups[parameter.name] = kind, {option.name: field for field, option in options.items()}
             parameters += options.values()
         else:
@@ -96,13 +95,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         built: dict[str, Any] = {}  # not in `values`: a group may have the name of one of its options
         for name, (kind, names) in groups.items():
             given = {field: values.pop(option) for option, field in names.items()}
-            built[name] = Given(get_args(kind)[0], given) if get_origin(kind) is Given else kind(**given)
+            typed = {field: value for field, value in given.items() if value is not None}
+            built[name] = Given(get_args(kind)[0], given) if get_origin(kind) is Given else kind.checked(**typed)
         command(**values, **built)
 
     flat.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     flat.formerly = {flag.formerly: name for name, flag in _flags(parameters) if flag.formerly}  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flat
+
+
+def _model_of(kind: Any) -> type[Options] | None:
+    """The model of a group; None for another type."""
+    model = get_args(kind)[0] if get_origin(kind) is Given else kind
+    return model if isinstance(model, type) and issubclass(model, Options) else None
 
 
 def _flags(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Flag]]:
@@ -128,12 +134,10 @@ def default_text(field: FieldInfo) -> Any:
 
 
 def option_of(model: type[Options], field: str) -> Any:
-    """An option of a model for a command that has it alone, which is None if it is not given."""
-    info = model.model_fields[field]
-    flag = flag_of(info)
+    """An option of a model in another group, where it arrives as it was typed, and is None if it is not given."""
+    flag = flag_of(model.model_fields[field])
     assert flag is not None
-    kind: Any = info.annotation
-    return _annotation(flag.name or field, kind | None, flag)
+    return Annotated[str | None, replace(flag, default=False)]
 
 
 def _text(value: Any) -> str:
@@ -150,19 +154,6 @@ def _of_model(model: type[Options]) -> dict[str, Parameter]:
             kind = kind if default is not None else kind | None
             annotation = _annotation(option, kind, flag)
             options[name] = Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    return options
-
-
-def _of_dataclass(group: type) -> dict[str, Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    options = {}
-    for field in fields(group):
-        kind, *notes = get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else (None,)
-        flag = next((note for note in notes if isinstance(note, Flag)), None)
-        annotation = hints[field.name] if flag is None else _annotation(field.name, kind, flag)
-        options[field.name] = Parameter(
-            field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
-        )
     return options
 
 
@@ -194,6 +185,8 @@ def _annotation(name: str, kind: Any, flag: Flag) -> Any:
         rich_help_panel=flag.panel,
         metavar=metavar,
         help=flag.help,
+        callback=flag.callback,
+        is_eager=flag.eager,
         **more,
     )
     return Annotated[plain | None if optional else plain, info, flag]
@@ -216,9 +209,9 @@ def _chosen(group: Any, options: dict[str, Parameter], notes: list[Any]) -> dict
     """The options of a group that a command has, with its own help."""
     omitted = frozenset(name for note in notes if isinstance(note, Without) for name in note.names)
     texts = {name: text for note in notes if isinstance(note, Help) for name, text in note.texts.items()}
-    if unknown := omitted - options.keys():
+    if unknown := omitted - {each.name for each in options.values()}:
         raise TypeError(f"{getattr(group, '__name__', group)} has no {', '.join(sorted(unknown))}")
-    return {name: _helped(each, texts.get(name)) for name, each in options.items() if name not in omitted}
+    return {field: _helped(each, texts.get(each.name)) for field, each in options.items() if each.name not in omitted}
 
 
 def _helped(parameter: Parameter, text: str | None, end: str = "") -> Parameter:

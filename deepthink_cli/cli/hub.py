@@ -85,12 +85,12 @@ def push(
     repository = Repository(repo, revision)
     with Show(common) as tell, prepared(memory, repository, results, licence, tell) as publication:
         if dry_run:
-            _show(publication, private, common.json)
+            _show(publication, private, common.as_json)
             return
         if not yes:
             _ask(publication)
         commit = publish(publication, private)
-        if common.json:
+        if common.as_json:
             write_json({**_described(publication, private), "url": repository.url, "commit": commit})
     note(f"published {', '.join(publication.files)} at {repository.url}", common.quiet)
 
@@ -148,7 +148,7 @@ def pull(repo: Repo, output: Output = None, revision: RepoRevision = None, *, co
     check_apart(path, read_by(config=common.config))
     with Show(common) as tell:
         header = fetch(repository, path, tell)
-    if common.json:
+    if common.as_json:
         write_json(_fetched(repo, header))
     note(f"wrote {path} ({size(header.size)}): made by {header.metadata.model.id}, verified", common.quiet)
     note(f"next: deepthink inspect {path}    or: deepthink predict {path} INPUTS", common.quiet)

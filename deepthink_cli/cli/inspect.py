@@ -35,7 +35,7 @@ def inspect(
     header = artifact.read_header(Path(memory))
     if verify:
         artifact.verify(header)
-    if common.json:
+    if common.as_json:
         write_json({**artifact.summary(header), **({"verified": True} if verify else {})})
         return
     report(*_facts(header), "", *_drift(header.metadata), "", *_demonstrations(header.metadata))

@@ -48,7 +48,7 @@ def list_registries(
         if kind not in REGISTRIES:
             raise InputError(f"{kind}: not a kind; use {', '.join(REGISTRIES)}")
     rows = [row for kind in kinds or REGISTRIES for row in entries(kind)]
-    if common.json:
+    if common.as_json:
         write_json(rows)
     else:
         report(table(*rows[0], rows=[[*row.values()] for row in rows], left=len(rows[0])))

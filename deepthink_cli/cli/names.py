@@ -9,7 +9,7 @@ _SHORT = {"model": "-m", "output": "-o"}
 _OPTIONS = {"iteration": "at"}  # arguments of functions whose options have other names
 
 
-def option_of(field: str) -> str:
+def option_name(field: str) -> str:
     """The option of a field of a problem."""
     return _OPTIONS.get(field, field)
 
@@ -18,7 +18,7 @@ def flag(field: str, value: str | None = None) -> str:
     """An option as it is typed, with its value if there is one; T alone is `-T`."""
     if field == "iterations" and value is None:
         return "-T"
-    name = _SHORT.get(field) or f"--{option_of(field).replace('_', '-')}"
+    name = _SHORT.get(field) or f"--{option_name(field).replace('_', '-')}"
     return name if value is None else f"{name} {value}"
 
 

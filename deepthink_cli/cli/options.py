@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ from deepthink_cli.cli.grouped import Given
 from deepthink_cli.cli.sources import apply_config
 from deepthink_cli.io.documents import RUN_CODE
 from deepthink_cli.model.options import TOY, ModelOptions
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
@@ -47,25 +46,20 @@ def tell_of_toy(model: Given[ModelOptions], tell: Tell) -> None:
         tell(Note(f"no model named: {TOY}; name a real one with -m, as in -m gpt2, or set DEEPTHINK_MODEL"))
 
 
-@dataclass(frozen=True)
-class CommonArguments:
+class CommonArguments(Options):
     """The form of a command's output, and the config file of its options."""
 
-    json: Annotated[bool, option("--json", panel=OUTPUT, help="Print one JSON object on stdout.")] = False
-    quiet: Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help="Show no progress and no notes.")] = False
-    verbose: Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help="Print details of what is being done.")] = (
-        False
-    )
-    debug: Annotated[bool, option("--debug", panel=OUTPUT, help="Show a traceback for a bug in the program.")] = False
+    as_json: Annotated[bool, Flag(OUTPUT, "Print one JSON object on stdout.", name="json")] = False
+    quiet: Annotated[bool, Flag(OUTPUT, "Show no progress and no notes.", short="-q")] = False
+    verbose: Annotated[bool, Flag(OUTPUT, "Print details of what is being done.", short="-v")] = False
+    debug: Annotated[bool, Flag(OUTPUT, "Show a traceback for a bug in the program.")] = False
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config",
-            envvar="DEEPTHINK_CONFIG",
-            is_eager=True,
+        Flag(
+            OUTPUT,
+            "TOML or YAML file with option values; flags and DEEPTHINK_* variables take precedence.",
+            "FILE",
             callback=apply_config,
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="TOML or YAML file with option values; flags and DEEPTHINK_* variables take precedence.",
+            eager=True,
         ),
     ] = None

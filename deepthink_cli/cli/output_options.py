@@ -13,7 +13,7 @@ import typer
 from deepthink_cli.cli.console import note
 from deepthink_cli.errors import InputError
 from deepthink_cli.io.text import size
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag
 
 if TYPE_CHECKING:
     from deepthink_cli.events import Tell
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Html = Annotated[
     Path | None,
-    typer.Option(
-        "--html",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Also write a page for a browser, as one file: tables, curves and a browser of samples.",
+    Flag(
+        OUTPUT,
+        "Also write a page for a browser, as one file: tables, curves and a browser of samples.",
+        "FILE",
+        variable=False,
     ),
 ]
 

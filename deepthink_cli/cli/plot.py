@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from deepthink_cli.cli.console import note, write_json
 from deepthink_cli.cli.grouped import Without, grouped
@@ -18,7 +15,7 @@ from deepthink_cli.cli.report import AllTasks, Runs, Where
 from deepthink_cli.cli.study_folders import study_of, tell_of_missing
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
-from deepthink_cli.options import OUTPUT
+from deepthink_cli.options import OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.figure import Form
@@ -34,38 +31,36 @@ TEX = ".tex"
 FORM_FILES = ("figure.png", "figure.svg")
 Outputs = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="A .png, .svg or .pdf file, or .tex for the table of a study; may be given several times. "
+    Flag(
+        OUTPUT,
+        "A .png, .svg or .pdf file, or .tex for the table of a study; may be given several times. "
         "Default: .png and .svg files in the (first) run's folder.",
+        "FILE",
+        short="-o",
+        variable=False,
     ),
 ]
 
 Ranks = Annotated[
     bool,
-    typer.Option(
-        "--ranks",
-        rich_help_panel=OUTPUT,
-        help="Draw a critical-difference diagram of the methods instead: their mean ranks over tasks and seeds.",
+    Flag(
+        OUTPUT,
+        "Draw a critical-difference diagram of the methods instead: their mean ranks over tasks and seeds.",
+        variable=False,
     ),
 ]
 
 Difference = Annotated[
     bool,
-    typer.Option(
-        "--difference",
-        rich_help_panel=OUTPUT,
-        help="Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
+    Flag(
+        OUTPUT,
+        "Draw accuracy less that of T = 1 of the same seed instead, with the 95 % interval of the mean.",
+        variable=False,
     ),
 ]
 
 
-@dataclass(frozen=True)
-class PlotArguments:
+class PlotArguments(Options):
     """Which rows are drawn, how, and where the figure is written."""
 
     all_tasks: AllTasks = False
@@ -138,8 +133,8 @@ def _write_figure(runs: Sequence[Path], options: PlotArguments, common: CommonAr
     for line in footnotes(jobs):
         note(line, common.quiet)
     for file in files:
-        note(f"wrote {file}", common.quiet or common.json)
-    if common.json:
+        note(f"wrote {file}", common.quiet or common.as_json)
+    if common.as_json:
         write_json({"files": list(map(str, files)), "panels": shown})
 
 

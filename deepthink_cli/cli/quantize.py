@@ -87,13 +87,13 @@ def quantize(
     problems.raise_any()
     used = model_options(opened, options)
     check_apart(output, read_by(model=used.model, adapter=used.adapter))
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         rows = None if choice is None else choice.reader(tell)(opened)  # checked before a file is written
         result, labels = quantize_file(memory, to, output), None
         note(f"wrote {output} ({size(result.header.size)})", common.quiet)
         if rows is not None:
             labels = compare_labels(result.change.before, result.change.after, lambda _: rows, options, tell)
-    if common.json:
+    if common.as_json:
         write_json(_json(result, labels))
     else:
         report(*_lines(result, labels, output))

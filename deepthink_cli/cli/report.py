@@ -6,7 +6,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -21,7 +21,7 @@ from deepthink_cli.cli.study_folders import study_of, tell_of_missing, titled
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems
 from deepthink_cli.io.text import json_line
-from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag
+from deepthink_cli.options import DATA, METHOD, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.study import OpenedStudy
@@ -70,7 +70,12 @@ OutputFormat = Annotated[
     ),
 ]
 Published = Annotated[
-    bool, typer.Option("--published", rich_help_panel=DATA, help="Show the paper's figures next to those of the run.")
+    bool,
+    Flag(
+        DATA,
+        "Show the paper's figures next to those of the run.",
+        variable=False,
+    ),
 ]
 ReportedIteration = Annotated[
     str | None,
@@ -87,24 +92,23 @@ AllTasks = Annotated[
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="FIELD=VALUE",
-        rich_help_panel=DATA,
-        show_default=False,
-        help="Only rows whose setting has this value, as in eta=0.1; give it several times for several fields, or for "
+    Flag(
+        DATA,
+        "Only rows whose setting has this value, as in eta=0.1; give it several times for several fields, or for "
         "several values of one.",
+        "FIELD=VALUE",
+        variable=False,
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help="Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with "
+    Flag(
+        OUTPUT,
+        "Output file; the suffix decides the format: .txt, .md, .csv, .tex, .json or .html; with "
         "--output-format eee a folder. Default: stdout.",
+        "FILE",
+        short="-o",
+        variable=False,
     ),
 ]
 
@@ -119,8 +123,7 @@ SUFFIXES: dict[str, FormatName] = {
 }
 
 
-@dataclass(frozen=True)
-class ReportArguments:
+class ReportArguments(Options):
     """Which rows are reported, how, and where the report is written."""
 
     at: ReportedIteration = None
@@ -162,7 +165,7 @@ def _write_tables(runs: Sequence[Path], source: str, options: ReportArguments, c
             check_records(output, runs, published=options.published, all_tasks=options.all_tasks, html=html)
         elif output is not None:
             check_apart(output, read_by(config=common.config), runs=runs)
-        chosen = _format(options.output_format, common.json, output)
+        chosen = _format(options.output_format, common.as_json, output)
     with problems.collected():
         check_page(html, read_by(config=common.config), runs)
     with problems.collected():

@@ -121,7 +121,7 @@ def run(
         for each in run_tasks(task or ()):
             check_protocol(each, protocol)
     with problems.collected():
-        shard = machines.checked(demos)
+        shard = machines.checked_shard(demos)
     with problems.collected():
         tracking = tracking_of(log)
     with problems.collected():
@@ -138,11 +138,11 @@ def run(
         runs = prepare(crossing, folder, tell)
         if dry_run:
             estimated = estimate_runs(runs, not no_probe, tell)
-            _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.json)
+            _show_plan(described(crossing.experiment, runs), grid_text(experiment.rules), estimated, common.as_json)
             return
         if machines.wrote_script(output, common.quiet):
             return
-        told = tracked(tell, tracking, runs, common.quiet or common.json)
+        told = tracked(tell, tracking, runs, common.quiet or common.as_json)
         summary = execute(runs, samples, told, Store(folder_of_cache), executor, shard)
     report_summary(summary, common, f"deepthink report {output}    or: deepthink plot {output}")
 
@@ -188,7 +188,7 @@ def _named(value: object) -> str:
 
 def report_summary(summary: RunSummary, common: CommonArguments, following: str) -> None:
     """Print what was written, and the command that follows."""
-    if common.json:
+    if common.as_json:
         write_json(asdict(summary))
     seconds = f"{summary.seconds:.1f} s"
     note(f"{summary.out}: {summary.written} rows written, {summary.inputs:,} inputs scored in {seconds}", common.quiet)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,7 +114,7 @@ def select(
     from deepthink_cli.tasks.sources import source_of
 
     if listing:
-        _list(common.json)
+        _list(common.as_json)
         return
     problems = Problems()
     with problems.collected():
@@ -124,7 +123,7 @@ def select(
     paths |= {"labels": prompt.labels}
     paths |= {"task": task, "data_dir": data_dir, "config": common.config}
     with problems.collected():
-        _check_outputs(output, pool_scores, common.json, [pool, queries], paths)
+        _check_outputs(output, pool_scores, common.as_json, [pool, queries], paths)
     with problems.collected():
         model_options = model.checked()
     with problems.collected():
@@ -135,7 +134,7 @@ def select(
         sources = _sources(pool, queries, row_format, renamed)
     problems.raise_any()
     pool_source, query_source = sources
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         rows_of_pool = _pool(pool_source, task, protocol, source, prompt, tell)
         check_output_holds(rows_of_pool, output)
         targets = [] if query_source is None else queries_of_file(query_source, rows_of_pool)
@@ -241,7 +240,7 @@ def _next(
         words += ["-m", model.model]
     if task is not None:
         return shlex.join([*words, "--task", task])
-    for name, value in asdict(prompt).items():
+    for name, value in prompt.model_dump().items():
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", each]
     if prompt.labels is None and not all(chosen.labels.values()):
@@ -251,7 +250,7 @@ def _next(
 
 def _report(result: SelectResult, output: Path, scores: Path | None, following: str, common: CommonArguments) -> None:
     chosen, cost = result.chosen, result.chosen.cost
-    if common.json:
+    if common.as_json:
         write_json({**result.as_json(), "file": str(output)})
     labels = ", ".join(counted(count, label) for label, count in chosen.labels.items())
     work = [f"read {cost.observed:,} rows"] if cost.observed else []

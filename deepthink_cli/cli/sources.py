@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from deepthink_cli.cli.names import PREFIX, option_of, variable_used, variables_of
+from deepthink_cli.cli.names import PREFIX, option_name, variable_used, variables_of
 from deepthink_cli.cli.renamed import former_names, tell_renamed
 from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems
 from deepthink_cli.io.documents import Document, check_allows_no_code, read_document
@@ -101,7 +101,7 @@ def _is_from(context: typer.Context, parameter: Any, source: str) -> bool:
 
 def _with_source(problem: Problem, sources: Mapping[str, str]) -> Problem:
     """The problem with the source of the value in place of the option, if the value came from there."""
-    source = sources.get(option_of(problem.field or ""))
+    source = sources.get(option_name(problem.field or ""))
     if source is None:
         return problem
     return Problem(problem.reason, place=source.rstrip(" =") if problem.value is None else f"{source}{problem.value}")

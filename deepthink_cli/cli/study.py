@@ -29,7 +29,7 @@ def list_studies(*, common: Annotated[CommonArguments, Without("quiet", "verbose
     from deepthink_cli.experiments.study import open_study, packaged
 
     studies = {name: open_study(name).study for name in packaged()}
-    if common.json:
+    if common.as_json:
         write_json([{"study": name, "title": each.title, "source": each.source} for name, each in studies.items()])
         return
     rows = [[name, each.title, ", ".join(each.scales)] for name, each in studies.items()]
@@ -41,7 +41,7 @@ def show_study(study: StudyName, *, common: Annotated[CommonArguments, Without("
     """Print a study as YAML, as a start for your own; with --json, its fields with their defaults."""
     from deepthink_cli.experiments.study import open_study, study_path
 
-    if common.json:
+    if common.as_json:
         write_json(open_study(study).study.model_dump(mode="json"))
         return
     sys.stdout.write(study_path(study).read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def validate_study(
             cross_study(open_study(study, scale))
     problems.raise_any()
     values = described(opened, crossing)
-    if common.json:
+    if common.as_json:
         write_json(values)
         return
     models = len(values["models"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +15,7 @@ from deepthink_cli.cli.grouped import Given, option_of
 from deepthink_cli.cli.names import flag
 from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag
-from deepthink_cli.selection.options import Limit
+from deepthink_cli.options import DATA, MODEL, OUTPUT, Flag, Options
 
 if TYPE_CHECKING:
     from deepthink_cli.experiments.crossing import Crossing
@@ -32,8 +31,11 @@ StudyName = Annotated[
 ]
 Scale = Annotated[
     str | None,
-    typer.Option(
-        "--scale", metavar="NAME", rich_help_panel=DATA, help="Replace the study's fields by those of this scale."
+    Flag(
+        DATA,
+        "Replace the study's fields by those of this scale.",
+        "NAME",
+        variable=False,
     ),
 ]
 StudyOutput = Annotated[
@@ -51,8 +53,7 @@ StudyOutput = Annotated[
 UNNAMED = ("model", "revision", "gguf", "adapter")
 
 
-@dataclass(frozen=True)
-class StudyArguments:
+class StudyArguments(Options):
     """One of the study's scales, and values in place of those of the study; None keeps the study's."""
 
     scale: Scale = None
@@ -70,7 +71,7 @@ class StudyArguments:
     task: TaskNames = None
     seeds: option_of(Experiment, "seeds") = None  # type: ignore[valid-type]
     iterations: option_of(Experiment, "iterations") = None  # type: ignore[valid-type]
-    limit: Limit = None
+    limit: option_of(Experiment, "limit") = None  # type: ignore[valid-type]
     data_dir: DataDir = None
 
     def opened(self, context: typer.Context, name: str) -> OpenedStudy:
@@ -81,8 +82,8 @@ class StudyArguments:
         """
         from deepthink_cli.experiments.study import open_study
 
-        typed = {each.name for each in fields(self) if _source(context, each.name) == "COMMANDLINE"} | {"data_dir"}
-        given = {name: value for name, value in asdict(self).items() if name in typed and value is not None}
+        typed = {each for each in type(self).model_fields if _source(context, each) == "COMMANDLINE"} | {"data_dir"}
+        given = {name: value for name, value in self.model_dump().items() if name in typed and value is not None}
         given.pop("scale", None)
         checked = {name: given[name] for name in ("seeds", "iterations", "limit") if name in given}
         options = Experiment.checked(**checked)

@@ -55,7 +55,7 @@ def run_study(
     with problems.collected():
         opened, crossing = replaced.crossed(context, study, model)
     with problems.collected():
-        shard = machines.checked()
+        shard = machines.checked_shard()
     with problems.collected():
         tracking = tracking_of(log)
     problems.raise_any()
@@ -68,7 +68,7 @@ def run_study(
         if machines.wrote_script(folder, common.quiet):
             return
         Origin.of(study, replaced.scale).write(written)
-        told = tracked(tell, tracking, runs, common.quiet or common.json)
+        told = tracked(tell, tracking, runs, common.quiet or common.as_json)
         summary = execute(runs, samples, told, Store(cache), executor, shard)
     report_summary(summary, common, f"deepthink report {folder}")
 
@@ -127,7 +127,7 @@ def plan_study(
     with Show(common) as tell:
         plans = list(plans_of(crossing, folder, not no_probe, assumed, tell))
     values = described(opened, crossing)
-    if common.json:
+    if common.as_json:
         write_json({**values, "out": str(folder), "plan": [plan.as_json() for plan in plans]})
         return
     _show(opened, values, folder, plans, speed is None, common.quiet)

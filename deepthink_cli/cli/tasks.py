@@ -111,12 +111,12 @@ def tasks(
     from deepthink_cli.tasks.sources import files_of, source_of
 
     if name == NEW:
-        write_task(file, rows, output, label_field, row_format, force, common.json)
+        write_task(file, rows, output, label_field, row_format, force, common.as_json)
         return
     _check_unused(rows=rows, output=output, force=force or None)
     source = source_of(data_dir, offline)
     if name == VALIDATE:
-        _validate(file, common.json)
+        _validate(file, common.as_json)
         return
     if file is not None:
         raise InputError(f"{file}: only validate takes a file; did you mean: deepthink tasks validate {file}?")
@@ -127,7 +127,7 @@ def tasks(
         raise InputError(f"--yaml: {name or 'the catalogue'} is {len(chosen)} tasks; name one, as in {chosen[0].name}")
     if yaml:
         _print_yaml(chosen)
-    elif common.json:
+    elif common.as_json:
         described = [{**_described(task), **counted.get(task.name, {})} for task in chosen]
         write_json(described[0] if len(described) == 1 else described)
     elif len(chosen) == 1:

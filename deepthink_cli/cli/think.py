@@ -195,7 +195,7 @@ def think(
     problems.raise_any()
     if task is not None:
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         warnings = _warnings(demonstrations, prompt, tell) if task is None else []
         demonstrations = replace(demonstrations, chat=as_chat)
@@ -203,7 +203,7 @@ def think(
         origin_of = (origin.task, origin.seed, tell, chosen, technique_options, stored)
         plan = plan_thinking(demonstrations, model_options, method_options, *origin_of)
         if dry_run:
-            _show_plan({**plan.as_json(), "file": str(output)}, plan, common.json)
+            _show_plan({**plan.as_json(), "file": str(output)}, plan, common.as_json)
             return
         _tell_plan(plan, task is None and prompt.template is None and prompt.label_field is None, tell)
         result = think_and_save(plan, output, tell)
@@ -291,7 +291,7 @@ def _report(
 ) -> None:
     from deepthink_cli.artifact.format import summary
 
-    if common.json:
+    if common.as_json:
         values = {**summary(result.header), "seconds": result.seconds, **as_json(plan, warnings)}
         write_json({**values, "next": result.advice})
     rows = f"--task {origin.typed}" if origin.task else "LABELLED"

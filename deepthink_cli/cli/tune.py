@@ -89,7 +89,7 @@ def tune(
     with problems.collected():
         labelled = _labelled(RowSource(rows, row_format, renamed=columns_in(renamed)), prompt, chat)
     problems.raise_any()
-    with Show(common, bar=not common.json) as tell:
+    with Show(common, bar=not common.as_json) as tell:
         tell_of_toy(model, tell)
         plan = plan_tuning(labelled, model_options, options, tell)
         result = tuned(plan, output, store=Store(cache or default_folder()), tell=tell)
@@ -111,7 +111,7 @@ def show(result: TuneReport, common: CommonArguments) -> None:
     """Print the result on stdout, as text or as one JSON object, and what to do next on stderr."""
     from deepthink_cli.calibration.registry import NONE
 
-    if common.json:
+    if common.as_json:
         write_json(result.as_json())
     else:
         report(_described(result), "", _table(result), "", *_verdict(result))

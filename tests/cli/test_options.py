@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from deepthink_cli.experiments.experiment import Experiment
 from deepthink_cli.meaning import TABLE, sentence
 from deepthink_cli.method import MethodOptions
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import Options
+from deepthink_cli.options import Flag, Options
 from deepthink_cli.prediction.options import LabelOptions
 from deepthink_cli.selection.options import TaskOptions
 from deepthink_cli.tuning.options import TuneOptions
@@ -213,10 +212,9 @@ def test_a_run_takes_several_gates_and_the_options_of_its_demonstrations() -> No
     ]
 
 
-@dataclass(frozen=True)
-class Point:
-    x: Annotated[int, typer.Option("--x", "-x", help="Abscissa.")] = 1
-    y: Annotated[int, typer.Option("--y", help="Ordinate.")] = 2
+class Point(Options):
+    x: Annotated[int, Flag("Place", "Abscissa.", short="-x")] = 1
+    y: Annotated[int, Flag("Place", "Ordinate.")] = 2
 
 
 @grouped
@@ -224,7 +222,7 @@ def move(
     name: str, *, x: Point, common: Annotated[CommonArguments, Without("json", "config")], far: bool = False
 ) -> None:
     """Move a point."""
-    sys.stdout.write(json.dumps([name, asdict(x), common.json, common.quiet, far]))
+    sys.stdout.write(json.dumps([name, x.model_dump(), common.as_json, common.quiet, far]))
 
 
 def typed(*arguments: str) -> Any:
