@@ -48,8 +48,8 @@ def under_new_names(context: typer.Context, words: Sequence[str]) -> list[str]:
             tell_renamed(context, old, shown)
             written[number] = f"{new}{equals}{value}"
     for old, new in new_names.items():
-        if variable(old) in os.environ and any(variable(new) in variables_of(each) for each in context.command.params):
-            if variable(new) in os.environ:
+        if os.environ.get(variable(old)) and any(variable(new) in variables_of(each) for each in context.command.params):
+            if os.environ.get(variable(new)):
                 raise InputError(f"{variable(old)}: the former name of {variable(new)}, which is set too; unset it")
             tell_renamed(context, variable(old), variable(new))
     return written
