@@ -27,7 +27,7 @@ from deepthink_cli import Engine, Gate, Method, think
 from deepthink_cli.data.examples import Example
 from deepthink_cli.data.template import Template
 from deepthink_cli.engine import opening as workflows
-from deepthink_cli.integrations.lm_eval.contexts import SplitContext
+from deepthink_cli.integrations.lm_eval.contexts import SplitContext, split_in_turn
 from deepthink_cli.integrations.lm_eval.model import DeepThinkLM
 from deepthink_cli.integrations.lm_eval.tasks import prepared_tasks
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -389,3 +389,18 @@ def test_all_wrong_arguments_are_named_at_once() -> None:
     with pytest.raises(InputError) as caught:
         DeepThinkLM("pocket", eta=7, memories=0, dtipe="float32")
     assert len(caught.value.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "written", "start"),
+    [
+        ("shots query", "<u>shots query</u>", 9),
+        (" shots query", "<u>shots query</u>", 9),  # the template strips the turn
+        ("query then more", "<u>query then more</u>", None),
+        ("shots query", "<u>other</u>", None),
+    ],
+)
+def test_a_turn_is_split_before_its_query_if_it_ends_with_it(content: str, written: str, start: int | None) -> None:
+    split = split_in_turn(content, "query", written)
+    assert split == written
+    assert (split.start if isinstance(split, SplitContext) else None) == start

@@ -16,6 +16,7 @@ from conftest import REVIEWS, write_reviews, write_rows
 from deepthink_cli.artifact.opening import open_memory
 from deepthink_cli.cli.main import run
 from deepthink_cli.serving.app import Server
+from deepthink_cli.serving.client import Remote
 from deepthink_cli.serving.labeller import Labeller
 from deepthink_cli.serving.listening import address_of, listening
 from deepthink_cli.serving.options import ServeOptions
@@ -160,3 +161,15 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert run(["predict", str(memory), str(inputs), *options]) in (1, 2)
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "3"}, 3.0), ({}, 1.0)])
+def test_a_busy_server_is_asked_again_when_it_says(
+    headers: dict[str, str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([(503, headers, b""), (200, {}, b"[]")])
+    waited: list[float] = []
+    monkeypatch.setattr(Remote, "_once", lambda *_: next(answers))
+    monkeypatch.setattr(time, "sleep", waited.append)
+    assert Remote("http://127.0.0.1:1").label([]) == []
+    assert waited == [seconds]
