@@ -47,8 +47,9 @@ def under_new_names(context: typer.Context, words: Sequence[str]) -> list[str]:
                 raise InputError(f"{old}: the former name of {shown}, which is given too; omit {old}")
             tell_renamed(context, old, shown)
             written[number] = f"{new}{equals}{value}"
+    read = {name for parameter in context.command.params for name in variables_of(parameter)}
     for old, new in new_names.items():
-        if os.environ.get(variable(old)) and any(variable(new) in variables_of(each) for each in context.command.params):
+        if os.environ.get(variable(old)) and variable(new) in read:
             if os.environ.get(variable(new)):
                 raise InputError(f"{variable(old)}: the former name of {variable(new)}, which is set too; unset it")
             tell_renamed(context, variable(old), variable(new))
