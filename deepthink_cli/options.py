@@ -60,7 +60,7 @@ def flag_of(field: FieldInfo) -> Flag | None:
 class Options(BaseModel):
     """Base of all options: unknown names are errors, and every error names the option and its value."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

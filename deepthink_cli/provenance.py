@@ -19,7 +19,7 @@ from deepthink_cli.method import Method
 from deepthink_cli.options import ScoreName
 
 Bits = Literal[8, 4]  # a number, in a quantized memory
-STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 DTYPE = "^(float64|float32|bfloat16|float16)$"  # those in which a model computes
 _SHOWN = 6  # labels of a bias
 LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and the sum over any number of layers is finite

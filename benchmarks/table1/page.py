@@ -40,10 +40,10 @@ class Model:
     @cached_property
     def accuracies(self) -> pd.DataFrame:
         """Columns `method`, `task`, `seed` and those of `KINDS`; only what has all four."""
-        scores = scores_of(self.jobs, None)
         lines: dict[tuple[str, str, int], dict[str, float]] = {}
-        for arm, task, seed, score in scores[["arm", "task", "seed", "score"]].itertuples(index=False):
-            line = lines.setdefault((_method(arm), task, seed.number), {})
+        for each in scores_of(self.jobs, None):
+            arm, score = each.arm, each.score
+            line = lines.setdefault((_method(arm), each.task, each.seed.number), {})
             suffix = f" {arm.calibration}" if arm.calibration else ""
             line[f"plain{suffix}"] = math.nan if arm.is_compared_with_plain else score.plain
             line[f"thinking{suffix}"] = score.thinking

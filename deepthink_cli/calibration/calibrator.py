@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, STORED, from_rows, unlabelled
@@ -143,6 +141,8 @@ def estimated(
 
     `gold` (m,) are the places of the true labels, if it needs them.
     """
+    import numpy as np
+
     biases = [method.bias(logs[:, kind], gold) for kind in range(logs.shape[1])]
     return Bias(candidates, np.stack(biases), len(logs), "rows" if method.from_rows else "texts")
 
@@ -213,6 +213,8 @@ class _Rows:
         self.count += len(logs)
         self.method.check_count(self.count)
         if not self.method.averaged:
+            import numpy as np
+
             self.logs = logs if self.logs is None else np.concatenate([self.logs, logs])
             return estimated(self.method, self.labels, self.logs)
         latest = estimated(self.method, self.labels, logs)
@@ -222,6 +224,8 @@ class _Rows:
 
 def _averaged(left: Bias, right: Bias) -> Bias:
     """The bias of two sets of inputs together, where b is a mean over the inputs."""
+    import numpy as np
+
     inputs = left.inputs + right.inputs
     weighted = (each.logs + np.log(each.inputs / inputs) for each in (left, right))
     return Bias(left.candidates, np.logaddexp(*weighted), inputs, left.counted)
@@ -231,6 +235,8 @@ class _Stored:
     """Corrections by the bias that memories store; that of an ensemble is the mean of its members'."""
 
     def __init__(self, members: Sequence[Sequence[Memory]]) -> None:
+        import numpy as np
+
         self.biases: dict[int, Bias] = {}
         for memories in zip(*members, strict=True):
             biases = [_stored_bias(memory) for memory in memories]
@@ -250,6 +256,8 @@ class _Stored:
 
 def _stored_bias(memory: Memory) -> Bias:
     """The bias of a memory's iteration; it must store one."""
+    import numpy as np
+
     assert memory.provenance is not None
     stored = memory.provenance.calibrated
     assert stored is not None

@@ -33,7 +33,7 @@ _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are 
 Part = Literal["test", "dev"]
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
 @dataclass(frozen=True)
 class Setting:
     """What identifies one row; its digest is the row's key.
@@ -108,7 +108,7 @@ class Setting:
         return replace(self, demonstrations_sha256=None, rows_sha256=None, weights_sha256=None)
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
 @dataclass(frozen=True)
 class Corrected:
     """What a correction of scores rests on: the number of texts or rows that the bias was estimated from.
@@ -121,7 +121,7 @@ class Corrected:
     bias: dict[str, float] | None
 
 
-@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
 @dataclass(frozen=True)
 class Result:
     """One row of `results.jsonl`.

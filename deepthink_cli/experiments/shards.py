@@ -57,7 +57,7 @@ class Shard:
         return out / f"shard-{self.number}-of-{self.of}"
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(ConfigDict(extra="forbid", defer_build=True))
 @dataclass(frozen=True)
 class Manifest:
     """What a shard planned: `units` and `rows` of all shards together, and the digest of the list of units."""

@@ -284,7 +284,7 @@ def _path(value: Any, folder: Path) -> Any:
 ORIGIN = "study.json"
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(ConfigDict(extra="forbid", defer_build=True))
 @dataclass(frozen=True)
 class Origin:
     """A study of the package by its name, or another one by the path of its file, and the scale, if one was run."""

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from deepthink_cli.experiments.results import Part
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.baselines import mean_plain
-from deepthink_cli.report.job_results import JobResults, different_seeds, result_table
+from deepthink_cli.report.job_results import JobResults, different_seeds, grouped
 from deepthink_cli.report.significance import Paired, Spread, differences
 from deepthink_cli.report.tables import LARGE, groups_of, in_order, is_detail, names_of
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -60,12 +57,7 @@ class Panel:
 def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
     """A panel for each task and group, in the order of a table; tasks of large groups only with `tasks`."""
     groups = groups_of(jobs)
-    results = result_table(jobs)
-    results["accuracy"] = [result.accuracy for result in results["result"]]
-    results["majority"] = [result.majority for result in results["result"]]
-    by_arm: dict[Arm, list[JobResults]] = {}
-    for job in jobs:
-        by_arm.setdefault(job.arm, []).append(job)
+    by_arm = grouped(jobs, lambda job: job.arm)
     arms = in_order(by_arm, jobs)
     shown = []
     for name in names_of(jobs):
@@ -75,7 +67,7 @@ def panels(jobs: Sequence[JobResults], tasks: bool = False) -> list[Panel]:
         curves = tuple(curve for arm in arms for curve in _curves(arm, by_arm[arm], members))
         is_task = name in groups and max((curve.tasks for curve in curves), default=1) == 1  # its task has a panel
         if curves and not (is_task and (tasks or len(members) <= LARGE)):
-            majority = _majority(results[results["task"].isin(members)])
+            majority = _majority([job for job in jobs if job.task in members])
             shown.append(Panel(name, name in groups, curves, majority))
     return shown
 
@@ -127,8 +119,10 @@ def _curve(arm: Arm, part: Part, seeds: Sequence[Sequence[JobResults]], iteratio
     )
 
 
-def _majority(results: DataFrame) -> float | None:
-    """The mean over tasks of the accuracy of always predicting the most frequent label."""
-    known = results[results["part"] == "test"].dropna(subset="majority")
-    by_task = [fmean(values) for _, values in known.groupby("task")["majority"]]
-    return fmean(by_task) if len(by_task) == results["task"].nunique() else None
+def _majority(jobs: Sequence[JobResults]) -> float | None:
+    """The mean over tasks of the accuracy of always predicting the most frequent label; None if a task has none."""
+    by_task = [
+        [row.majority for job in of_task for row in job.test.values() if row.majority is not None]
+        for of_task in grouped(jobs, lambda job: job.task).values()
+    ]
+    return fmean(fmean(values) for values in by_task) if all(by_task) else None

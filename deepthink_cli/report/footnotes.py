@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, varying
-from deepthink_cli.report.job_results import JobResults, Seed, job_table
+from deepthink_cli.report.job_results import JobResults, Seed, grouped
 from deepthink_cli.report.tables import LARGE
 
 KINDS = {"skipped": "Inputs skipped", "left_out": "Training rows never used as demonstrations"}
@@ -29,15 +29,16 @@ def footnotes(jobs: Sequence[JobResults]) -> list[str]:
 
 def _incomplete(jobs: Sequence[JobResults]) -> list[str]:
     """Jobs that lack rows which others of their arm have, and seeds that other tasks have."""
-    import pandas as pd
-
     names = varying([job.arm for job in jobs])
-    gaps = pd.DataFrame(_gaps(jobs), columns=["arm", "task", "seeds", "state"])
-    by_task = gaps.groupby(["arm", "task", "state"], sort=False)["seeds"].agg(_listed).reset_index()
-    by_seeds = by_task.groupby(["arm", "seeds", "state"], sort=False)["task"].agg(_listed)
+    seeds_of: dict[tuple[Arm, str, str], list[Seed]] = {}
+    for arm, task, seed, state in _gaps(jobs):
+        seeds_of.setdefault((arm, task, state), []).append(seed)
+    tasks_of: dict[tuple[Arm, str, str], list[str]] = {}
+    for (arm, task, state), seeds in seeds_of.items():
+        tasks_of.setdefault((arm, _listed(seeds), state), []).append(task)
     items = [
-        f"{_listed([arm.label(names, short=True), tasks, seeds])}: {state}"
-        for (arm, seeds, state), tasks in by_seeds.items()
+        f"{_listed([arm.label(names, short=True), *tasks, listed])}: {state}"
+        for (arm, listed, state), tasks in tasks_of.items()
     ]
     return ["Incomplete jobs, omitted if rows that the table needs are missing: " + "; ".join(items)] if items else []
 
@@ -120,14 +121,13 @@ def _gaps(jobs: Sequence[JobResults]) -> Iterator[tuple[Arm, str, Seed, str]]:
     """Every arm, task and seed that lacks rows, and which rows it lacks."""
     by_name = {(job.arm, job.task, job.seed): job for job in jobs}
     choosing = {(job.arm.family, job.task) for job in jobs if job.dev}
-    table = job_table(jobs)
-    families = dict(list(table.groupby(["family", "group"], sort=False)))
-    for (arm, group), peers in table.groupby(["arm", "group"], sort=False):
+    families = grouped(jobs, lambda job: (job.arm.family, job.widest_group))
+    for (arm, group), peers in grouped(jobs, lambda job: (job.arm, job.widest_group)).items():
         family = families[arm.family, group]
-        test, dev = ({t for job in peers["job"] for t in getattr(job, part)} for part in ("test", "dev"))
-        for task in family["task"].unique():
+        test, dev = {t for job in peers for t in job.test}, {t for job in peers for t in job.dev}
+        for task in dict.fromkeys(job.task for job in family):
             needed = dev if (arm.family, task) in choosing else set()
-            for seed in sorted(family["seed"].unique()):
+            for seed in sorted({job.seed for job in family}):
                 state = _state(by_name.get((arm, task, seed)), test, needed)
                 if state:
                     yield arm, task, seed, state
@@ -143,35 +143,33 @@ def _state(job: JobResults | None, test: set[int], dev: set[int]) -> str:
 
 def _inputs(jobs: Sequence[JobResults]) -> list[str]:
     """The number of evaluated inputs of every task; of large groups, the total."""
-    import pandas as pd
-
-    tests = [(job.widest_group, job.task, row) for job in jobs for row in job.test.values()]
-    limits = dict.fromkeys(row.setting.limit for _, _, row in tests if row.setting.limit is not None)
-    counts = pd.DataFrame([(group, task, row.n) for group, task, row in tests], columns=["group", "task", "inputs"])
+    tested = [job for job in jobs if job.test]
+    limits = dict.fromkeys(row.setting.limit for job in tested for row in job.test.values())
+    limits.pop(None, None)
     items = []
-    for group, rows in counts.groupby("group", sort=False):
-        by_task = rows.groupby("task", sort=False)["inputs"]
-        if by_task.ngroups > LARGE:
-            items.append(f"{group} {by_task.max().sum():,} in {by_task.ngroups} tasks")
+    for group, members in grouped(tested, lambda job: job.widest_group).items():
+        inputs = {
+            task: [row.n for job in of_task for row in job.test.values()]
+            for task, of_task in grouped(members, lambda job: job.task).items()
+        }
+        if len(inputs) > LARGE:
+            items.append(f"{group} {sum(map(max, inputs.values())):,} in {len(inputs)} tasks")
         else:
-            items += [f"{task} {_range(values)}" for task, values in by_task]
+            items += [f"{task} {_range(values)}" for task, values in inputs.items()]
     sampled = f" (samples: {', '.join(f'at most {limit} a task' for limit in limits)})" if limits else ""
     return [f"Inputs evaluated{sampled}: {'; '.join(items)}"] if items else []
 
 
 def _counts(jobs: Sequence[JobResults]) -> list[str]:
     """The numbers of inputs and training rows that were not used, by reason."""
-    import pandas as pd
-
     lines = []
     for kind, meaning in KINDS.items():
-        counts = pd.DataFrame(
-            [(reason, name, n) for name, row in _named_rows(jobs) for reason, n in getattr(row, kind).items()],
-            columns=["reason", "name", "count"],
-        )
-        for reason, rows in counts.groupby("reason", sort=False):
-            by_name = rows.groupby("name", sort=False)["count"]
-            listed = "; ".join(f"{name} {_range(values)}" for name, values in by_name)
+        counts: dict[str, dict[str, list[int]]] = {}
+        for name, row in _named_rows(jobs):
+            for reason, count in getattr(row, kind).items():
+                counts.setdefault(reason, {}).setdefault(name, []).append(count)
+        for reason, by_name in counts.items():
+            listed = "; ".join(f"{name} {_range(values)}" for name, values in by_name.items())
             lines.append(f"{meaning} ({reason.replace('_', ' ')}): {listed}")
     return lines
 
@@ -192,12 +190,11 @@ def _shots(jobs: Sequence[JobResults]) -> list[str]:
 
 def _fewer_shots(jobs: Sequence[JobResults]) -> list[str]:
     """Tasks with fewer demonstrations than requested, because no more fit."""
-    import pandas as pd
-
-    rows = [(name, row.setting.shots, row.demonstrations_used) for name, row in _named_rows(jobs)]
-    table = pd.DataFrame(rows, columns=["name", "asked", "used"])
-    fewer = table[table["used"] < table["asked"]].groupby(["name", "asked"], sort=False)["used"]
-    items = [f"{name} {_range(values)} of {asked}" for (name, asked), values in fewer]
+    fewer: dict[tuple[str, int], list[int]] = {}
+    for name, row in _named_rows(jobs):
+        if row.demonstrations_used < row.setting.shots:
+            fewer.setdefault((name, row.setting.shots), []).append(row.demonstrations_used)
+    items = [f"{name} {_range(used)} of {asked}" for (name, asked), used in fewer.items()]
     return [f"Fewer demonstrations used than asked: {'; '.join(items)}"] if items else []
 
 

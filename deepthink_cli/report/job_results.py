@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import total_ordering
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.experiments.results import FILE, Part, Result, Setting, read_results
@@ -17,9 +17,6 @@ from deepthink_cli.report.arms import SPLITTING, Arm, without_step
 from deepthink_cli.report.baselines import Baselines, Comparison
 from deepthink_cli.report.where import RowLimits, conditions, select
 from deepthink_cli.tasks.catalogue import built_in
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 CONSTANT = ("model_sha256", "task_sha256", "split", "limit")
 
@@ -153,6 +150,15 @@ def _find_baselines(jobs: Iterable[JobResults], baselines: Baselines) -> None:
 
 
 T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """The items of each key, keys and items in the order of their first appearance."""
+    groups: dict[Key, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable]) -> list[T]:
@@ -161,29 +167,6 @@ def different_seeds(seeds: Iterable[T], demonstrations: Callable[[T], Hashable])
     for seed in seeds:
         first.setdefault(demonstrations(seed), seed)
     return list(first.values())
-
-
-def job_table(jobs: Iterable[JobResults]) -> DataFrame:
-    """A row for each job: `arm`, `family`, `group` (the widest), `task`, `seed`, and the `job` itself."""
-    import pandas as pd
-
-    rows = [(job.arm, job.arm.family, job.widest_group, job.task, job.seed, job) for job in jobs]
-    return pd.DataFrame(rows, columns=["arm", "family", "group", "task", "seed", "job"], dtype=object)
-
-
-def result_table(jobs: Iterable[JobResults]) -> DataFrame:
-    """A row for each result of each job: the columns of `job_table`, `part`, `iteration` and `result`."""
-    import pandas as pd
-
-    table = job_table(jobs)
-    rows = [
-        (index, part, iteration, result)
-        for index, job in enumerate(table["job"])
-        for part, results in (("test", job.test), ("dev", job.dev))
-        for iteration, result in results.items()
-    ]
-    results = pd.DataFrame(rows, columns=["index", "part", "iteration", "result"])
-    return results.join(table, on="index").drop(columns="index")
 
 
 def _unique(results: Iterable[Result]) -> list[Result]:
@@ -212,14 +195,14 @@ def _measured(row: Result) -> Result:
 
 def _splitting(rows: Sequence[Result], limits: RowLimits) -> list[str]:
     """Which of `SPLITTING` take several values for one task, also in different arms: methods may have their own."""
-    import pandas as pd
-
-    settings = [row.setting for row in rows]
-    keys: list[Any] = [(setting.task, setting.part) for setting in settings]
+    by_task = grouped((row.setting for row in rows), lambda setting: (setting.task, setting.part)).values()
     names = [name for name in SPLITTING if name != "limit"]  # that of dev rows is another number
-    values = {name: [getattr(setting, name) for setting in settings] for name in names}
-    several = pd.DataFrame(values).groupby(pd.Series(keys), sort=False).nunique().gt(1).any()
-    return [*several.index[several], *(["limit"] if limits.are_several else [])]
+    several = [name for name in names if any(len(_values(settings, name)) > 1 for settings in by_task)]
+    return [*several, *(["limit"] if limits.are_several else [])]
+
+
+def _values(settings: Iterable[Setting], name: str) -> set[object]:
+    return {value for setting in settings if (value := getattr(setting, name)) is not None}
 
 
 def _refuse_to_average(first: Result, second: Result) -> None:

@@ -13,7 +13,7 @@ from deepthink_cli.experiments.results import Result
 from deepthink_cli.report.arms import Arm, varying
 from deepthink_cli.report.baselines import on_common_inputs
 from deepthink_cli.report.figures import DPI, GREY, METADATA, PAGE, STYLE
-from deepthink_cli.report.job_results import JobResults, Seed, different_seeds
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
 from deepthink_cli.report.tables import Score, in_order, scores_of
 
 if TYPE_CHECKING:
@@ -112,16 +112,17 @@ def ranking_of(jobs: Sequence[JobResults], iteration: int | None = None) -> Rank
     if "limit" in varying([job.arm for job in jobs]):
         return "there are several samples of the test rows; choose one with --where limit=N"
     scores = scores_of(jobs, iteration)
-    arms = in_order(dict.fromkeys(scores["arm"]), jobs)
+    by_arm = grouped(scores, lambda each: each.arm)
+    arms = in_order(by_arm, jobs)
     names = varying(arms)
     results: dict[str, dict[Block, Result]] = {}
     digests: dict[Block, list[str]] = {}
     for arm in arms:
-        of_arm = scores[scores["arm"] == arm]
-        for task, seed, score in zip(of_arm["task"], of_arm["seed"], of_arm["score"], strict=True):
-            digests.setdefault((task, seed), []).extend(score.demonstrations)
-            for name, result in _methods(arm, names, score):
-                results.setdefault(name, {})[task, seed] = result
+        for each in by_arm[arm]:
+            block = each.task, each.seed
+            digests.setdefault(block, []).extend(each.score.demonstrations)
+            for name, result in _methods(arm, names, each.score):
+                results.setdefault(name, {})[block] = result
     common = set.intersection(*(set(blocks) for blocks in results.values())) if results else set()
     ordered = [block for block in next(iter(results.values()), {}) if block in common]
     ordered = different_seeds(ordered, lambda block: (block[0], *digests[block]))

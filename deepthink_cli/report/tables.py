@@ -6,41 +6,34 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from deepthink_cli.errors import InputError
 from deepthink_cli.report.arms import Arm
 from deepthink_cli.report.baselines import Comparison, mean_plain
-from deepthink_cli.report.job_results import JobResults, different_seeds, job_table, result_table
+from deepthink_cli.report.job_results import JobResults, Seed, different_seeds, grouped
 from deepthink_cli.report.significance import Discordant, Paired, Spread
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 LARGE = 10  # tasks of a group that are shown one by one; larger groups are shown by their means
 
 
 def groups_of(jobs: Sequence[JobResults]) -> dict[str, list[str]]:
     """The tasks of every group with more than one task."""
-    import pandas as pd
-
-    pairs = pd.DataFrame([(group, job.task) for job in jobs for group in job.groups], columns=["group", "task"])
-    tasks_by_group = pairs.drop_duplicates().groupby("group", sort=False)["task"]
-    return {str(group): list(tasks) for group, tasks in tasks_by_group if len(tasks) > 1}
+    tasks: dict[str, dict[str, None]] = {}
+    for job in jobs:
+        for group in job.groups:
+            tasks.setdefault(group, {})[job.task] = None
+    return {group: list(members) for group, members in tasks.items() if len(members) > 1}
 
 
 def names_of(jobs: Sequence[JobResults]) -> list[str]:
     """Tasks and groups in the order of a table: a group's tasks, its subgroups, then the group."""
-    import pandas as pd
-
     groups = groups_of(jobs)
-    table = pd.DataFrame(
-        [(job.widest_group, job.task, job.groups[1:]) for job in jobs], columns=["widest", "task", "inner"]
-    )
     names: list[str] = []
-    for widest, rows in table.groupby("widest", sort=False):
-        inner = rows["inner"].explode().dropna().unique()
-        names += [*rows["task"].unique(), *(group for group in (*inner, widest) if group in groups)]
+    for widest, members in grouped(jobs, lambda job: job.widest_group).items():
+        inner = dict.fromkeys(group for job in members for group in job.groups[1:])
+        names += dict.fromkeys(job.task for job in members)
+        names += [group for group in (*inner, widest) if group in groups]
     return names
 
 
@@ -190,17 +183,21 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
     last = max((t for job in jobs for t in job.test), default=0)
     if iteration is not None and not 1 <= iteration <= last:
         raise InputError.of("iteration", iteration, f"the run has iterations 1 to {last}; name one of them")
-    scores_by_arm = dict(list(scores_of(jobs, iteration).groupby("arm", sort=False)))
+    scores_by_arm = grouped(scores_of(jobs, iteration), lambda each: each.arm)
     groups, names = groups_of(jobs), names_of(jobs)
     rows = []
     for arm in in_order(scores_by_arm, jobs):
-        scores = scores_by_arm[arm].pivot(index="seed", columns="task", values="score")
+        by_seed = {
+            seed: {each.task: each.score for each in scores}
+            for seed, scores in sorted(grouped(scores_by_arm[arm], lambda each: each.seed).items())
+        }
+        measured = {each.task for each in scores_by_arm[arm]}
         for name in names:
             members = groups.get(name, [name])
-            tasks = [task for task in members if task in scores]
-            whole = scores[tasks].dropna()
-            if tasks and len(whole):
-                means = _comparable([_mean(row) for row in whole.to_numpy().tolist()])
+            tasks = [task for task in members if task in measured]
+            whole = [[scores[task] for task in tasks] for scores in by_seed.values() if scores.keys() >= {*tasks}]
+            if tasks and whole:
+                means = _comparable([_mean(scores) for scores in whole])
                 rows.append(
                     TableRow(arm, name, len(tasks), len(members), name in groups, is_detail(name, groups), means)
                 )
@@ -210,38 +207,50 @@ def summarize(jobs: Sequence[JobResults], iteration: int | None = None) -> list[
 Option = tuple[int, float | None]  # T and eta
 
 
-def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> DataFrame:
-    """Columns `arm`, `task`, `seed` and `score`: every seed and task that has the rows to report."""
-    import pandas as pd
+@dataclass(frozen=True)
+class SeedScore:
+    """The score of one arm with one seed on one task; the arm has no eta if it was chosen among several."""
 
-    table = job_table(jobs)
-    table["last"] = [max(job.test, default=0) for job in jobs]
-    table["last"] = table.groupby(["arm", "group"], sort=False)["last"].transform("max")
+    arm: Arm
+    task: str
+    seed: Seed
+    score: Score
+
+
+def scores_of(jobs: Sequence[JobResults], iteration: int | None) -> list[SeedScore]:
+    """The scores of every arm, task and seed that has the rows to report."""
     options = {} if iteration else _options(jobs)
-    table["on_dev"] = [(job.arm.family, job.task) in options for job in jobs]
-    # If eta is chosen on dev rows, the jobs of all etas share one score.
-    etas = table.groupby("family", sort=False)["arm"].transform("nunique")
-    table["arm"] = table["family"].where(table["on_dev"] & (etas > 1), table["arm"])
-    sharing = table.groupby(["arm", "task", "seed"], sort=False).agg({"job": list, "last": "first", "on_dev": "first"})
+    by_family = grouped(jobs, lambda job: job.arm.family)
+    several_etas = {family for family, members in by_family.items() if len({job.arm for job in members}) > 1}
+    last = {
+        key: max((t for job in members for t in job.test), default=0)
+        for key, members in grouped(jobs, lambda job: (job.arm, job.widest_group)).items()
+    }
+
+    def reported(job: JobResults) -> tuple[Arm, str, Seed]:
+        """Jobs with the same value share one score: those of all etas, if eta is chosen on dev rows."""
+        is_shared = (job.arm.family, job.task) in options and job.arm.family in several_etas
+        return job.arm.family if is_shared else job.arm, job.task, job.seed
+
     scores = []
-    for (arm, task, seed), shared in sharing.iterrows():
-        if shared["on_dev"]:
-            needed = {option for option in options[arm.family, task] if arm.eta in (None, option[1])}
-            score = _score_on_dev(shared["job"], needed)
+    for (arm, task, seed), sharing in grouped(jobs, reported).items():
+        first = sharing[0]
+        if (chosen_among := options.get((first.arm.family, task))) is not None:
+            score = _score_on_dev(sharing, {option for option in chosen_among if arm.eta in (None, option[1])})
         else:
-            number = int(shared["last"]) if arm.is_read_once else iteration or int(shared["last"])
-            score = _score(shared["job"], shared["job"][0], number, False)
+            of_arm = last[first.arm, first.widest_group]
+            score = _score(sharing, first, of_arm if arm.is_read_once else iteration or of_arm, False)
         if score is not None:
-            scores.append((arm, task, seed, score))
-    return pd.DataFrame(scores, columns=["arm", "task", "seed", "score"])
+            scores.append(SeedScore(arm, task, seed, score))
+    return scores
 
 
 def _options(jobs: Sequence[JobResults]) -> dict[tuple[Arm, str], set[Option]]:
     """For every family and task with dev rows: every T and eta for which a seed must have dev rows."""
-    results = result_table(jobs)
-    dev = results[results["part"] == "dev"].copy()
-    dev["option"] = [(t, arm.eta) for t, arm in zip(dev["iteration"], dev["arm"], strict=True)]
-    by_group = dev.groupby(["family", "group"], sort=False)["option"].agg(set)
+    by_group = {
+        key: {(t, job.arm.eta) for job in members for t in job.dev}
+        for key, members in grouped(jobs, lambda job: (job.arm.family, job.widest_group)).items()
+    }
     return {(job.arm.family, job.task): by_group[job.arm.family, job.widest_group] for job in jobs if job.dev}
 
 

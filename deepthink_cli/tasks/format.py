@@ -19,7 +19,7 @@ from deepthink_cli.tasks.patterns import checked_pattern
 class _Part(BaseModel):
     """Base of all parts of a task file: unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _column(value: Any) -> Any:
