@@ -49,13 +49,13 @@ class Calibration:
         """
         return loaded(self.estimate)(logs) if gold is None else loaded(self.estimate)(logs, gold)
 
-    def corrected(self, scores: Any, basis: Any = None) -> Floats:
+    def corrected(self, scores: Any, basis: Any = None, gold: Sequence[int] | None = None) -> Floats:
         """log p(y | x) - log b(y) (n, C), of scores in nats (n, C), and of those (m, C) that b is estimated from.
 
-        The second are the rows' own if none are given.
+        The second are the rows' own if none are given; `gold` (m,) are the places of their true labels, if needed.
         """
         logs = log_softmax(scores)
-        return logs - self.bias(logs if basis is None else log_softmax(basis))
+        return logs - self.bias(logs if basis is None else log_softmax(basis), gold)
 
     def check_count(self, rows: int) -> None:
         """Raise InputError for fewer rows than say anything of a bias, if it is estimated from rows.

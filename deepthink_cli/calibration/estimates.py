@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.scoring.softmax import log_softmax, softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
 
-STEPS, TOLERANCE = 10_000, 1e-12  # of _matching: at most so many; nats between the last two
+STEPS, TOLERANCE = 10_000, 1e-12  # of log_matched: at most so many; nats between the last two
 
 
 def log_mean(logs: Floats) -> Floats:
@@ -32,34 +32,43 @@ def log_premise(logs: Floats) -> Floats:
 
 
 def log_matched(logs: Floats) -> Floats:
-    """log b(y) such that the mean over the inputs of softmax(log p(y | x) - log b(y)) is the uniform prior.
+    """log b(y), of mean 0, such that the mean over the inputs of softmax(log p(y | x) - log b(y)) is the uniform prior.
 
     The fixed point of batch calibration, which is repeated until the mean probability of every label is 1/C: it does
     not depend on a constant that is added to a label's scores. Saerens et al. (2002) adjust posteriors to a known prior
     in the same way.
     """
     labels = logs.shape[1]
-    return _matching(logs, np.full(labels, -np.log(labels)))
-
-
-def log_fitted(logs: Floats, gold: Sequence[int]) -> Floats:
-    """log b(y) with which the true labels, whose places are `gold` (m,), are the likeliest.
-
-    The maximum of sum_i log softmax(log p(y | x_i) - log b(y))[gold_i]: vector scaling of Guo et al. (2017, section
-    4.2) with the bias alone. There the mean probability of every label is its share of the true labels, each of which
-    must occur.
-    """
-    counts = np.bincount(np.asarray(gold), minlength=logs.shape[1])
-    return _matching(logs, np.log(counts / counts.sum()))
-
-
-def _matching(logs: Floats, shares: Floats) -> Floats:
-    """log b(y), of mean 0, such that the mean of softmax(log p(y | x) - log b(y)) over the inputs is exp(shares)."""
-    bias = np.zeros(logs.shape[1])
+    bias = np.zeros(labels)
     for _ in range(STEPS):
         mean = np.logaddexp.reduce(log_softmax(logs - bias), axis=0) - np.log(len(logs))
-        step = mean - shares
+        step = mean + np.log(labels)
         bias += step
         if np.abs(step).max() < TOLERANCE:
             break
     return np.asarray(bias - bias.mean(), dtype=np.float64)
+
+
+def log_fitted(logs: Floats, gold: Sequence[int]) -> Floats:
+    """log b(y), of mean 0, with which the true labels, whose places are `gold` (m,), are the likeliest.
+
+    The minimum of -sum_i log softmax(log p(y | x_i) - log b(y))[gold_i] + sum_y (log b(y))^2 / 2: vector scaling of Guo
+    et al. (2017, section 4.2) with the bias alone, by logistic regression with the usual penalty, so that few rows move
+    the bias little. Where there are many, the mean probability of every label is its share of the true labels.
+    """
+    from scipy.optimize import minimize
+
+    counts = np.bincount(np.asarray(gold), minlength=logs.shape[1])
+
+    def loss(bias: Floats) -> tuple[float, Floats]:
+        shifted = logs - bias
+        norms = np.logaddexp.reduce(shifted, axis=1)
+        value = norms.sum() + counts @ bias - logs[range(len(gold)), gold].sum() + bias @ bias / 2
+        return float(value), counts - np.exp(shifted - norms[:, None]).sum(axis=0) + bias
+
+    def hessian(bias: Floats) -> Floats:
+        shares = softmax(logs - bias)
+        return np.asarray(np.diag(shares.sum(axis=0) + 1) - shares.T @ shares, dtype=np.float64)
+
+    found = minimize(loss, np.zeros(len(counts)), method="trust-exact", jac=True, hess=hessian, options={"gtol": 1e-9})
+    return np.asarray(found.x - found.x.mean(), dtype=np.float64)

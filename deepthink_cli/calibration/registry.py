@@ -57,7 +57,7 @@ _ALL = (
         "fitted",
         f"{_HERE}.estimates:log_fitted",
         "labelled",
-        "the bias without which the true labels of rows are the likeliest (deepthink calibrate)",
+        "the bias without which the true labels of rows are the likeliest (deepthink calibrate, tune)",
         "Guo et al. 2017, arXiv 1706.04599",
     ),
 )
@@ -95,15 +95,15 @@ def unlabelled(name: str) -> Calibration:
     return found
 
 
-def calibrations(text: str | None, stored: bool = False) -> tuple[str, ...]:
+def calibrations(text: str | None, stored: bool = False, labelled: bool = False) -> tuple[str, ...]:
     """The names in a list separated by commas; none for None. With `stored`, they may name a memory's own correction.
 
-    Raises InputError for an unknown or repeated one, and for one that needs true labels.
+    Raises InputError for an unknown or repeated one, and for one that needs true labels unless the rows are `labelled`.
     """
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     for name in names:
         if name != NONE and not (stored and name == STORED):
-            unlabelled(name)
+            (calibration if labelled else unlabelled)(name)
         if names.count(name) > 1:
             raise InputError.of("calibrate", text, f"{name} is duplicated; name each once")
     return names

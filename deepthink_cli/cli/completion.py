@@ -71,6 +71,7 @@ def several_techniques(incomplete: str) -> list[str]:
 
 
 calibrations = some_of(choices())
+all_calibrations = some_of((NONE, *CALIBRATIONS))
 
 
 def one_calibration(incomplete: str) -> list[str]:

@@ -143,10 +143,15 @@ def _table(result: TuneReport) -> Any:
     best = best_of_families(result.settings, result.right)
     for number in best[:MAX_ROWS]:
         accuracy = result.right[number] / count
-        rows.append([str(result.settings[number]), f"{accuracy:.1%}", _interval(wilson(accuracy, count))])
+        setting = result.settings[number]
+        cost = [str(setting.method.iterations), str(result.labels_of(setting))]
+        rows.append([str(setting), f"{accuracy:.1%}", _interval(wilson(accuracy, count)), *cost])
     if len(best) > MAX_ROWS:
-        rows.append([f"... and {len(best) - MAX_ROWS} more; --json has all", "", ""])
-    return table("best of each family, by cross-validation", "accuracy", "95 % interval", rows=rows)
+        rows.append([f"... and {len(best) - MAX_ROWS} more; --json has all", "", "", "", ""])
+    for rival in result.rivals:
+        rows.append([rival.name, f"{rival.accuracy:.1%}", _interval(wilson(rival.accuracy, count)), "", str(count)])
+    columns = "accuracy", "95 % interval", "readings", "labelled rows"
+    return table("best of each family, by cross-validation", *columns, rows=rows)
 
 
 def _verdict(result: TuneReport) -> list[str]:
@@ -163,7 +168,17 @@ def _verdict(result: TuneReport) -> list[str]:
         f"best of {several} settings: {result.settings[result.best]}, {best:.1%} (too high: it is the maximum)",
         *_nested(comparison),
         f"verdict: {verdict}",
+        *_beaten_by(result),
     ]
+
+
+def _beaten_by(result: TuneReport) -> list[str]:
+    """The best of the classifiers trained on the same rows, if it labels more of them correctly than the setting."""
+    setting = result.tuned.accuracy
+    rival = max(result.rivals, key=lambda rival: rival.right, default=None)
+    if rival is None or rival.accuracy <= setting:
+        return []
+    return [f"{rival.name} labels more of the same rows correctly: {rival.accuracy:.1%}, against {setting:.1%}"]
 
 
 def _nested(comparison: Comparison) -> list[str]:

@@ -29,6 +29,12 @@ class Scores:
     sums: tuple[float, ...]
     means: tuple[float, ...]
 
+    @classmethod
+    def of(cls, sums: Sequence[float], query: TokenizedQuery) -> Scores:
+        """The scores of a query whose candidates have these sums of log-probabilities."""
+        means = (value / len(answer) for value, answer in zip(sums, query.answers, strict=True))
+        return cls(tuple(sums), tuple(means))
+
     def compared(self, score: ScoreName) -> Scores:
         """The same with the means as sums for the score `mean`; for `end`, the tokens already hold the end."""
         return Scores(self.means, self.means) if score == "mean" else self
@@ -63,7 +69,7 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
             check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
     sums = engine.score(memories, plan)
     check_finite(engine, plan, *sums)
-    return [[_scores(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
+    return [[Scores.of(*pair) for pair in zip(sums_of_memory, plan.queries, strict=True)] for sums_of_memory in sums]
 
 
 def check_length(limits: Limits, model: str, length: int, query: TokenizedQuery) -> None:
@@ -87,11 +93,6 @@ def check_finite(engine: Engine, plan: ScoringPlan, *sums: Sequence[Sequence[flo
                     messages[place] = f"{where}: the score of candidate {candidate} is {value}: {engine.advice()}"
     if messages:
         raise NotFiniteError(messages)
-
-
-def _scores(sums: list[float], query: TokenizedQuery) -> Scores:
-    means = (value / len(answer) for value, answer in zip(sums, query.answers, strict=True))
-    return Scores(tuple(sums), tuple(means))
 
 
 @dataclass(frozen=True)

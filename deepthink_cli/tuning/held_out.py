@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from time import perf_counter as clock
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.engine.base import Engine
-from deepthink_cli.events import Progress, Tell
+from deepthink_cli.errors import option
+from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Selected, TokenizedDemonstrations
 from deepthink_cli.scoring.prediction import Scores, score_each
@@ -93,6 +95,20 @@ def held_out_scores(
         done = min(total, done + scored)  # a batch that runs out of memory is scored again
         tell(Progress("tuning", done, total))
     return [scorer.scores for scorer in scorers]
+
+
+def affordable(engine: Engine, plan: TunePlan, sets: Sequence[TrainingSet], seconds: float, tell: Tell) -> Grid:
+    """The grid with as many readings as fit some seconds, and one at least; times two readings of the longest set."""
+    longest = max(sets, key=lambda each: len(each.demonstrations.token_ids) + len(each.rows))
+    probe, started = replace(plan.grid, methods=plan.grid.methods[:1]).up_to(min(2, plan.grid.iterations)), clock()
+    held_out_scores(engine, plan.rows, [longest], probe, silent)
+    spent = clock() - started
+    of_reading = spent / probe.iterations * len(sets) * len(plan.grid.methods)
+    most = max(1, min(plan.grid.iterations, int((seconds - spent) / of_reading)))
+    if most < plan.grid.iterations:
+        text = f"{option('budget')} {plan.options.budget}: T up to {most} is tried instead of {plan.grid.iterations}"
+        tell(Note(f"{text}; each T takes about {of_reading:.0f} s"))
+    return plan.grid.up_to(most)
 
 
 @dataclass(frozen=True)

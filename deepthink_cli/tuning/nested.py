@@ -65,19 +65,48 @@ class NestedChoice:
     right: Bools
 
 
-def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting]) -> Bools:
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Rows, by their places, that are labelled with a bias which is fitted on other rows with their true labels.
+
+    `scores` (selections, methods, T, m, C) are the raw ones of those other rows, `gold` (m,) the places of their true
+    labels.
+    """
+
+    rows: Sequence[int]
+    scores: Floats
+    gold: Sequence[int]
+
+
+def fits_within(scores: Floats, gold: Ints, parts: Sequence[Sequence[int]]) -> list[Fit]:
+    """For every part of rows, by their places, the bias fitted on all rows of the other parts."""
+    fits = []
+    for rows in parts:
+        others = [place for place in range(len(gold)) if place not in set(rows)]
+        fits.append(Fit(rows, scores[..., others, :], gold[others].tolist()))
+    return fits
+
+
+def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting], fits: Sequence[Fit] = ()) -> Bools:
     """Whether each setting labels each row correctly (S, N); `gold` (N,) are the indices of the true labels.
 
-    A calibration that is not in `scores` estimates its bias from all rows, without their labels.
+    A calibration that is not in `scores` estimates its bias from all rows without their labels, or, if it needs true
+    labels, as `fits` say, which must hold every row once.
     """
-    return np.stack([_labels(scores, setting) == gold for setting in settings])
+    return np.stack([_labels(scores, setting, fits) == gold for setting in settings])
 
 
-def _labels(scores: HeldOutScores, setting: Setting) -> Ints:
+def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Ints:
     if setting.calibration in scores:
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
-    corrected = calibration(setting.calibration).corrected(scores[NONE][setting.place])
-    return np.asarray(corrected.argmax(axis=-1))
+    method, raw = calibration(setting.calibration), scores[NONE][setting.place]
+    if not method.labelled:
+        return np.asarray(method.corrected(raw).argmax(axis=-1))
+    labels = np.full(len(raw), -1)
+    for fit in fits:
+        rows = list(fit.rows)
+        labels[rows] = method.corrected(raw[rows], fit.scores[setting.place], fit.gold).argmax(axis=-1)
+    return labels
 
 
 def best(right: Bools) -> int:

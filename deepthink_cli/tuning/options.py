@@ -36,12 +36,12 @@ class TuneOptions(GateOptions):
         tuple[str, ...],
         Flag(
             METHOD,
-            "Corrections of the scores to try beside none. Default: batch.",
+            "Corrections of the scores to try beside none. Default: batch and fitted.",
             "NAME,...",
-            complete="calibrations",
+            complete="all_calibrations",
             default=False,
         ),
-    ] = (NONE, "batch")
+    ] = (NONE, "batch", "fitted")
     folds: Annotated[
         str,
         Field(pattern=r"^(loo|[0-9]{1,6})$"),
@@ -72,6 +72,18 @@ class TuneOptions(GateOptions):
         ),
     ] = ()
 
+    budget: Annotated[
+        str | None,
+        Field(pattern=r"^[1-9][0-9]{0,6}[smh]$"),
+        Flag(
+            DATA,
+            "Try only as many readings as fit this time, by a timed probe. Default: all.",
+            "TIME",
+            hint="a time in seconds, minutes or hours, as in 90s, 10m or 2h",
+            variable=False,
+        ),
+    ] = None
+
     @field_validator("positions", "demos_by", mode="before")
     @classmethod
     def _names(cls, text: Any) -> Any:
@@ -81,8 +93,13 @@ class TuneOptions(GateOptions):
     @field_validator("calibrate", mode="before")
     @classmethod
     def _calibrations(cls, text: Any) -> Any:
-        names = calibrations(text) if isinstance(text, str) else text
+        names = calibrations(text, labelled=True) if isinstance(text, str) else text
         return tuple(dict.fromkeys((NONE, *names)))
+
+    @property
+    def seconds(self) -> float | None:
+        """The budget in seconds; None without one."""
+        return None if self.budget is None else int(self.budget[:-1]) * {"s": 1, "m": 60, "h": 3600}[self.budget[-1]]
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -149,6 +166,10 @@ class Grid:
     def iterations(self) -> int:
         """The number of readings."""
         return self.methods[0].iterations
+
+    def up_to(self, iterations: int) -> Grid:
+        """The same settings with at most so many readings."""
+        return replace(self, methods=tuple(replace(method, iterations=iterations) for method in self.methods))
 
     @cached_property
     def settings(self) -> list[Setting]:

@@ -124,7 +124,7 @@ def _calibrations(
     if not named and not rows.labels:
         return (NONE,)
     if not named and remaining < FEWEST:
-        text = f"no calibration is tried: batch needs {FEWEST} rows outside a fold, and there are {remaining}"
+        text = f"no calibration is tried: those of rows need {FEWEST} outside a fold, and there are {remaining}"
         tell(Note(f"{text}; {option('calibrate')} contextual needs none"))
         return (NONE,)
     for name in from_rows(options.calibrate):

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.calibration.registry import NONE, from_texts
-from deepthink_cli.calibration.stored import calibrated_by_texts, with_correction
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
+from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Tuned
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
 from deepthink_cli.selection.store import Store
-from deepthink_cli.tuning.held_out import TrainingSet, held_out_scores, training_set, training_sets
+from deepthink_cli.tuning.held_out import TrainingSet, affordable, held_out_scores, training_set, training_sets
 from deepthink_cli.tuning.nested import Comparison
 from deepthink_cli.tuning.options import Setting
 from deepthink_cli.tuning.plan import TunePlan
+from deepthink_cli.tuning.rivals import Rival, judge_rivals
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tuning.nested import HeldOutScores
 
 
@@ -33,7 +37,8 @@ class TuneReport:
 
     `right` counts the held-out rows that each setting of the grid labels correctly, by cross-validation; `best` is the
     setting with the most. `chosen` are the settings of the nested cross-validation, one for each fold, and `comparison`
-    is that of their labels with plain in-context learning. `header` is that of the memory, if one was written.
+    is that of their labels with plain in-context learning. `rivals` are classifiers trained on the same rows. `header`
+    is that of the memory, if one was written.
     """
 
     plan: TunePlan
@@ -42,6 +47,7 @@ class TuneReport:
     chosen: tuple[int, ...]
     comparison: Comparison
     seconds: float
+    rivals: tuple[Rival, ...] = ()
     header: Header | None = None
 
     @property
@@ -61,9 +67,14 @@ class TuneReport:
 
     @property
     def stored(self) -> str | None:
-        """The calibration of that setting if the memory stores its correction: one of texts, which needs no rows."""
-        by_texts = from_texts([self.setting.calibration])
-        return by_texts[0] if by_texts and self.plan.rows.labels else None
+        """The calibration of that setting if the memory stores its correction, which must be one of label words."""
+        return self.setting.calibration if self.setting.calibration != NONE and self.plan.rows.labels else None
+
+    def labels_of(self, setting: Setting) -> int:
+        """How many labelled rows a memory with a setting needs: its demonstrations, or all to fit a bias."""
+        rows, shots = len(self.plan.rows), self.plan.options.shots
+        fits = setting.calibration != NONE and calibration(setting.calibration).labelled
+        return rows if shots is None or fits else shots
 
     @property
     def tuned(self) -> Tuned:
@@ -92,6 +103,7 @@ class TuneReport:
             "nested": {**self.comparison.as_json(), "chosen": [self.settings[n].as_json() for n in self.chosen]},
             "difference_beyond_noise": self.kept != 0,
             "choice": self.setting.as_json(),
+            "rivals": [rival.as_json() for rival in self.rivals],
             "seconds": self.seconds,
             "file": self.header and self.header.path,
         }
@@ -99,7 +111,8 @@ class TuneReport:
     def _cross_validated(self, number: int) -> dict[str, Any]:
         accuracy = self.right[number] / self.comparison.rows
         ci95 = wilson(accuracy, self.comparison.rows)
-        return {**self.settings[number].as_json(), "accuracy": accuracy, "ci95": ci95}
+        labels = self.labels_of(self.settings[number])
+        return {**self.settings[number].as_json(), "labelled_rows": labels, "accuracy": accuracy, "ci95": ci95}
 
 
 def tune(
@@ -116,20 +129,32 @@ def tune(
     already loaded; `store` caches what methods of selection read; `tell` is called with every event. Raises InputError
     as `training_sets` does.
     """
-    from deepthink_cli.tuning.nested import best, choose_nested, correctness
+    from deepthink_cli.tuning.nested import Fit, best, choose_nested, correctness, fits_within
 
     if engine is None:
         engine = load(plan.spec, tell)
         describe_engine(engine, tell)
-    started, settings = time.perf_counter(), plan.grid.settings
+    started = time.perf_counter()
     sets = training_sets(plan, engine, store, tell)
+    if plan.options.seconds is not None:
+        left = plan.options.seconds - (time.perf_counter() - started)
+        plan = replace(plan, grid=affordable(engine, plan, sets, left, tell))
+    settings = plan.grid.settings
     memories = len(sets) * len(plan.grid.methods)
     tell(Detail(f"{memories} memories without one or two of {len(plan.folds)} folds, T = {plan.grid.iterations}"))
     whole, without = _arranged(plan, sets, held_out_scores(engine, plan.rows, sets, plan.grid, tell))
-    outer = correctness(whole, _gold(plan), settings)
-    inner = [
-        correctness(scores, _gold(plan)[rows], settings) for scores, rows in zip(without, _others(plan), strict=True)
+    gold, others = _gold(plan), _others(plan)
+    # The bias for a fold is fitted on scores of memories that have not read it.
+    fits = [
+        Fit(fold, scores[NONE], gold[rows].tolist())
+        for fold, scores, rows in zip(plan.folds, without, others, strict=True)
     ]
+    outer = correctness(whole, gold, settings, fits)
+    inner = []
+    for fold, scores, rows in zip(plan.folds, without, others, strict=True):
+        parts = [[rows.index(row) for row in other] for other in plan.folds if other != fold]
+        of_fold = gold[rows]
+        inner.append(correctness(scores, of_fold, settings, fits_within(scores[NONE], of_fold, parts)))
     nested = choose_nested(outer, inner, plan.folds)
     report = TuneReport(
         plan,
@@ -138,8 +163,11 @@ def tune(
         nested.chosen,
         Comparison.of(nested.right.tolist(), outer[0].tolist()),
         time.perf_counter() - started,
+        judge_rivals(plan, engine, store, tell),
     )
-    return report if output is None else replace(report, header=_make_memory(engine, report, store, output, tell))
+    if output is None:
+        return report
+    return replace(report, header=_make_memory(engine, report, whole[NONE], store, output, tell))
 
 
 def _gold(plan: TunePlan) -> Any:
@@ -180,8 +208,14 @@ def _arranged(
     return {name: values[0] for name, values in arranged.items()}, inner
 
 
-def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output: str | Path, tell: Tell) -> Header:
-    """Think about all rows with the setting to use, and write the last memory, with the correction if it stores one."""
+def _make_memory(
+    engine: Engine, report: TuneReport, scores: Floats, store: Store | None, output: str | Path, tell: Tell
+) -> Header:
+    """Think about all rows with the setting to use, and write the last memory, with the correction if it has one.
+
+    A correction of rows is estimated from their held-out `scores` (selections, methods, T, N, C): a memory that has
+    read a row knows its label.
+    """
     from deepthink_cli.artifact.files import save_memory
     from deepthink_cli.thinking import think
 
@@ -194,6 +228,25 @@ def _make_memory(engine: Engine, report: TuneReport, store: Store | None, output
             provenance = replace(memory.provenance, tuned=tuned, selected=whole.selected)
             first_and_last.append(replace(memory, provenance=provenance))
     if report.stored is not None:
-        correction = calibrated_by_texts(engine, first_and_last, report.stored)
+        if from_rows([report.stored]):
+            found = _held_out_predictions(engine, report, whole.demonstrations, scores)
+            source = Path(report.plan.rows.name).name
+            correction = calibrated_by_rows(found, report.stored, report.plan.rows.labels, source)
+        else:
+            correction = calibrated_by_texts(engine, first_and_last, report.stored)
         first_and_last = with_correction(first_and_last, correction)
     return save_memory(first_and_last[-1], output)
+
+
+def _held_out_predictions(
+    engine: Engine, report: TuneReport, demonstrations: TokenizedDemonstrations, scores: Floats
+) -> Iterator[Prediction]:
+    """The predictions of all rows after T = 1 and after the setting to use, by memories that have not read their fold.
+
+    `scores` are their sums (selections, methods, T, N, C).
+    """
+    rows, (selection, method, last) = report.plan.rows.queries, report.setting.place
+    tokenized = query_tokenizer(engine.tokenizer, demonstrations)(rows)
+    for reading in sorted({0, last}):
+        for row, query, sums in zip(rows, tokenized, scores[selection, method, reading].tolist(), strict=True):
+            yield prediction_of(row, reading + 1, Scores.of(sums, query))

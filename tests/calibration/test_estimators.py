@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
 from deepthink_cli.errors import InputError
@@ -96,22 +98,33 @@ def test_a_constant_is_not_removed_exactly_by_a_mean_over_several_texts() -> Non
     assert log_softmax(biased) != pytest.approx(before, abs=1e-3)
 
 
-def test_a_fitted_bias_makes_each_label_as_likely_as_it_is_true() -> None:
-    # One input with p = 0.8 three times, whose label is the first once: p(first) / b must have the share 1/3.
-    bias = CALIBRATIONS["fitted"].bias(log_softmax(np.log([[0.8, 0.2]] * 3)), [0, 1, 1])
-    # 0.8 / b against 0.2 b for b(first) = b = 1 / b(second): 4 / b^2 = 1/2, so log b = log(8) / 2
-    assert bias == pytest.approx([math.log(8) / 2, -math.log(8) / 2])
+@pytest.mark.parametrize("rows", [3, 40, 400])
+def test_a_fitted_bias_gives_the_true_labels_more_penalised_probability_than_any_other(rows: int) -> None:
+    draw = np.random.default_rng(rows)
+    logs, gold = log_softmax(draw.normal(size=(rows, 3)) * 2), draw.integers(2, size=rows)  # no row has the third
 
+    def likelihood(bias: Any) -> float:
+        return float(log_softmax(logs - bias)[range(rows), gold].sum() - (bias**2).sum() / 2)
 
-def test_a_fitted_bias_gives_the_true_labels_more_probability_than_any_other() -> None:
-    draw = np.random.default_rng(2)
-    rows, gold = log_softmax(draw.normal(size=(40, 3)) * 2), draw.integers(3, size=40)
-
-    def likelihood(bias: object) -> float:
-        return float(log_softmax(rows - bias)[range(40), gold].sum())
-
-    fitted = CALIBRATIONS["fitted"].bias(rows, gold.tolist())
+    fitted = CALIBRATIONS["fitted"].bias(logs, gold.tolist())
     assert all(likelihood(fitted) > likelihood(fitted + step) for step in draw.normal(size=(200, 3)) * 0.01)
+    assert fitted.sum() == pytest.approx(0)
+
+
+def test_a_fitted_bias_is_that_of_logistic_regression() -> None:
+    """The log-odds of two labels are an offset; without it, scikit-learn's regression on a constant has the bias."""
+    gold = [0] * 12 + [1] * 4
+    fitted = CALIBRATIONS["fitted"].bias(np.log(np.full((16, 2), 0.5)), gold)
+    # With u = b(1) - b(0) the penalty (b(0)^2 + b(1)^2) / 2 is u^2 / 4, that of C = 2 in scikit-learn's u^2 / (2 C).
+    peer = LogisticRegression(C=2, fit_intercept=False, tol=1e-10).fit(np.ones((16, 1)), gold)
+    assert fitted[0] - fitted[1] == pytest.approx(peer.coef_[0, 0], abs=1e-5)
+
+
+def test_a_bias_fitted_on_many_rows_makes_each_label_as_likely_as_it_is_true() -> None:
+    # One input with p = 0.8, whose label is the first in a third of the rows: p(first) / b must have the share 1/3.
+    bias = CALIBRATIONS["fitted"].bias(log_softmax(np.log([[0.8, 0.2]] * 30_000)), [0, 1, 1] * 10_000)
+    # 0.8 / b against 0.2 b for b(first) = b = 1 / b(second): 4 / b^2 = 1/2, so log b = log(8) / 2
+    assert bias == pytest.approx([math.log(8) / 2, -math.log(8) / 2], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", CALIBRATIONS)

@@ -39,7 +39,9 @@ def test_the_table_has_plain_in_context_learning_first_and_a_verdict_last(
     lines = out.splitlines()
     assert "10 rows, labels negative, positive" in lines[0]
     assert lines[3].startswith("plain in-context learning (T = 1)  ")
-    assert len(lines[3 : lines.index("", 3)]) == 2 * 3  # T = 1 and T > 1, each with three calibrations
+    # T = 1 and T > 1, each with three calibrations, and two classifiers
+    assert len(lines[3 : lines.index("", 3)]) == 2 * 3 + 2
+    assert lines[10].startswith("logistic regression on mean hidden states  ")
     assert lines[-1] == "verdict: not shown to be better at p < 0.025: plain in-context learning"
     assert "deepthink predict mem.safetensors INPUTS" in err
 
@@ -79,7 +81,7 @@ def test_the_memory_says_how_it_was_tuned(
     assert again.read_bytes() == path.read_bytes()  # the correction is stored
 
 
-def test_a_calibration_of_rows_is_named_in_the_command_to_use_and_not_stored(
+def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in ("", "here", "today")]
@@ -89,8 +91,10 @@ def test_a_calibration_of_rows_is_named_in_the_command_to_use_and_not_stored(
     monkeypatch.setattr(TuneReport, "kept", calibrated)
     path = tmp_path / "mem.safetensors"
     assert run([*words, "--calibrate", "batch", "-o", str(path)]) == 0
-    assert f"next: deepthink predict {path} INPUTS --calibrate batch\n" in capsys.readouterr().err
-    assert read_header(path).metadata.calibrated is None
+    assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
+    stored = read_header(path).metadata.calibrated
+    assert stored is not None
+    assert (stored.method, stored.inputs, stored.source) == ("batch", 30, "rows.jsonl")
 
 
 def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from deepthink_cli.calibration.estimates import log_mean
+from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.method import Method
-from deepthink_cli.tuning.nested import Comparison, best, choose_nested, correctness
+from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.tuning.nested import Comparison, best, choose_nested, correctness, fits_within
 from deepthink_cli.tuning.options import Grid, best_of_families
 from deepthink_cli.updates.gate import Gate
 
@@ -77,6 +79,25 @@ def test_a_calibration_that_was_measured_through_the_memories_is_not_estimated_f
     corrected = raw - log_mean(np.log(np.array([[0.65, 0.35]])))
     right = correctness({"none": raw, "contextual": corrected}, np.array([1, 0]), settings)
     assert right.tolist() == [[False, True], [True, True]]
+
+
+def test_a_fitted_bias_has_not_seen_the_rows_that_it_labels() -> None:
+    draw, parts = np.random.default_rng(4), [(0, 3, 6), (1, 4, 7), (2, 5, 8)]
+    raw, gold = draw.normal(size=(1, 1, 1, 9, 2)) * 2, draw.integers(2, size=9)
+    settings = Grid((Method(1),), ("none", "fitted")).settings[1:]
+
+    def labels(true: Any) -> Any:
+        right = correctness({"none": raw}, true, settings, fits_within(raw, true, parts))[0]
+        return np.where(right, true, 1 - true)
+
+    for rows in parts:
+        changed = gold.copy()
+        changed[list(rows)] = 1 - changed[list(rows)]
+        assert labels(changed)[list(rows)].tolist() == labels(gold)[list(rows)].tolist()
+        others = [row for row in range(9) if row not in rows]
+        bias = CALIBRATIONS["fitted"].bias(log_softmax(raw[0, 0, 0, others]), gold[others].tolist())
+        expected = (log_softmax(raw[0, 0, 0, list(rows)]) - bias).argmax(axis=1)
+        assert labels(gold)[list(rows)].tolist() == expected.tolist()
 
 
 def test_missing_candidates_are_never_chosen() -> None:

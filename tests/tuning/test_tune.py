@@ -13,6 +13,8 @@ import pytest
 import torch
 from conftest import TEMPLATE
 from helpers.chats import write_chat_model
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from deepthink_cli import (
     Chat,
@@ -28,9 +30,12 @@ from deepthink_cli import (
 )
 from deepthink_cli import tokenize_demonstrations as tokenize
 from deepthink_cli.calibration.calibrator import Calibrator
+from deepthink_cli.calibration.registry import CALIBRATIONS
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Note, Progress
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.scoring.softmax import log_softmax
+from deepthink_cli.selection.features import Observer
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.tuning.held_out import held_out_scores, training_sets
 from deepthink_cli.tuning.nested import Comparison
@@ -211,3 +216,92 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
     with pytest.raises(InputError, match=r"^calibrate prior: .* there are only 6"):  # of 9, without one of three folds
         planned(llama, folds="3", calibrate="none,prior,contextual")
     assert planned(llama, folds="3").grid.calibrations == ("none",)
+
+
+MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
+
+
+@pytest.mark.parametrize("name", ["fitted", "batch"])
+def test_a_chosen_bias_of_rows_is_stored_as_their_held_out_scores_give_it(
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plan = planned(llama, labelled(MANY), calibrate=name, etas="0.5", shots=4)
+    (number,) = [
+        number
+        for number, each in enumerate(plan.grid.settings)
+        if (each.method.iterations, each.calibration) == (3, name)
+    ]
+    monkeypatch.setattr(TuneReport, "kept", property(lambda self: number))
+    tune(plan, tmp_path / "mem.safetensors", engine=llama)
+    memory, rows = load_memory(tmp_path / "mem.safetensors"), plan.rows.queries
+    assert memory.provenance is not None
+    stored = memory.provenance.calibrated
+    assert stored is not None
+    assert (stored.method, stored.inputs, stored.source, sorted(stored.bias)) == (name, len(MANY), "rows", ["1", "3"])
+    scores = np.empty((len(rows), 2))
+    for each in training_sets(plan, llama, None, lambda _: None):
+        if len(each.held_out) == 1:
+            *_, without = think(llama, each.demonstrations, plan.grid.settings[number].method)
+            for row, found in zip(each.rows, predict(llama, without, [rows[row] for row in each.rows]), strict=True):
+                scores[row] = list(found.scores.values())
+    bias = CALIBRATIONS[name].bias(log_softmax(scores), plan.rows.gold if name == "fitted" else None)
+    assert list(stored.bias["3"].compared.values()) == pytest.approx(bias.tolist(), abs=1e-3)
+    (raw,) = predict(llama, memory, [rows[0]])
+    (corrected,) = Calibrator(llama, [[memory]], ["stored"])([raw])
+    shift = stored.bias["3"].compared["negative"] - stored.bias["3"].compared["positive"]
+    odds = (
+        each.scores["negative"] - each.scores["positive"] for each in (raw, corrected.calibrated["stored"].prediction)
+    )
+    assert next(odds) - next(odds) == pytest.approx(shift, abs=1e-5)
+
+
+def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
+    """Words that tell the label are learned; words that no other fold has teach nothing."""
+    told = [(f"{text}, {'good' if label == LABELS[1] else 'bad'}", label) for text, label in MANY]
+    words, states = tune(planned(llama, labelled(told), shots=4), engine=llama).rivals
+    assert (words.right, words.rows) == (len(MANY), len(MANY))
+    assert 0 <= states.right <= len(MANY)
+    words_alone = labelled([(word, LABELS[place % 2]) for place, word in enumerate(WORDS)])
+    report = tune(planned(llama, words_alone), engine=llama)
+    assert report.rivals[0].right < len(WORDS)
+    assert report.as_json()["rivals"][0]["accuracy"] == report.rivals[0].right / len(WORDS)
+
+
+def test_the_head_on_hidden_states_is_logistic_regression_on_their_mean(llama: Engine) -> None:
+    plan = planned(llama, labelled(MANY), shots=4)
+    queries, right = plan.rows.queries, 0
+    tokens = Observer(llama, Template(TEMPLATE), queries, every_token=True)(queries).tokens
+    assert tokens is not None
+    means = np.array([states.mean(axis=0) for states in tokens])
+    for fold in plan.folds:
+        others = [row for row in range(len(queries)) if row not in fold]
+        scaler = StandardScaler().fit(means[others])
+        head = LogisticRegression(max_iter=1000).fit(scaler.transform(means[others]), np.array(plan.rows.gold)[others])
+        right += int((head.predict(scaler.transform(means[list(fold)])) == np.array(plan.rows.gold)[list(fold)]).sum())
+    assert tune(plan, engine=llama).rivals[1].right == right
+
+
+def test_without_scikit_learn_no_classifier_is_compared(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deepthink_cli.tuning.rivals.find_spec", lambda name: None)
+    told: list[object] = []
+    assert tune(planned(llama), engine=llama, tell=told.append).rivals == ()
+    assert [str(each) for each in told if isinstance(each, Note) and "scikit-learn" in each.text]
+
+
+def test_a_budget_tries_as_many_readings_as_fit_it(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two readings in 1 s, 3 folds (6 sets) and 2 gates, each T takes 6 s."""
+    times = iter([0.0, 1.0, 0.0, 1.0])
+    monkeypatch.setattr("deepthink_cli.tuning.held_out.clock", lambda: next(times))
+    told: list[object] = []
+    report = tune(planned(llama, iterations=9, budget="20s"), engine=llama, tell=told.append)
+    assert max(setting.method.iterations for setting in report.settings) == 3
+    assert "budget 20s: T up to 3 is tried instead of 9; each T takes about 6 s" in [
+        each.text for each in told if isinstance(each, Note)
+    ]
+    assert {each.method.iterations for each in tune(planned(llama, budget="1s"), engine=llama).settings} == {1}
+
+
+@pytest.mark.parametrize("budget", ["10", "0m", "1.5h", "m", "-1s", "10 m"])
+def test_a_budget_is_a_number_with_a_unit(llama: Engine, budget: str) -> None:
+    with pytest.raises(InputError, match=r"budget .*: a time in seconds, minutes or hours, as in 90s, 10m or 2h"):
+        planned(llama, budget=budget)
