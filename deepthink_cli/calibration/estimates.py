@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepthink_cli.scoring.softmax import log_softmax, softmax
+from deepthink_cli.scoring.softmax import log_softmax
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
@@ -49,26 +49,35 @@ def log_matched(logs: Floats) -> Floats:
     return np.asarray(bias - bias.mean(), dtype=np.float64)
 
 
-def log_fitted(logs: Floats, gold: Sequence[int]) -> Floats:
+def log_fitted(logs: Floats, gold: Sequence[int], slope: bool = False) -> Floats:
     """log b(y), of mean 0, with which the true labels, whose places are `gold` (m,), are the likeliest.
 
-    The minimum of -sum_i log softmax(log p(y | x_i) - log b(y))[gold_i] + sum_y (log b(y))^2 / 2: vector scaling of Guo
-    et al. (2017, section 4.2) with the bias alone, by logistic regression with the usual penalty, so that few rows move
-    the bias little. Where there are many, the mean probability of every label is its share of the true labels.
+    The minimum of -sum_i log softmax(a log p(y | x_i) - log b(y))[gold_i] + sum_y (log b(y))^2 / 2 + (log a)^2 / 2 for
+    a = 1: vector scaling of Guo et al. (2017, section 4.2) with the bias alone, by logistic regression with the usual
+    penalty, so that few rows move the bias little. Where there are many, the mean probability of every label is its
+    share of the true labels. With `slope`, a > 0 is fitted too, and log b(y) / a is returned, which gives the labels of
+    that regression: scores that are too certain move the bias less.
     """
     from scipy.optimize import minimize
 
     counts = np.bincount(np.asarray(gold), minlength=logs.shape[1])
+    true = logs[range(len(gold)), gold].sum()
 
-    def loss(bias: Floats) -> tuple[float, Floats]:
-        shifted = logs - bias
-        norms = np.logaddexp.reduce(shifted, axis=1)
-        value = norms.sum() + counts @ bias - logs[range(len(gold)), gold].sum() + bias @ bias / 2
-        return float(value), counts - np.exp(shifted - norms[:, None]).sum(axis=0) + bias
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        log_a, bias = parameters[0] * slope, parameters[1:]
+        shifted = np.exp(log_a) * logs - bias
+        norms = np.logaddexp.reduce(shifted, axis=1, keepdims=True)
+        shares = np.exp(shifted - norms)
+        value = norms.sum() + counts @ bias - np.exp(log_a) * true + (bias @ bias + log_a**2) / 2
+        by_log_a = np.exp(log_a) * ((shares * logs).sum() - true) + log_a
+        return float(value), np.array([by_log_a * slope, *(counts - shares.sum(axis=0) + bias)])
 
-    def hessian(bias: Floats) -> Floats:
-        shares = softmax(logs - bias)
-        return np.asarray(np.diag(shares.sum(axis=0) + 1) - shares.T @ shares, dtype=np.float64)
+    start = np.zeros(1 + logs.shape[1])
+    found = minimize(loss, start, method="BFGS", jac=True, options={"gtol": 1e-9})
+    log_b = found.x[1:] / np.exp(found.x[0] * slope)
+    return np.asarray(log_b - log_b.mean(), dtype=np.float64)
 
-    found = minimize(loss, np.zeros(len(counts)), method="trust-exact", jac=True, hess=hessian, options={"gtol": 1e-9})
-    return np.asarray(found.x - found.x.mean(), dtype=np.float64)
+
+def log_fitted_with_slope(logs: Floats, gold: Sequence[int]) -> Floats:
+    """`log_fitted` with a slope."""
+    return log_fitted(logs, gold, slope=True)

@@ -60,6 +60,13 @@ _ALL = (
         "the bias without which the true labels of rows are the likeliest (deepthink calibrate, tune)",
         "Guo et al. 2017, arXiv 1706.04599",
     ),
+    Calibration(
+        "fitted-slope",
+        f"{_HERE}.estimates:log_fitted_with_slope",
+        "labelled",
+        "the same with a slope of the scores, fitted together with the bias",
+        "Guo et al. 2017, arXiv 1706.04599",
+    ),
 )
 
 

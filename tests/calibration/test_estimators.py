@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, calibrations
@@ -111,6 +112,22 @@ def test_a_fitted_bias_gives_the_true_labels_more_penalised_probability_than_any
     assert fitted.sum() == pytest.approx(0)
 
 
+@pytest.mark.parametrize("certainty", [0.5, 8])
+def test_a_bias_with_a_slope_is_that_of_a_general_optimizer(certainty: float) -> None:
+    draw = np.random.default_rng(5)
+    gold = draw.integers(3, size=60)
+    logs = log_softmax(certainty * (draw.normal(size=(60, 3)) + np.eye(3)[gold] + np.array([1, 0, 0])))
+
+    def loss(values: Any) -> float:
+        likelihood = log_softmax(np.exp(values[0]) * logs - values[1:])[range(60), gold].sum()
+        return float(-likelihood + (values**2).sum() / 2)
+
+    peer = minimize(loss, np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10, "maxiter": 5000})
+    expected = peer.x[1:] / np.exp(peer.x[0])
+    assert CALIBRATIONS["fitted-slope"].bias(logs, gold.tolist()) == pytest.approx(expected, abs=1e-4)
+    assert np.exp(peer.x[0]) > 1 if certainty < 1 else np.exp(peer.x[0]) < 0.5
+
+
 def test_a_fitted_bias_is_that_of_logistic_regression() -> None:
     """The log-odds of two labels are an offset; without it, scikit-learn's regression on a constant has the bias."""
     gold = [0] * 12 + [1] * 4
@@ -131,7 +148,7 @@ def test_a_bias_fitted_on_many_rows_makes_each_label_as_likely_as_it_is_true() -
 def test_everything_is_computed_in_float64(name: str) -> None:
     logs = log_softmax(np.log(np.array([[0.9, 0.1]] * 2, dtype=np.float32)))[: 1 if name == "pmi" else 2]
     assert logs.dtype == np.float64
-    assert CALIBRATIONS[name].bias(logs, [0, 1] if name == "fitted" else None).dtype == np.float64
+    assert CALIBRATIONS[name].bias(logs, [0, 1] if CALIBRATIONS[name].labelled else None).dtype == np.float64
 
 
 def test_a_list_of_names_is_read_in_order() -> None:
