@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.calibration.base import Calibration
 from deepthink_cli.calibration.basis import BasisInputs
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import NONE, calibration, from_rows
+from deepthink_cli.data.examples import example_of
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import option
 from deepthink_cli.events import Note, Progress, Tell, silent
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 class TrainingSet:
     """Demonstrations of the rows outside some folds, and the rows of those folds, which are scored after them.
 
-    `selection` is the index of the method that chose the demonstrations, `selected` its record.
+    `selection` is the index of the method that chose the demonstrations, `selected` its record. `unread` are the other
+    rows outside those folds, which that method has not chosen: a bias is estimated from them.
     """
 
     held_out: HeldOut
     selection: int
     rows: tuple[int, ...]
+    unread: tuple[int, ...]
     demonstrations: TokenizedDemonstrations
     selected: Selected | None
 
@@ -62,12 +65,14 @@ def training_set(plan: TunePlan, left_out: HeldOut, selection: int, engine: Engi
     scored = tuple(row for fold in left_out for row in plan.folds[fold])
     rest, method = [row for row in plan.order if row not in set(scored)], plan.grid.selections[selection]
     if method is None:
-        return TrainingSet(left_out, selection, scored, tokenized(plan, plan.rows.demonstrations(rest)), None)
+        return TrainingSet(left_out, selection, scored, (), tokenized(plan, plan.rows.demonstrations(rest)), None)
     assert plan.options.shots is not None
     request = Request(method, plan.options.shots, plan.options.seed, chat=plan.rows.chat)
     chosen = choose_demonstrations(engine, plan.rows.part(rest), request, store)
     demonstrations = replace(chosen.demonstrations, chat=plan.rows.chat)
-    return TrainingSet(left_out, selection, scored, tokenized(plan, demonstrations), chosen.selected)
+    read = set(demonstrations.examples)
+    unread = tuple(row for row in rest if example_of(plan.rows.queries[row]) not in read)
+    return TrainingSet(left_out, selection, scored, unread, tokenized(plan, demonstrations), chosen.selected)
 
 
 def held_out_scores(
@@ -75,9 +80,9 @@ def held_out_scores(
 ) -> list[dict[str, Floats]]:
     """For each set, log-probabilities (methods, T, n, C) of its n held-out rows after each reading of its memories.
 
-    They are raw under `none`, and corrected under each calibration that scores texts through the memory. C is the most
-    candidates of a row; a row with fewer has -inf for the rest. All readings are done in shared passes, as many at once
-    as fit the device.
+    They are raw under `none`, and corrected under each calibration that scores texts, or rows that the memory has not
+    read, through the memory. C is the most candidates of a row; a row with fewer has -inf for the rest. All readings
+    are done in shared passes, as many at once as fit the device.
     """
     methods = grid.methods
     scorers = [_Scorer(engine, rows, each, grid) for each in sets]
@@ -113,13 +118,17 @@ def affordable(engine: Engine, plan: TunePlan, sets: Sequence[TrainingSet], seco
 
 @dataclass(frozen=True)
 class _Basis:
-    """The texts of a calibration for rows with the same candidates: `texts` are their places among all queries."""
+    """What a calibration is estimated from for rows with the same candidates.
+
+    `texts` are the places of its texts or rows among all queries, `gold` the places of their true labels, if needed.
+    """
 
     name: str
     method: Calibration
     rows: list[int]
     texts: range
     candidates: int
+    gold: Sequence[int] | None = None
 
 
 class _Scorer:
@@ -129,11 +138,17 @@ class _Scorer:
         import numpy as np
 
         queries = [rows.queries[row] for row in of.rows]
-        tokenized = query_tokenizer(engine.tokenizer, of.demonstrations)(queries)
+        unread = [rows.queries[row] for row in of.unread]
+        tokenized = query_tokenizer(engine.tokenizer, of.demonstrations)([*queries, *unread])
         places: dict[tuple[str, ...], list[int]] = {}
         for place, query in enumerate(queries):
             places.setdefault(query.candidates, []).append(place)
         self.engine, self.rows, self.bases = engine, len(queries), list[_Basis]()
+        for name in from_rows(grid.calibrations) if unread else ():
+            method, everywhere = calibration(name), list(range(len(queries)))
+            gold = [rows.gold[row] for row in of.unread] if method.labelled else None
+            span = range(len(queries), len(tokenized))
+            self.bases.append(_Basis(name, method, everywhere, span, len(rows.labels), gold))
         for name in grid.calibrations:
             if name != NONE and not calibration(name).from_rows:
                 inputs = BasisInputs(name, engine.tokenizer, of.demonstrations)
@@ -161,7 +176,7 @@ class _Scorer:
             self.scores[NONE][number, reading, row, : len(scores.sums)] = scores.sums
         for basis in self.bases:
             corrected = basis.method.corrected(
-                [scored[row].sums for row in basis.rows], [scored[place].sums for place in basis.texts]
+                [scored[row].sums for row in basis.rows], [scored[place].sums for place in basis.texts], basis.gold
             )
             for row, values in zip(basis.rows, corrected, strict=True):
                 self.scores[basis.name][number, reading, row, : basis.candidates] = values

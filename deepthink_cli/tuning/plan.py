@@ -120,11 +120,14 @@ def _calibrations(
 
     Raises InputError if the rows outside a fold are too few for one that was named.
     """
-    remaining, named = len(rows) - max(map(len, folds)), "calibrate" in options.model_fields_set
+    named, remaining = "calibrate" in options.model_fields_set, len(rows) - max(map(len, folds))
+    if options.shots is not None:  # the rows that a memory without two folds has not read
+        remaining = len(rows) - sum(sorted(map(len, folds))[-2:]) - options.shots
     if not named and not rows.labels:
         return (NONE,)
     if not named and remaining < FEWEST:
-        text = f"no calibration is tried: those of rows need {FEWEST} outside a fold, and there are {remaining}"
+        text = f"no calibration is tried: those of rows need {FEWEST} that are neither held out"
+        text += f"{' nor read' if options.shots else ''}, and there are {remaining}"
         tell(Note(f"{text}; {option('calibrate')} contextual needs none"))
         return (NONE,)
     for name in from_rows(options.calibrate):

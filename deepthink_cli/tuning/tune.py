@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from deepthink_cli.artifact.format import Header
 from deepthink_cli.calibration.registry import NONE, calibration, from_rows
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, with_correction
+from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.engine.opening import describe_engine, load
 from deepthink_cli.evaluation.metrics import wilson
 from deepthink_cli.events import Detail, Progress, Tell, silent
 from deepthink_cli.model.tokens import query_tokenizer
 from deepthink_cli.provenance import Tuned
-from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of
+from deepthink_cli.scoring.prediction import Prediction, Scores, prediction_of, score_each
 from deepthink_cli.selection.store import Store
 from deepthink_cli.tuning.held_out import TrainingSet, affordable, held_out_scores, training_set, training_sets
 from deepthink_cli.tuning.nested import Comparison
@@ -27,6 +28,7 @@ from deepthink_cli.tuning.rivals import Rival, judge_rivals
 
 if TYPE_CHECKING:
     from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.memory import Memory
     from deepthink_cli.provenance import TokenizedDemonstrations
     from deepthink_cli.tuning.nested import HeldOutScores
 
@@ -213,8 +215,8 @@ def _make_memory(
 ) -> Header:
     """Think about all rows with the setting to use, and write the last memory, with the correction if it has one.
 
-    A correction of rows is estimated from their held-out `scores` (selections, methods, T, N, C): a memory that has
-    read a row knows its label.
+    A correction of rows is estimated from those that the memory has not read; if it has read all, from the held-out
+    `scores` (selections, methods, T, N, C): a memory that has read a row knows its label.
     """
     from deepthink_cli.artifact.files import save_memory
     from deepthink_cli.thinking import think
@@ -229,13 +231,26 @@ def _make_memory(
             first_and_last.append(replace(memory, provenance=provenance))
     if report.stored is not None:
         if from_rows([report.stored]):
-            found = _held_out_predictions(engine, report, whole.demonstrations, scores)
+            if whole.unread:
+                found = _predictions(engine, first_and_last, [report.plan.rows.queries[row] for row in whole.unread])
+            else:
+                found = _held_out_predictions(engine, report, whole.demonstrations, scores)
             source = Path(report.plan.rows.name).name
             correction = calibrated_by_rows(found, report.stored, report.plan.rows.labels, source)
         else:
             correction = calibrated_by_texts(engine, first_and_last, report.stored)
         first_and_last = with_correction(first_and_last, correction)
     return save_memory(first_and_last[-1], output)
+
+
+def _predictions(engine: Engine, memories: Sequence[Memory], rows: Sequence[Query]) -> Iterator[Prediction]:
+    """The predictions of rows by every memory."""
+    assert memories[0].provenance is not None
+    plan = engine.plan(query_tokenizer(engine.tokenizer, memories[0].provenance.demonstrations)(rows))
+    by_memory = score_each(engine, [engine.place(memory) for memory in memories], plan)
+    for memory, scored in zip(memories, by_memory, strict=True):
+        for row, scores in zip(rows, scored, strict=True):
+            yield prediction_of(row, memory.iteration, scores)
 
 
 def _held_out_predictions(

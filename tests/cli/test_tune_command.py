@@ -84,7 +84,7 @@ def test_the_memory_says_how_it_was_tuned(
 def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in ("", "here", "today")]
+    rows = [{**row, "review": f"{row['review']} {more}"} for row in ROWS for more in range(8)]
     write_rows(tmp_path / "rows.jsonl", rows)
     words += ["--shots", "4"]
     calibrated = property(lambda self: [each.calibration for each in self.settings].index("batch"))
@@ -94,7 +94,7 @@ def test_a_calibration_of_rows_is_stored_so_that_the_command_to_use_names_none(
     assert f"next: deepthink predict {path} INPUTS\n" in capsys.readouterr().err
     stored = read_header(path).metadata.calibrated
     assert stored is not None
-    assert (stored.method, stored.inputs, stored.source) == ("batch", 30, "rows.jsonl")
+    assert (stored.method, stored.inputs, stored.source) == ("batch", 76, "rows.jsonl")
 
 
 def test_the_memory_is_the_one_that_think_makes_of_the_same_rows_in_the_same_order(

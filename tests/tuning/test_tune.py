@@ -21,6 +21,7 @@ from deepthink_cli import (
     DemonstrationSet,
     Engine,
     Example,
+    Memory,
     Query,
     Template,
     load_memory,
@@ -219,40 +220,66 @@ def test_a_bias_of_few_rows_is_refused_if_it_is_named_and_not_tried_by_default(l
 
 
 MANY = [(f"{kind} {word} film", LABELS[(place + len(kind)) % 2]) for place, word in enumerate(WORDS) for kind in "abcd"]
+MORE = [(f"{text} {end}", label) for text, label in MANY for end in ("here", "now")]
+
+
+def stored_by(llama: Engine, plan: TunePlan, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """The memory that tune writes if the third reading of the only gate with a calibration is chosen."""
+    numbers = [number for number, each in enumerate(plan.grid.settings) if each.calibration == name]
+    monkeypatch.setattr(TuneReport, "kept", property(lambda self: numbers[-1]))
+    tune(plan, folder / "mem.safetensors", engine=llama)
+    return load_memory(folder / "mem.safetensors")
+
+
+def bias_of(name: str, llama: Engine, memory: Memory, plan: TunePlan, rows: Sequence[int]) -> Any:
+    """The bias by a calibration, by its own function, of some rows after a memory."""
+    predictions = predict(llama, memory, [plan.rows.queries[row] for row in rows])
+    gold = [plan.rows.gold[row] for row in rows] if name == "fitted" else None
+    return CALIBRATIONS[name].bias(log_softmax([list(each.scores.values()) for each in predictions]), gold)
 
 
 @pytest.mark.parametrize("name", ["fitted", "batch"])
-def test_a_chosen_bias_of_rows_is_stored_as_their_held_out_scores_give_it(
+def test_a_bias_of_rows_is_that_of_the_rows_which_the_memory_has_not_read(
     llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    plan = planned(llama, labelled(MANY), calibrate=name, etas="0.5", shots=4)
-    (number,) = [
-        number
-        for number, each in enumerate(plan.grid.settings)
-        if (each.method.iterations, each.calibration) == (3, name)
-    ]
-    monkeypatch.setattr(TuneReport, "kept", property(lambda self: number))
-    tune(plan, tmp_path / "mem.safetensors", engine=llama)
-    memory, rows = load_memory(tmp_path / "mem.safetensors"), plan.rows.queries
+    plan = planned(llama, labelled(MORE), calibrate=name, etas="0.5", shots=4)
+    memory, right = stored_by(llama, plan, name, tmp_path, monkeypatch), 0
+    assert memory.provenance is not None
+    read, stored = {each.text for each in memory.provenance.demonstrations.examples}, memory.provenance.calibrated
+    unread = [row for row, query in enumerate(plan.rows.queries) if query.text not in read]
+    assert stored is not None
+    assert (stored.method, stored.inputs, stored.source, sorted(stored.bias)) == (name, len(unread), "rows", ["1", "3"])
+    expected = bias_of(name, llama, memory, plan, unread)
+    assert list(stored.bias["3"].compared.values()) == pytest.approx(expected.tolist(), abs=1e-3)
+    report = tune(plan, engine=llama)
+    for each in training_sets(plan, llama, None, lambda _: None):
+        if len(each.held_out) == 1:
+            *_, without = think(llama, each.demonstrations, report.setting.method)
+            bias = bias_of(name, llama, without, plan, each.unread)
+            predictions = predict(llama, without, [plan.rows.queries[row] for row in each.rows])
+            labels = [(log_softmax([*found.scores.values()]) - bias).argmax() for found in predictions]
+            right += sum(label == plan.rows.gold[row] for label, row in zip(labels, each.rows, strict=True))
+            assert not {*each.unread} & {*each.rows}
+    assert report.right[report.kept] == right
+
+
+@pytest.mark.parametrize("name", ["fitted", "batch"])
+def test_if_all_rows_are_read_the_bias_is_that_of_their_held_out_scores(
+    llama: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plan = planned(llama, labelled(MANY[:30]), calibrate=name, etas="0.5", positions="restarted")
+    memory, scores = stored_by(llama, plan, name, tmp_path, monkeypatch), np.empty((30, 2))
     assert memory.provenance is not None
     stored = memory.provenance.calibrated
     assert stored is not None
-    assert (stored.method, stored.inputs, stored.source, sorted(stored.bias)) == (name, len(MANY), "rows", ["1", "3"])
-    scores = np.empty((len(rows), 2))
-    for each in training_sets(plan, llama, None, lambda _: None):
-        if len(each.held_out) == 1:
-            *_, without = think(llama, each.demonstrations, plan.grid.settings[number].method)
-            for row, found in zip(each.rows, predict(llama, without, [rows[row] for row in each.rows]), strict=True):
-                scores[row] = list(found.scores.values())
+    assert (stored.method, stored.inputs) == (name, 30)
+    for fold in plan.folds:
+        rest = plan.rows.demonstrations([row for row in plan.order if row not in fold])
+        *_, without = think(llama, tokenize(llama.tokenizer, rest), memory.provenance.method)
+        for row, each in zip(fold, predict(llama, without, [plan.rows.queries[row] for row in fold]), strict=True):
+            scores[row] = list(each.scores.values())
     bias = CALIBRATIONS[name].bias(log_softmax(scores), plan.rows.gold if name == "fitted" else None)
     assert list(stored.bias["3"].compared.values()) == pytest.approx(bias.tolist(), abs=1e-3)
-    (raw,) = predict(llama, memory, [rows[0]])
-    (corrected,) = Calibrator(llama, [[memory]], ["stored"])([raw])
-    shift = stored.bias["3"].compared["negative"] - stored.bias["3"].compared["positive"]
-    odds = (
-        each.scores["negative"] - each.scores["positive"] for each in (raw, corrected.calibrated["stored"].prediction)
-    )
-    assert next(odds) - next(odds) == pytest.approx(shift, abs=1e-5)
 
 
 def test_classifiers_are_trained_without_the_rows_that_they_label(llama: Engine) -> None:
