@@ -185,12 +185,13 @@ def _nested(comparison: Comparison) -> list[str]:
     from deepthink_cli.evaluation.metrics import wilson
 
     low, high = comparison.interval
+    p = "< 0.001" if comparison.p < 0.001 else f"= {comparison.p:.3f}"
     chosen, plain = (wilson(share, comparison.rows) for share in (comparison.accuracy, comparison.baseline))
     return [
         f"nested estimate of such a choice: {comparison.accuracy:.1%} ({_interval(chosen)}); "
         f"plain: {comparison.baseline:.1%} ({_interval(plain)})",
         f"difference: {100 * comparison.difference:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}); "
-        f"{comparison.gained} rows gained, {comparison.lost} lost, one-sided sign test p = {comparison.p:.3f}",
+        f"{comparison.gained} rows gained, {comparison.lost} lost, one-sided sign test p {p}",
     ]
 
 

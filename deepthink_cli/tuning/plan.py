@@ -126,8 +126,8 @@ def _calibrations(
     if not named and not rows.labels:
         return (NONE,)
     if not named and remaining < FEWEST:
-        text = f"no calibration is tried: those of rows need {FEWEST} that are neither held out"
-        text += f"{' nor read' if options.shots else ''}, and there are {remaining}"
+        which = "outside a fold" if options.shots is None else "neither held out nor read"
+        text = f"no calibration is tried: those of rows need {FEWEST} {which}, and there are {remaining}"
         tell(Note(f"{text}; {option('calibrate')} contextual needs none"))
         return (NONE,)
     for name in from_rows(options.calibrate):
