@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REVIEWS = ROOT / "examples" / "reviews"
 DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
+# Compiled modules are kept, as they are where a package is installed.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # In a folder with mem.safetensors, rows.jsonl (labelled) and one.jsonl.
 MISTAKES = (
     "think rows.jsonl --bogus",
@@ -71,7 +73,12 @@ def processor_seconds(line: str, folder: Path, expected: int, runs: int = 1) -> 
     for _ in range(runs):
         command = [*DEEPTHINK, *shlex.split(line)]
         with subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            cwd=folder,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as child:
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)

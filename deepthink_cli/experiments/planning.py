@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from deepthink_cli.engine.opening import find_model
 from deepthink_cli.errors import DeepThinkError
@@ -34,6 +32,9 @@ from deepthink_cli.tasks.format import Task
 from deepthink_cli.tasks.splits import evaluation_set, protocol_name
 from deepthink_cli.techniques.base import Trained
 from deepthink_cli.techniques.together import COPIES
+
+if TYPE_CHECKING:  # a plan is refused without torch
+    import torch
 
 _CHARACTERS = 4  # of English text in a token, about
 _TRAINING = 3  # passes forward that a gradient step costs
@@ -139,6 +140,8 @@ def known_size(options: ModelOptions) -> Size | None:
 
 def _dtype(options: ModelOptions, stored: float) -> torch.dtype:
     """The dtype in which a model computes whose weights take `stored` bytes each in their files."""
+    import torch
+
     if options.dtype != "auto":
         named: torch.dtype = getattr(torch, options.dtype)
         return named
@@ -259,6 +262,8 @@ def _plan(runs: Sequence[Experiment], out: Path, may_load: bool, speed: float | 
 
 
 def _measured(options: ModelOptions, dtype: torch.dtype | None) -> float:
+    import torch
+
     return product_speed(choose_device(options.device), dtype or torch.float32)
 
 

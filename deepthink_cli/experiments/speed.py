@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:  # a plan is refused without torch
+    import torch
 
 _WIDTH = 1024  # of the matrices; models' own are of about this size or larger
 _SECONDS = 0.3
@@ -14,6 +16,8 @@ _SECONDS = 0.3
 @cache
 def product_speed(device: torch.device, dtype: torch.dtype) -> float:
     """TFLOP/s of products of square matrices, measured for a third of a second: 2 n^3 operations a product."""
+    import torch
+
     left, right = (torch.ones(_WIDTH, _WIDTH, device=device, dtype=dtype) for _ in range(2))
     (left @ right).sum().item()  # the first product loads libraries
     products, started = 0, time.perf_counter()

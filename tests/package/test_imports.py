@@ -84,7 +84,7 @@ def test_mistakes_are_told_before_torch_is_imported(tmp_path: Path) -> None:
         *([command, missing, str(rows)] for command in ("predict", "eval", "generate", "diff")),
         *([command, missing, "-o", memory] for command in ("export", "quantize", "select")),
         ["run", "--task", "nope", "-o", missing],
-        ["study", "run", missing],
+        *(["study", command, missing] for command in ("run", "plan", "report")),
     )
     assert not modules_after(*lines) & {"torch", "transformers"}
 
