@@ -253,8 +253,8 @@ def _rivals(model: Model) -> Iterator[str]:
 
 
 RIVALS_WORDS = (
-    "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs no "
-    "model, and on the mean of the model's last hidden states over an input's tokens. Trained on the random "
+    "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
+    "no model, and on the mean of the model's last hidden states over an input's tokens. Trained on the random "
     "demonstrations, whose labels every row of the table above sees that starts from them; and on these and the dev "
     "rows, whose labels every choice of T sees. Methods that try demonstrations, such as random-valid, LENS and "
     "influence, see labels of the pool beyond these."
@@ -262,7 +262,7 @@ RIVALS_WORDS = (
 
 
 def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
-    """How far random demonstrations are above each classifier that sees the same labels, for every pair of a task and a seed."""
+    """How far random demonstrations are above each classifier that sees the same labels."""
     seen = {"plain batch": "demonstrations", "thinking batch": "demonstrations and dev rows"}
     words = {"plain batch": "T = 1", "thinking batch": "T chosen on dev rows"}
     for kind, trained_on in seen.items():
