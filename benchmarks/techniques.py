@@ -304,7 +304,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Append the rows that are missing; those of an arm, a task and a seed are appended together."""
+    """Append the rows that are missing, seed by seed; those of an arm, a task and a seed are appended together."""
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.touch()
     cut(args.out, whole_lines(args.out))
@@ -313,8 +313,8 @@ def measure(args: argparse.Namespace) -> None:
     common = {"limit": args.limit, "dev_size": args.dev_rows, "etas": (args.eta,), "positions": (args.positions,)}
     key = {"model": args.model, "limit": args.limit, "dev_rows": args.dev_rows, "eta": args.eta}
     key["positions"] = args.positions
-    for arm in args.arms:
-        for seed in range(args.seeds):
+    for seed in range(args.seeds):  # first, so that all arms have the same pairs early
+        for arm in args.arms:
             for task in args.tasks:
                 asked = {**key, "arm": arm, "task": task, "seed": seed}
                 if any(asked.items() <= row.items() for row in rows_of(args.out)):
