@@ -141,8 +141,8 @@ class Case:
     def planned(self, **options: Any) -> tuple[RunPlan, RunJob]:
         """The plan and the job of a run of one technique with these fields of an `Experiment`."""
         experiment = Experiment.checked(tasks=(self.task,), seeds=(self.seed,), **{**self.common, **options})
-        plan = planned(experiment)
-        (job,) = prepare_run(plan, self.spec, Path("techniques-without-rows"), shared=self.shared).jobs
+        plan, nowhere = planned(experiment), Path("no-folder")  # whose rows would be continued
+        (job,) = prepare_run(plan, self.spec, nowhere, shared=self.shared).jobs
         return plan, job
 
 
@@ -206,9 +206,13 @@ def classifier_arm(case: Case, kind: Callable[..., Any], with_dev: bool) -> Iter
     test, before = list(job.queries(plan, "test")), case.engine.scoring
     gold = [labels.index(str(row.gold)) for row in (*training, *test)]
     untrained, inputs = kind(case.engine, job.plain.template, [*training, *test], None)
-    trained = untrained().fit(inputs[: len(training)], gold[: len(training)])
+    known = sorted(set(gold[: len(training)]))
     scores = np.full((len(test), len(labels)), -np.inf)
-    scores[:, trained.classes_] = trained.predict_log_proba(inputs[len(training) :])
+    if len(known) == 1:  # nothing can be trained
+        scores[:, known] = 0
+    else:
+        trained = untrained().fit(inputs[: len(training)], gold[: len(training)])
+        scores[:, known] = trained.predict_log_proba(inputs[len(training) :])
     cost = case.engine.scoring - before
     yield Outcome(NONE, scores, gold[len(training) :], len(training), len(job.plain.token_ids), Cost(), cost)
 
