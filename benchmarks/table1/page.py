@@ -24,6 +24,7 @@ from .runs import BASELINE, SELECTING, TASKS, TECHNIQUES
 NAMES = {"sst2": "SST-2", "sst5": "SST-5", "trec": "TREC", "mr": "MR", "agnews": "AG News"}
 KINDS = ("plain", "thinking", "plain batch", "thinking batch")  # at T = 1 and at T by dev, raw and then corrected
 RANKED = {"": "Raw scores", " batch": "After batch calibration"}  # by the suffix of a kind
+COSTS, RIVALS = "costs.jsonl", "rivals.jsonl"  # of a model, beside its runs
 METHODS = [name for methods in SELECTING.values() for name in methods]
 METHODS += [name for names in TECHNIQUES.values() for name in names.split(",")]
 NOTHING = "Nothing has been run for this yet."
@@ -36,6 +37,7 @@ class Model:
     name: str
     jobs: list[JobResults]
     costs: list[dict[str, Any]]
+    rivals: list[dict[str, Any]]
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:
@@ -56,10 +58,11 @@ class Model:
 
     def differences(self, before: tuple[str, str], after: tuple[str, str]) -> pd.Series:
         """The differences by task and seed between two (method, kind); of all methods if the names are empty."""
-        left, right = (self._values(*side) for side in (before, after))
+        left, right = (self.accuracies_of(*side) for side in (before, after))
         return (right - left).dropna()
 
-    def _values(self, method: str, kind: str) -> pd.Series:
+    def accuracies_of(self, method: str, kind: str) -> pd.Series:
+        """The accuracies of a method by task and seed, or of all methods if the name is empty."""
         table = self.accuracies
         chosen = table[table["method"] == method] if method else table
         keys = ["task", "seed"] if method else ["task", "seed", "method"]
@@ -92,18 +95,21 @@ def read_models(folder: Path) -> list[Model]:
     models = []
     for path in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
         runs = sorted(file.parent for file in path.glob(f"*/{FILE}") if file.stat().st_size)
-        costs = path / "costs.jsonl"
-        lines = costs.read_text().splitlines() if costs.is_file() else []
         if runs:
-            models.append(Model(path.name, read_jobs(runs), [json.loads(line) for line in lines]))
+            models.append(Model(path.name, read_jobs(runs), *(_lines(path / name) for name in (COSTS, RIVALS))))
     return models
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines, which may be missing."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def page(models: Sequence[Model], figures: Path) -> str:
     """The whole page; draws a diagram for every model that can be ranked."""
     parts = [TOP]
     for model in models:
-        parts += [f"## {model.name}", *_sentences(model), _table(model), *_missing(model)]
+        parts += [f"## {model.name}", *_sentences(model), _table(model), *_missing(model), *_rivals(model)]
         parts += [*_ranked(model, figures), *_costs(model)]
     return "\n\n".join(parts if models else [*parts, NOTHING]) + "\n"
 
@@ -127,9 +133,10 @@ both, and no answer differed.
 
     python -m benchmarks.table1.runs --model MODEL --data-dir DIR -o table1/NAME
     python -m benchmarks.table1.costs --model MODEL --data-dir DIR -o table1/NAME/costs.jsonl
+    python -m benchmarks.table1.rivals --model MODEL --data-dir DIR -o table1/NAME/rivals.jsonl
     make table1
 
-The first two continue from the model's results in `table1/NAME.parquet` and extend them;
+The first three continue from the model's results in `table1/NAME.parquet` and extend them;
 `python -m benchmarks.packing unpack table1/NAME` writes their folders, for `deepthink report table1/NAME/*/`."""
 
 
@@ -220,6 +227,53 @@ def _numbers(values: Mapping[str, float]) -> str:
 def _range(counts: pd.Series) -> str:
     low, high = int(counts.min()), int(counts.max())
     return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _rivals(model: Model) -> Iterator[str]:
+    """What classifiers without in-context learning reach with the same labels, and the sentence that follows."""
+    if not model.rivals:
+        return
+    table = pd.DataFrame(model.rivals)
+    table["accuracy"] = table["right"] / table["n"]
+    tasks = [task for task in TASKS if task in set(table["task"])]
+    header = " | ".join(NAMES[task] for task in tasks)
+    lines = [
+        f"| classifier | trained on | labels | seeds | {header} | mean |",
+        "|---|---|--:|" + "--:|" * (len(tasks) + 2),
+    ]
+    for (classifier, trained_on), rows in table.groupby(["classifier", "trained_on"], sort=False):
+        means = rows.groupby("task")["accuracy"].mean().reindex(tasks)
+        cells = " | ".join("" if pd.isna(mean) else f"{100 * mean:.1f}" for mean in means)
+        whole = means.mean(skipna=False)
+        shown = "" if pd.isna(whole) else f"{100 * whole:.1f}"
+        labels, seeds = _range(rows["labels"]), _range(rows.groupby("task").size())
+        lines.append(f"| {classifier} | {trained_on} | {labels} | {seeds} | {cells} | {shown} |")
+    yield RIVALS_WORDS + "".join(f" {sentence}" for sentence in _against_rivals(model, table))
+    yield "\n".join(lines)
+
+
+RIVALS_WORDS = (
+    "Logistic regression without in-context learning, on the same test rows: on TF-IDF weights of words, which needs "
+    "no model, and on the mean of the model's last hidden states over an input's tokens. Trained on the random "
+    "demonstrations, whose labels every row of the table above sees that starts from them; and on these and the dev "
+    "rows, whose labels every choice of T sees. Methods that try demonstrations, such as random-valid, LENS and "
+    "influence, see labels of the pool beyond these."
+)
+
+
+def _against_rivals(model: Model, table: pd.DataFrame) -> Iterator[str]:
+    """How far random demonstrations are above each classifier that sees the same labels."""
+    seen = {"plain batch": "demonstrations", "thinking batch": "demonstrations and dev rows"}
+    words = {"plain batch": "T = 1", "thinking batch": "T chosen on dev rows"}
+    for kind, trained_on in seen.items():
+        rows = table[table["trained_on"] == trained_on].groupby(["classifier", "task", "seed"])["accuracy"].mean()
+        by_classifier = {name: rows[name] for name in rows.index.get_level_values(0).unique()}
+        known = {
+            name: (model.accuracies_of(BASELINE, kind) - values).dropna() for name, values in by_classifier.items()
+        }
+        differences = "; ".join(f"{_difference(gain)} against {name}" for name, gain in known.items() if len(gain))
+        if differences:
+            yield f"Random demonstrations with {words[kind]}, after batch calibration: {differences}."
 
 
 def _ranked(model: Model, figures: Path) -> Iterator[str]:

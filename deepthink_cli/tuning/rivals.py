@@ -1,4 +1,4 @@
-"""Classifiers without in-context learning, trained on the same rows and judged by the same folds.
+"""Classifiers without in-context learning, trained on the same labelled rows and judged by the same folds.
 
 Both are logistic regressions of scikit-learn with its defaults: on TF-IDF weights of words, which need no language
 model, and on the mean over a row's tokens of the model's last hidden states, read without demonstrations.
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from deepthink_cli.data.examples import Query
+from deepthink_cli.data.same_input import input_text
+from deepthink_cli.data.template import Template
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.evaluation.metrics import wilson
@@ -54,54 +57,68 @@ def judge_rivals(plan: TunePlan, engine: Engine, store: Store | None, tell: Tell
     if find_spec("sklearn") is None:
         tell(Note("no classifier is trained for comparison: scikit-learn is not installed (extra sklearn)"))
         return ()
-    kinds = {"TF-IDF and logistic regression, no model": _words, "logistic regression on mean hidden states": _states}
     rivals = []
-    for name, features in kinds.items():
+    for name, features in RIVALS.items():
         started = time.perf_counter()
         try:
-            classifier, inputs = features(plan, engine, store)
+            untrained, inputs = features(engine, plan.rows.pool.template, plan.rows.queries, store)
         except InputError as error:
             tell(Note(f"not tried: {name}: {error}"))
             continue
-        right = sum(_right(plan, classifier, inputs))
+        right = sum(_right(plan, untrained, inputs))
         rivals.append(Rival(name, right, len(plan.rows), time.perf_counter() - started))
     return tuple(rivals)
 
 
-Features = tuple[Callable[[], Any], Sequence[Any]]  # makes an untrained classifier, and its input for every row
+Untrained = Callable[[], Any]  # makes a classifier of scikit-learn
+Inputs = Sequence[Any]  # what it takes for every row
 
 
-def _words(plan: TunePlan, _engine: Engine, _store: Store | None) -> Features:
+def words(
+    _engine: Engine, template: Template, queries: Sequence[Query], _store: Store | None
+) -> tuple[Untrained, Inputs]:
+    """Logistic regression on TF-IDF weights, and the rows' texts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    return lambda: make_pipeline(TfidfVectorizer(token_pattern=WORDS), LogisticRegression(max_iter=STEPS)), (
-        plan.rows.texts
-    )
+    texts = [input_text(query, template) for query in queries]
+    return lambda: make_pipeline(TfidfVectorizer(token_pattern=WORDS), LogisticRegression(max_iter=STEPS)), texts
 
 
-def _states(plan: TunePlan, engine: Engine, store: Store | None) -> Features:
+def states(
+    engine: Engine, template: Template, queries: Sequence[Query], store: Store | None
+) -> tuple[Untrained, Inputs]:
+    """Logistic regression on standardised features, and each row's mean hidden state (W,); raises as an `Observer`."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    queries = plan.rows.queries
-    tokens = Observer(engine, plan.rows.pool.template, queries, every_token=True, store=store)(queries).tokens
+    tokens = Observer(engine, template, queries, every_token=True, store=store)(queries).tokens
     assert tokens is not None
-    return lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS)), [
-        states.mean(axis=0) for states in tokens
-    ]
+    means = [of_row.mean(axis=0) for of_row in tokens]
+    return lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS)), means
 
 
-def _right(plan: TunePlan, untrained: Callable[[], Any], inputs: Sequence[Any]) -> Iterator[int]:
+RIVALS = {"TF-IDF and logistic regression, no model": words, "logistic regression on mean hidden states": states}
+
+
+def labelled(untrained: Untrained, inputs: Inputs, gold: Sequence[int], inside: Sequence[int]) -> list[int]:
+    """The label of every row that is not `inside`, in order, after training on those; `gold` are the rows' labels.
+
+    The only label of the training rows, if they have one alone.
+    """
+    training, others = set(inside), [row for row in range(len(inputs)) if row not in set(inside)]
+    if len({gold[row] for row in training}) == 1:  # nothing can be trained
+        return [gold[inside[0]]] * len(others)
+    classifier = untrained().fit([inputs[row] for row in inside], [gold[row] for row in inside])
+    return [int(label) for label in classifier.predict([inputs[row] for row in others])]
+
+
+def _right(plan: TunePlan, untrained: Untrained, inputs: Inputs) -> Iterator[int]:
     """For every fold, how many of its rows are labelled correctly after training on the rows of the others."""
     gold = plan.rows.gold
     for fold in plan.folds:
-        others = [row for row in range(len(plan.rows)) if row not in fold]
-        if len({gold[row] for row in others}) == 1:  # nothing can be trained: the only label that is left
-            yield sum(gold[row] == gold[others[0]] for row in fold)
-            continue
-        classifier = untrained().fit([inputs[row] for row in others], [gold[row] for row in others])
-        labels = classifier.predict([inputs[row] for row in fold])
-        yield sum(int(label) == gold[row] for label, row in zip(labels, fold, strict=True))
+        inside = [row for row in range(len(plan.rows)) if row not in fold]
+        labels = labelled(untrained, inputs, gold, inside)
+        yield sum(label == gold[row] for label, row in zip(labels, sorted(fold), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,21 @@ def folder(tmp_path: Path) -> Path:
         '{"method": "random", "observed": 0, "sets": 0, "scored": 0, "dtype": "float32", "process_seconds": 7.5}\n'
         '{"method": "herding", "observed": 1000, "sets": 0, "scored": 0, "dtype": "float32", "process_seconds": 19.5}\n'
     )
+    rivals = [
+        {
+            "task": task,
+            "seed": seed,
+            "classifier": "TF-IDF",
+            "trained_on": trained_on,
+            "labels": 8,
+            "n": 50,
+            "right": right,
+        }
+        for task in ("sst2", "trec")
+        for seed in range(3)
+        for trained_on, right in (("demonstrations", 20 + seed), ("demonstrations and dev rows", 40))
+    ]
+    (tmp_path / "model" / "rivals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rivals))
     return tmp_path
 
 
@@ -60,6 +76,13 @@ def test_the_sentences_name_the_best_method_and_both_gains(folder: Path, tmp_pat
     assert "the best of 2 other methods is lens, with +20.0 points [+20.0, +20.0] against random" in text
     assert "changes accuracy by +2.0 points [+2.0, +2.0] with raw scores" in text
     assert "by +0.0 points [+0.0, +0.0] after batch calibration. Calibration alone changes T = 1 by +5.0" in text
+
+
+def test_classifiers_stand_beside_the_methods_that_see_the_same_labels(folder: Path, tmp_path: Path) -> None:
+    text = page(read_models(folder), tmp_path)
+    assert "| TF-IDF | demonstrations | 8 | 3 | 42.0 | 42.0 | 42.0 |" in text
+    assert "T = 1, after batch calibration: +14.0 points [" in text  # 55 + seed against 40 + 2 seed
+    assert "T chosen on dev rows, after batch calibration: -24.0 points [" in text
 
 
 def test_methods_that_were_not_run_are_named(folder: Path, tmp_path: Path) -> None:

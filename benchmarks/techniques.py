@@ -1,0 +1,333 @@
+"""What every technique and correction of the package gains and costs, beside classifiers of the same labelled rows.
+
+    python benchmarks/techniques.py --model MODEL --data-dir DIR -o DIR/techniques.jsonl [--arms NAME ...]
+    python benchmarks/techniques.py -o DIR/techniques.jsonl --table
+
+An arm is a line of `ARMS`: one for each technique of the registry and T, and one for each classifier. Each gives raw
+scores and those after every calibration of the registry. A row is appended for each arm, correction, task and seed, and
+a second run skips what is there. The model is loaded once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, choices
+from deepthink_cli.data.examples import Query
+from deepthink_cli.engine.base import Engine, Observation, Reading, ScoringPlan, Sums, TrainingRow
+from deepthink_cli.engine.delegating import DelegatingEngine
+from deepthink_cli.engine.opening import find_model, load
+from deepthink_cli.events import silent
+from deepthink_cli.experiments.experiment import Experiment
+from deepthink_cli.experiments.jobs import RunJob, SharedRows
+from deepthink_cli.experiments.plan import RunPlan, planned, settings
+from deepthink_cli.experiments.prepare import prepare_run
+from deepthink_cli.experiments.runner import run_jobs
+from deepthink_cli.io.atomic import append, cut, whole_lines
+from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.softmax import softmax
+from deepthink_cli.techniques.registry import DEEP_THINKING, TECHNIQUES, sample
+from deepthink_cli.tuning.rivals import states, words
+
+if TYPE_CHECKING:
+    from deepthink_cli.calibration.base import Floats
+    from deepthink_cli.memory import Memory
+
+TASKS = ("sst2", "mr", "agnews", "trec", "sst5")
+BACKWARD = 2  # a backward pass costs about two forward ones
+NUMBERS = {"ensemble": "ensemble-3"}  # of a family with a parameter; of the others the smallest
+READINGS = {DEEP_THINKING: (1, 5), "fresh": (5,)}  # T of a technique; of the others 1
+SLOW = ("ct-kv",)  # trained by gradients: measured last
+
+
+@dataclass
+class Cost:
+    """Tokens that the network read, and the processor seconds of that."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.tokens + other.tokens, self.seconds + other.seconds)
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.tokens - other.tokens, self.seconds - other.seconds)
+
+    def share(self, part: float) -> Cost:
+        """A part of it, from 0 to 1."""
+        return Cost(round(part * self.tokens), part * self.seconds)
+
+
+class Meter(DelegatingEngine):
+    """An engine that counts what memories cost, and what scoring and observing rows costs.
+
+    Every candidate's own tokens count; tokens that all queries share count for each. A step of training counts as a
+    pass forward and one backward.
+    """
+
+    def __init__(self, inner: Engine) -> None:
+        super().__init__(inner)
+        self.making, self.scoring = Cost(), Cost()
+
+    def read(self, readings: Sequence[Reading]) -> list[Memory]:
+        started = time.process_time()
+        memories = super().read(readings)
+        self.making += Cost(sum(map(len, readings)), time.process_time() - started)
+        return memories
+
+    def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
+        started = time.process_time()
+        found = super().gradient(memory, rows)
+        self.making += Cost((1 + BACKWARD) * sum(map(len, rows)), time.process_time() - started)
+        return found
+
+    def score(self, memories: Sequence[Memory], plan: ScoringPlan) -> list[Sums]:
+        started = time.process_time()
+        sums = super().score(memories, plan)
+        self.scoring += Cost(len(memories) * _tokens(plan), time.process_time() - started)
+        return sums
+
+    def observe(self, memory: Memory | None, plan: ScoringPlan, every_token: bool = False) -> list[Observation]:
+        started = time.process_time()
+        found = super().observe(memory, plan, every_token)
+        self.scoring += Cost(_tokens(plan), time.process_time() - started)
+        return found
+
+
+def _tokens(plan: ScoringPlan) -> int:
+    return sum(1 for query in plan.queries for _ in query.ids)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an arm gives with one correction: scores (n, C) in nats, the places (n,) of the true labels, and its cost.
+
+    `labels` is the number of rows whose true labels it has seen; `making` is the cost of the memory, `scoring` that of
+    the n rows and of what the correction needs. `length` is that of the demonstrations in tokens.
+    """
+
+    correction: str
+    scores: Floats
+    gold: Sequence[int]
+    labels: int
+    length: int
+    making: Cost
+    scoring: Cost
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A task with a seed, and a model: what an arm is measured on.
+
+    `common` are the fields of an `Experiment` that all arms have in common.
+    """
+
+    engine: Meter
+    spec: ModelSpec
+    task: str
+    seed: int
+    common: dict[str, Any]
+    shared: SharedRows = field(default_factory=SharedRows)
+
+    def planned(self, **options: Any) -> tuple[RunPlan, RunJob]:
+        """The plan and the job of a run of one technique with these fields of an `Experiment`."""
+        experiment = Experiment.checked(tasks=(self.task,), seeds=(self.seed,), **{**self.common, **options})
+        plan, nowhere = planned(experiment), Path("no-folder")  # whose rows would be continued
+        (job,) = prepare_run(plan, self.spec, nowhere, shared=self.shared).jobs
+        return plan, job
+
+
+Arm = Callable[[Case], Iterator[Outcome]]
+
+
+def run_arm(case: Case, technique: str, iteration: int, **options: Any) -> Iterator[Outcome]:
+    """What `deepthink run` scores with a technique at one T, raw and after every calibration.
+
+    `options` are more fields of an `Experiment`. The texts of all calibrations are charged to each that needs some.
+    """
+    plan, job = case.planned(
+        techniques=(technique,), iterations=iteration, at=str(iteration), calibrations=choices(), **options
+    )
+    meter = case.engine
+    start, last = meter.making, meter.scoring
+    wanted = [each for each in settings(plan, job, meter.identity) if each.part == "test" or each.calibration is None]
+    found: dict[tuple[str, str], list[Prediction]] = {}
+    rows, texts = Cost(), Cost()
+    for step in run_jobs(plan, meter, [(job, wanted)]):
+        spent, last = meter.scoring - last, meter.scoring
+        if step.row is None:
+            rows += spent
+            continue
+        texts += spent  # what was scored after the last of the rows
+        name = step.row.setting.calibration or NONE
+        found[step.row.setting.part, name] = [
+            each if name == NONE else each.calibrated[name].prediction for each in step.predictions
+        ]
+    making, shots, length = meter.making - start, len(job.plain.examples), len(job.plain.token_ids)
+    labels = job.demonstrations.labels
+    raw, gold = scores_of(found["test", NONE], labels)
+    dev, dev_gold = scores_of(found["dev", NONE], labels)
+    test_rows = rows.share(len(gold) / (len(gold) + len(dev_gold)))  # members of an ensemble score both in turns
+    for name in choices():
+        scores, _ = scores_of(found["test", name], labels)
+        own = Cost() if name == NONE or CALIBRATIONS[name].from_rows else texts
+        yield Outcome(name, scores, gold, shots, length, making, test_rows + own)
+    for name, calibration in CALIBRATIONS.items():
+        if calibration.labelled:
+            scores = calibration.corrected(raw, dev, dev_gold)
+            yield Outcome(name, scores, gold, shots + len(dev), length, making, rows)
+
+
+def scores_of(predictions: Sequence[Prediction], labels: Sequence[str]) -> tuple[Floats, list[int]]:
+    """The scores (n, C) of predictions in nats, and the places of their true labels."""
+    import numpy as np
+
+    scores = np.array([[each.scores[label] for label in labels] for each in predictions], dtype=np.float64)
+    return scores, [labels.index(str(each.query.gold)) for each in predictions]
+
+
+def classifier_arm(case: Case, kind: Callable[..., Any], with_dev: bool) -> Iterator[Outcome]:
+    """A classifier that is trained on the demonstrations, or on these and the dev rows."""
+    import numpy as np
+
+    plan, job = case.planned()
+    labels = job.plain.labels
+    read = [Query(each.text, labels, each.label) for each in job.plain.examples]
+    training = [*read, *(job.queries(plan, "dev") if with_dev else ())]
+    test, before = list(job.queries(plan, "test")), case.engine.scoring
+    gold = [labels.index(str(row.gold)) for row in (*training, *test)]
+    untrained, inputs = kind(case.engine, job.plain.template, [*training, *test], None)
+    known = sorted(set(gold[: len(training)]))
+    scores = np.full((len(test), len(labels)), -np.inf)
+    if len(known) == 1:  # nothing can be trained
+        scores[:, known] = 0
+    else:
+        trained = untrained().fit(inputs[: len(training)], gold[: len(training)])
+        scores[:, known] = trained.predict_log_proba(inputs[len(training) :])
+    cost = case.engine.scoring - before
+    yield Outcome(NONE, scores, gold[len(training) :], len(training), len(job.plain.token_ids), Cost(), cost)
+
+
+def _techniques() -> Iterator[tuple[str, Arm]]:
+    for family in sorted((name for name, _ in TECHNIQUES.items()), key=lambda name: name in SLOW):
+        name = NUMBERS.get(family, sample(family).name)
+        for iteration in READINGS.get(family, (1,)):
+            yield f"{name} T={iteration}", partial(run_arm, technique=name, iteration=iteration)
+
+
+CLASSIFIERS: dict[str, Arm] = {
+    f"{name}{rows}": partial(classifier_arm, kind=kind, with_dev=with_dev)
+    for name, kind in (("TF-IDF", words), ("mean hidden states", states))
+    for rows, with_dev in ((", demonstrations", False), (", dev rows too", True))
+}
+ARMS: dict[str, Arm] = {**CLASSIFIERS, **dict(_techniques())}
+
+
+def area(scores: Floats, gold: Sequence[int]) -> float:
+    """The macro mean over labels of the area under the ROC curve, one label against the rest.
+
+    Labels that are true of no row or of all are left out.
+    """
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    probabilities, true = softmax(scores), np.asarray(gold)
+    known = [label for label in range(probabilities.shape[1]) if 0 < (true == label).sum() < len(true)]
+    return float(np.mean([roc_auc_score(true == label, probabilities[:, label]) for label in known]))
+
+
+def measured(outcome: Outcome) -> dict[str, Any]:
+    """The figures of a row."""
+    right = int((outcome.scores.argmax(axis=1) == outcome.gold).sum())
+    n, cost = len(outcome.gold), outcome.making + outcome.scoring
+    return {
+        "correction": outcome.correction,
+        "n": n,
+        "right": right,
+        "auc": round(area(outcome.scores, outcome.gold), 5),
+        "labels": outcome.labels,
+        "passes": round(outcome.making.tokens / outcome.length, 2),
+        "tokens_per_row": round(outcome.scoring.tokens / n, 1),
+        "seconds": round(cost.seconds, 2),
+    }
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file, which may be missing or end in an incomplete line."""
+    return [json.loads(line) for line in file.read_bytes()[: whole_lines(file)].splitlines()] if file.is_file() else []
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Means over the tasks and seeds that an arm has, as a Markdown table, for every model, arm and correction."""
+    lines = ["| model | arm | correction | pairs | accuracy | AUC | labels | passes | tokens a row | seconds |"]
+    lines.append("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((Path(row["model"]).name, row["arm"], row["correction"]), []).append(row)
+    for names, same in groups.items():
+        accuracy, auc = (sum(values) / len(same) for values in zip(*_shares(same), strict=True))
+        means = [
+            sum(row[name] for row in same) / len(same) for name in ("labels", "passes", "tokens_per_row", "seconds")
+        ]
+        numbers = [f"{100 * accuracy:.1f}", f"{100 * auc:.1f}", *(f"{mean:,.1f}" for mean in means)]
+        lines.append(f"| {' | '.join(names)} | {len(same)} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+def _shares(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[float, float]]:
+    return ((row["right"] / row["n"], row["auc"]) for row in rows)
+
+
+def main() -> None:
+    """Measure what is missing, arm by arm, and append its rows; or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="pocket")
+    parser.add_argument("--data-dir", help="the tasks' rows; without it they come from the hub")
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=300, help="test rows")
+    parser.add_argument("--dev-rows", type=int, default=150, help="labelled rows of corrections and classifiers")
+    parser.add_argument("--eta", type=float, default=0.1)
+    parser.add_argument("--positions", default="restarted")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--table", action="store_true", help="only print the table of the rows that are there")
+    args = parser.parse_args()
+    if not args.table:
+        measure(args)
+    print(table(rows_of(args.out)))
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Append the rows that are missing, seed by seed; those of an arm, a task and a seed are appended together."""
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.touch()
+    cut(args.out, whole_lines(args.out))
+    spec = find_model(ModelOptions.checked(model=args.model, device="cpu", dtype="float32"), silent)
+    engine, shared = Meter(load(spec, silent)), SharedRows()
+    common = {"limit": args.limit, "dev_size": args.dev_rows, "etas": (args.eta,), "positions": (args.positions,)}
+    key = {"model": args.model, "limit": args.limit, "dev_rows": args.dev_rows, "eta": args.eta}
+    key["positions"] = args.positions
+    for seed in range(args.seeds):  # first, so that all arms have the same pairs early
+        for arm in args.arms:
+            for task in args.tasks:
+                asked = {**key, "arm": arm, "task": task, "seed": seed}
+                if any(asked.items() <= row.items() for row in rows_of(args.out)):
+                    continue
+                case = Case(engine, spec, task, seed, {**common, "data_dir": args.data_dir, "choose_on": "dev"}, shared)
+                rows = [{**asked, **measured(outcome)} for outcome in ARMS[arm](case)]
+                append(args.out, [json.dumps(row) + "\n" for row in rows])
+                print(f"{arm}, {task}, seed {seed}: {len(rows)} rows", flush=True)
+
+
+if __name__ == "__main__":
+    main()
