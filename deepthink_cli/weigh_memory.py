@@ -45,10 +45,10 @@ class Trial:
     accuracy: float | None = None
 
     def __str__(self) -> str:
-        known = [f"accuracy {self.accuracy:.1%}", f"log-likelihood {self.log_likelihood:.4f}"]
-        return ", ".join(
-            [f"weight {self.weight:g}: entropy {self.entropy:.4f}", *(known if self.accuracy is not None else [])]
-        )
+        text = f"weight {self.weight:g}: entropy {self.entropy:.4f} nats"
+        if self.accuracy is None or self.log_likelihood is None:
+            return text
+        return f"{text}, log-likelihood {self.log_likelihood:.4f} nats, accuracy {self.accuracy:.1%}"
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,7 @@ def weigh(
     chosen, output = weight_or_criterion(str(first_token)), memory if output is None else output
     if isinstance(chosen, float):
         if rows is not None:
-            raise InputError.of(
-                "first_token", first_token, "is not chosen by rows; omit them, or name labels or entropy"
-            )
+            raise InputError.of("first_token", first_token, "is not chosen by rows; omit them, or give labels")
         return Weighed(_save(memory, FirstToken(chosen), output, tell))
     if rows is None:
         raise InputError.of("first_token", chosen, "chooses by rows; give a file of them, or give a weight")
