@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deepthink_cli.tasks.evaluated import pool_of_task, rows_of_file, rows_of_task
     from deepthink_cli.thinking import think
     from deepthink_cli.updates.gate import Gate
+    from deepthink_cli.weigh_memory import weigh
 
 _HOME = {
     "Chat": "data.chat",
@@ -76,6 +77,7 @@ _HOME = {
     "select": "selection.select",
     "think": "thinking",
     "tokenize_queries": "model.tokens",
+    "weigh": "weigh_memory",
     "write_selection": "selection.select",
 }
 
@@ -118,6 +120,7 @@ __all__ = [
     "think",
     "tokenize_demonstrations",
     "tokenize_queries",
+    "weigh",
     "write_selection",
 ]
 

@@ -74,7 +74,7 @@ def calibrate(
     if evaluated is None:
         correction = calibrated_by_texts(engine, memories, name, score)
     else:
-        found, source = _predictions(engine, memories, evaluated, score, tell), Path(evaluated.split).name
+        found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
         correction = calibrated_by_rows(found, name, demonstrations.labels, source, score)
     return _save(read_header(memory), correction, output)
 
@@ -103,10 +103,10 @@ def _checked(
     return evaluated
 
 
-def _predictions(
+def predictions_of(
     engine: Engine, memories: Sequence[Memory], rows: EvaluatedRows, score: ScoreName, tell: Tell
 ) -> Iterator[Prediction]:
-    """The predictions of rows by every memory; warns of those that are left out."""
+    """The predictions of each row by every memory; warns of those that are left out, demonstrations among them."""
     left_out, progress = Counter[str](), Progress("calibrating", 0, rows.count)
     queries = _unread(rows)
     for part in predictions(

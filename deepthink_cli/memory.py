@@ -42,6 +42,12 @@ class Memory:
         return self.keys[0].shape[1]
 
     @property
+    def first_weight(self) -> float:
+        """The factor of the first token's attention weight wherever this memory is attended to; 1 if none is stored."""
+        stored = self.provenance and self.provenance.first_token
+        return stored.weight if stored else 1.0
+
+    @property
     def nbytes(self) -> int:
         """Size of the tensors in bytes."""
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
@@ -110,7 +116,8 @@ class Memory:
             dtype: the dtype that attention reads; use the model's own.
             rows: batch size; every row gets the same memory.
 
-        A forward pass appends to its cache, so create a new one for every pass.
+        A forward pass appends to its cache, so create a new one for every pass. A cache has no weight of the first
+        token; `engine.first_token.weighted` applies it.
         """
         shaped = [
             tuple(tensor.to(dtype)[None].expand(rows, -1, -1, -1) for tensor in layer)

@@ -22,6 +22,7 @@ Bits = Literal[8, 4]  # a number, in a quantized memory
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 DTYPE = "^(float64|float32|bfloat16|float16)$"  # those in which a model computes
 _SHOWN = 6  # labels of a bias
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3  # of the first token: nearly unseen, and nearly all that is seen
 LARGEST_DRIFT = 1e90  # no ratio of two norms in float32 is larger, and the sum over any number of layers is finite
 
 
@@ -288,6 +289,27 @@ class Calibrated:
         return f"{self.method} calibration of {whence}, score {self.score}; at T = {last}: {', '.join(shown)} nats"
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class FirstToken:
+    """The weight of a memory's first token in attention (`deepthink calibrate --first-token`), and who chose it.
+
+    `criterion` is what chose the weight from `tried` by `rows` rows of the file `source`, whose digest `sha256` is that
+    of their list as canonical JSON, with their labels for `labels`; `given` is a weight that a user gave.
+    """
+
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=LARGEST_WEIGHT)]
+    criterion: Literal["given", "labels", "entropy"] = "given"
+    tried: tuple[float, ...] = ()
+    rows: Annotated[int, Field(ge=0)] = 0
+    sha256: str | None = None
+    source: str | None = None
+
+    def __str__(self) -> str:
+        chosen = f", chosen by {self.criterion} from {len(self.tried)} with {self.rows} rows of {self.source}"
+        return f"attention weight x {self.weight:g}{'' if self.criterion == 'given' else chosen}"
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -302,6 +324,7 @@ class Provenance:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
+    first_token: FirstToken | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
@@ -326,6 +349,8 @@ class Origin(Protocol):
     def quantized(self) -> Quantized | None: ...
     @property
     def calibrated(self) -> Calibrated | None: ...
+    @property
+    def first_token(self) -> FirstToken | None: ...
 
 
 def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
@@ -369,6 +394,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"tuned": _tuned(tuned)} if tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
+        **({"first token": str(origin.first_token)} if origin.first_token else {}),
     }
 
 

@@ -30,7 +30,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.io.atomic import replacing
 from deepthink_cli.io.text import canonical_json
 from deepthink_cli.memory import Memory
-from deepthink_cli.provenance import Bits, Calibrated, Quantized
+from deepthink_cli.provenance import Bits, Calibrated, FirstToken, Quantized
 
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}  # as the header names them
 
@@ -82,9 +82,20 @@ def save_calibrated(header: Header, calibrated: Calibrated | None, path: str | P
     Its other metadata and its tensors stay as they are. The write is atomic, as that of `save_memory`. Raises
     InputError for a damaged file, and DeepThinkError for a failed write.
     """
+    return _save_changed(header, replace(header.metadata, calibrated=calibrated), path)
+
+
+def save_first_token(header: Header, first_token: FirstToken | None, path: str | Path) -> Header:
+    """Write a memory file again with another weight of its first token, or without one; return the new file's header.
+
+    A correction is of scores with the weight before, and is left out. Otherwise as `save_calibrated`.
+    """
+    return _save_changed(header, replace(header.metadata, first_token=first_token, calibrated=None), path)
+
+
+def _save_changed(header: Header, metadata: Metadata, path: str | Path) -> Header:
     artifact = read_artifact(header, header.metadata.kept)
     tensors = {name: _stored(artifact, name) for name in header.tensors}
-    metadata = replace(header.metadata, calibrated=calibrated)
     return _write(replace(metadata, **added_fields(metadata)), tensors, path)
 
 

@@ -23,6 +23,7 @@ from deepthink_cli.provenance import (
     STRICT,
     Calibrated,
     Drift,
+    FirstToken,
     ModelIdentity,
     Provenance,
     Quantized,
@@ -43,6 +44,7 @@ ADDED = (
     "tuned",
     "quantized",
     "calibrated",
+    "first_token",
 )  # fields of format version 2, which only memories that use them have
 OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
@@ -74,8 +76,8 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique`, `tuned`, `quantized` and `calibrated` are absent unless a command recorded them; a file that has one
-    has format version 2.
+    `technique`, `tuned`, `quantized`, `calibrated` and `first_token` are absent unless a command recorded them; a file
+    that has one has format version 2.
     """
 
     format_version: int
@@ -102,6 +104,7 @@ class Metadata:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
+    first_token: FirstToken | None = None
 
     @property
     def rule(self) -> str:

@@ -11,6 +11,7 @@ from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.basis import check_calibrations
 from deepthink_cli.calibration.calibrator import TextBiases, estimated, log_probabilities
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
+from deepthink_cli.data.examples import Query
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, option
 from deepthink_cli.io.text import canonical_json
@@ -100,9 +101,13 @@ def calibrated_by_rows(
         iteration: estimated(method, labels, log_probabilities(each, labels), gold=gold)
         for iteration, each in by_iteration.items()
     }
+    return Calibrated(name, score, _stored(biases), len(rows), rows_digest(rows, method.labelled), source)
+
+
+def rows_digest(rows: Sequence[Query], labelled: bool) -> str:
+    """Digest of the rows' texts, or of pairs of a text and its label."""
     texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
-    digest = _digest(texts if gold is None else [[text, row.gold] for text, row in zip(texts, rows, strict=True)])
-    return Calibrated(name, score, _stored(biases), len(rows), digest, source)
+    return _digest([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)
 
 
 def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -> list[Memory]:

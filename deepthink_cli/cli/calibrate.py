@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from deepthink_cli.calibration.options import CorrectionOptions
+from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
@@ -15,10 +16,11 @@ from deepthink_cli.cli.grouped import Given, Help, grouped
 from deepthink_cli.cli.options import CommonArguments, for_memory
 from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
-from deepthink_cli.errors import Problems
+from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.provenance import Calibrated, FirstToken
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -26,7 +28,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted.",
+        "or .zst. True labels are only read for fitted and --first-token labels.",
     ),
 ]
 Output = Annotated[
@@ -49,6 +51,7 @@ def calibrate(
     output: Output = None,
     *,
     correction: Annotated[Given[CorrectionOptions], Help(calibrate=HELP)],
+    weight: Given[FirstTokenOptions],
     score: Score = "sum",
     limit: Limit = None,
     row_format: RowFormat = None,
@@ -58,17 +61,18 @@ def calibrate(
 ) -> None:
     """Store a correction of a memory's bias toward some labels in its file: predict, eval and others then use it.
 
-    The bias is estimated from texts without content, or from rows.
+    The bias is estimated from texts without content, or from rows. With --first-token, a weight is stored instead.
     """
     from deepthink_cli.artifact.format import summary
     from deepthink_cli.calibrate_memory import calibrate as calibrated
     from deepthink_cli.outputs import check_apart
+    from deepthink_cli.weigh_memory import weigh
 
     model, problems, output = for_memory(context, model), Problems(), memory if output is None else output
     with problems.collected():
         options = model.checked()
     with problems.collected():
-        chosen = if_typed(context, correction).checked().calibrate
+        chosen, first_token = _one_of(if_typed(context, correction), weight)
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
@@ -77,17 +81,34 @@ def calibrate(
         reads = read_by(rows, model=model.model, adapter=model.adapter, config=common.config)
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
+    settings: Any = {"score": score, "limit": row_limit, "options": options}
+    stored: Calibrated | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
-        header = calibrated(
-            memory, source, output, calibrate=chosen, score=score, limit=row_limit, options=options, tell=tell
-        )
+        if first_token is None:
+            header = calibrated(memory, source, output, calibrate=chosen, **settings, tell=tell)
+            stored, missing, printed = header.metadata.calibrated, "no correction", summary(header)
+        else:
+            weighed = weigh(memory, source, output, first_token=first_token, **settings, tell=tell)
+            header, tried = weighed.header, [asdict(each) for each in weighed.trials]
+            stored, missing, printed = header.metadata.first_token, "no weight of the first token", summary(header)
+            printed = {**printed, "tried": tried}
+            for each in weighed.trials:
+                note(f"  {each}", common.quiet)
     if common.as_json:
-        write_json(summary(header))
-    stored = header.metadata.calibrated
-    note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
+        write_json(printed)
+    note(f"wrote {output} ({size(header.size)}): {stored or missing}", common.quiet)
     if stored is not None:
         end = "" if score == "sum" else f" --score {score}"
         note(f"next: deepthink predict {output} INPUTS{end}    or: deepthink eval {output} LABELLED{end}", common.quiet)
+
+
+def _one_of(correction: Given[CorrectionOptions], weight: Given[FirstTokenOptions]) -> tuple[str | None, str | None]:
+    """The correction or the weight to store; raises InputError for both, since one is of scores with the other."""
+    chosen, first_token = correction.checked().calibrate, weight.checked().first_token
+    if chosen is not None and first_token is not None:
+        reason = f"stores a weight; omit {option('calibrate')}, and store a correction of the new scores afterwards"
+        raise InputError.of("first_token", first_token, reason)
+    return chosen, first_token
 
 
 def if_typed(context: typer.Context, correction: Given[CorrectionOptions]) -> Given[CorrectionOptions]:

@@ -210,8 +210,16 @@ class Engine(Protocol):
         return None
 
     def check_memory(self, memory: Memory, name: str = "this memory") -> None:
-        """Raise InputError unless the memory has this model's layers, heads and sizes."""
-        return None
+        """Raise InputError unless the memory has this model's layers, heads and sizes, and a weight that is applied.
+
+        An engine that applies the weight of the first token (`Memory.first_weight`) overrides this.
+        """
+        if memory.first_weight != 1:
+            raise InputError(
+                f"{self.description}: does not apply the weight of the first token that {name} stores; use "
+                f"{option('engine')} packed or padded, or remove it with deepthink calibrate MEMORY "
+                f"{option('first_token')} 1"
+            )
 
     def advice(self) -> str:
         """The likely cause of NaN or infinite values, and how to avoid them."""

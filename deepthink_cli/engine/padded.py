@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from deepthink_cli.engine.base import Reading
 from deepthink_cli.engine.batches import BatchedEngine, Past
 from deepthink_cli.engine.budget import rows_over
+from deepthink_cli.engine.first_token import weighted
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, lines
 from deepthink_cli.memory import Memory
@@ -78,4 +79,5 @@ class PaddedLayout:
         """Every row gets a copy of the memory, if there is one."""
         caches = [memory.as_cache(self.model.dtype, rows=len(self.ids_RS)) for memory in past]
         (cache,) = caches or [DynamicCache()]
-        yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))
+        with weighted(self.model.network, past[0].first_weight if past else 1):
+            yield self.model.inputs(self.ids_RS, cache, sum(memory.length for memory in past))

@@ -6,6 +6,7 @@ its position.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -110,6 +111,7 @@ STEP = 256  # tokens of a long row that are processed together where a window hi
 class Part:
     """Earlier keys of a span, slots `first` to `stop` - 1, and the tokens that attend to them.
 
+    `bias` is added to all of their attention scores: the logarithm of a weight.
     `places_M` are the tokens' indices in the span, None for all of them; `mask_11ML` is added to their attention
     scores, None if each of them attends to all of these keys.
     """
@@ -118,6 +120,20 @@ class Part:
     stop: int
     places_M: Tensor | None = None
     mask_11ML: Tensor | None = None
+    bias: float = 0.0
+
+    def weighted(self, weight: float) -> Iterator[Part]:
+        """The part with this weight of slot 0, if it has it: as a part of its own, unless a mask hides it from some."""
+        if weight == 1 or self.first > 0:
+            yield self
+        elif self.mask_11ML is not None:
+            mask_11ML = self.mask_11ML.clone()
+            mask_11ML[..., 0] += math.log(weight)
+            yield replace(self, mask_11ML=mask_11ML)
+        else:
+            yield replace(self, stop=1, bias=math.log(weight))
+            if self.stop > 1:
+                yield replace(self, first=1)
 
 
 @dataclass(frozen=True)
@@ -169,8 +185,13 @@ class Reach:
     def spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         """What the blocks attend to in a layer with this window; `last` where `is_last` is True.
 
-        Masks have the dtype and the device of `like`.
+        Masks have the dtype and the device of `like`. The first token has the weight that the past stores for it.
         """
+        weight = self.past[0].first_weight if self.past else 1.0
+        for span in self._spans(window, last, like):
+            yield replace(span, parts=tuple(each for part in span.parts for each in part.weighted(weight)))
+
+    def _spans(self, window: Window | None, last: bool, like: Tensor) -> Iterator[Span]:
         end, places_M = self._length, self.read_M if last else None
         row = self.blocks[0]
         if window is None or window.first(end + self._deepest) <= 0:

@@ -37,7 +37,7 @@ def export_memory(
 ) -> tuple[Memory, Written]:
     """Write one iteration of a memory file, and return it with what the exporter says; raises as the exporter does.
 
-    Warns of a correction that the memory stores: other programs score without it.
+    Warns of a correction and of a weight of the first token that the memory stores: other programs score without them.
     """
     header = read_header(path)
     chosen = _iteration(header, iteration)
@@ -45,6 +45,9 @@ def export_memory(
 
     memory = load_memory(path, chosen)
     written = exporter(Export(memory, header, output, tell, state, weights, model))
+    if (first := header.metadata.first_token) is not None:
+        text = f"{path} stores a weight of {first.weight:g} of its first token, which other programs do not apply"
+        tell(Warn(f"{text}: their scores are those of a memory without it"))
     if (stored := header.metadata.calibrated) is None:
         return memory, written
     text = f"{path} stores a correction, which other programs do not apply to scores: their labels may be others"

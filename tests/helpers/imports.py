@@ -10,7 +10,8 @@ ORDER = (
     *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory", "advice"),
     *("model", "rereading", "engine", "thinking", "artifact", "scoring", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
-    *("make_memory", "calibrate_memory", "prediction", "generation", "evaluation", "comparison", "tuning", "serving"),
+    *("make_memory", "calibrate_memory", "weigh_memory", "prediction", "generation", "evaluation", "comparison"),
+    *("tuning", "serving"),
     *("demo", "experiments"),
     *("outputs", "report", "export", "integrations", "cli", "__main__"),
 )
