@@ -130,6 +130,6 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Text with LaTeX's special characters escaped, two hyphens kept apart, and a minus before a number in mathematics."""
+    """Text with LaTeX's special characters escaped, hyphens kept apart, and a minus before a number in mathematics."""
     escaped = "".join(_LATEX.get(character, character) for character in printable(text)).replace("--", "-{}-")
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)
