@@ -91,16 +91,22 @@ class Memory:
             [tensor[:, order.to(tensor.device)] for tensor in self.values],
         )
 
-    def followed_by(self, present: Memory) -> Memory:
-        """This memory followed by the S tokens of another one: (kv_heads, L + S, head_dim)."""
+    def followed_by(self, *others: Memory) -> Memory:
+        """This memory followed by the S tokens of all others: (kv_heads, L + S, head_dim)."""
         return self._with(
-            [torch.cat(pair, dim=1) for pair in zip(self.keys, present.keys, strict=True)],
-            [torch.cat(pair, dim=1) for pair in zip(self.values, present.values, strict=True)],
+            [torch.cat(each, dim=1) for each in zip(self.keys, *(other.keys for other in others), strict=True)],
+            [torch.cat(each, dim=1) for each in zip(self.values, *(other.values for other in others), strict=True)],
         )
 
     def first(self, length: int) -> Memory:
         """The first `length` tokens of this memory, as views of its tensors."""
-        return self._with([keys[:, :length] for keys in self.keys], [values[:, :length] for values in self.values])
+        return self.tokens(0, length)
+
+    def tokens(self, start: int, stop: int) -> Memory:
+        """The tokens from `start` to before `stop`, as views of this memory's tensors."""
+        return self._with(
+            [keys[:, start:stop] for keys in self.keys], [values[:, start:stop] for values in self.values]
+        )
 
     def to(self, devices: Sequence[torch.device], dtype: torch.dtype = torch.float32) -> Memory:
         """The same memory with layer l on `devices[l]`, in `dtype`; converted once instead of in every pass."""

@@ -115,7 +115,8 @@ class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L].
 
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
-    read another word (`RecordedTechnique.words`).
+    read another word (`RecordedTechnique.words`). `parts` are the numbers of tokens that the model read without the
+    others, in order; there are none if it read all together.
     """
 
     examples: tuple[Example, ...]
@@ -124,6 +125,7 @@ class TokenizedDemonstrations:
     token_ids: tuple[int, ...]
     chat: Chat | None = None
     words: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[int, ...] = ()
 
     def word(self, label: str) -> str:
         """What the model read in place of a label, and is asked for."""
@@ -137,11 +139,13 @@ class TokenizedDemonstrations:
 
     @property
     def sha256(self) -> str:
-        """Digest of examples, template, labels, token ids and, if it is set, the chat."""
+        """Digest of examples, template, labels, token ids and, if they are set, the chat and the parts."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
         del values["words"]  # they are in the token ids
         if self.chat is None:
             del values["chat"]
+        if not self.parts:
+            del values["parts"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 

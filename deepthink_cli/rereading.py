@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from deepthink_cli.errors import DeepThinkError, Problem
+from deepthink_cli.errors import DeepThinkError, InputError, Problem
 from deepthink_cli.method import Method
 from deepthink_cli.model.tokens import own_tokens
 from deepthink_cli.provenance import TokenizedDemonstrations
@@ -55,6 +55,10 @@ def reread(
     if sorted(order) != list(range(count)):
         raise DeepThinkError(
             f"{type(method.update).__name__}: the order of reading {iteration} must have every demonstration once"
+        )
+    if demonstrations.parts:
+        raise InputError.of(
+            "update", rule_text(method.update), "changes the order of demonstrations that are read apart"
         )
     own_RL = own_tokens(tokenizer, demonstrations, Problem.of("update", rule_text(method.update)))
     starts = own_RL.int().argmax(1).tolist()

@@ -46,7 +46,7 @@ ADDED = (
     "calibrated",
     "first_token",
 )  # fields of format version 2, which only memories that use them have
-OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
+OPTIONAL = ("update", "chat", "parts", *ADDED)  # fields of the metadata that are absent if they are not used
 
 
 @with_config(STRICT)
@@ -77,7 +77,7 @@ class Metadata:
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
     `technique`, `tuned`, `quantized`, `calibrated` and `first_token` are absent unless a command recorded them; a file
-    that has one has format version 2.
+    that has one has format version 2. `parts` is absent unless the demonstrations were read in parts, by a technique.
     """
 
     format_version: int
@@ -105,6 +105,7 @@ class Metadata:
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
     first_token: FirstToken | None = None
+    parts: list[Annotated[int, Field(ge=1)]] | None = None
 
     @property
     def rule(self) -> str:
@@ -126,7 +127,13 @@ class Metadata:
         examples = tuple(map(Example, stored.texts, stored.labels))
         words = self.technique.words if self.technique else {}
         demonstrations = TokenizedDemonstrations(
-            examples, self.template, tuple(self.labels), tuple(stored.token_ids), self.chat, words
+            examples,
+            self.template,
+            tuple(self.labels),
+            tuple(stored.token_ids),
+            self.chat,
+            words,
+            tuple(self.parts or ()),
         )
         added = {name: getattr(self, name) for name in ADDED}
         return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)
@@ -200,6 +207,8 @@ def _check_consistent(metadata: Metadata) -> None:
         raise ValueError("format_version: 1 has none of the fields " + ", ".join(ADDED))
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
+    if metadata.parts is not None and (metadata.technique is None or sum(metadata.parts) != len(stored.token_ids)):
+        raise ValueError("parts: not those of the demonstrations of a technique")
     if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
         raise ValueError("labels: one is empty or duplicated")
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:

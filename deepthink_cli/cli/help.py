@@ -12,7 +12,7 @@ GROUPS = {
     "The two stages": ("demo", "think", "calibrate", "inspect", "predict", "serve", "eval", "generate", "chat"),
     "Choosing demonstrations and settings": ("select", "tune"),
     "Experiments": ("tasks", "run", "report", "plot", "study", "harness"),
-    "Memories elsewhere": ("export", "push", "pull", "quantize", "diff"),
+    "Memories elsewhere": ("export", "push", "pull", "quantize", "compose", "diff"),
     "This machine": ("download", "doctor", "list"),
 }
 OTHERS = "From other packages"

@@ -90,6 +90,7 @@ _MODULES = {
     "push": ("hub:push", "push mem.safetensors me/sst2-memory --results eval.json --dry-run"),
     "pull": ("hub:pull", "pull me/sst2-memory -o mem.safetensors"),
     "quantize": ("quantize:quantize", "quantize mem.safetensors --to int8 -o mem8.safetensors --eval rows.csv"),
+    "compose": ("compose:compose", "compose bugs.safetensors accounts.safetensors -o tickets.safetensors"),
     "diff": ("diff:diff", "diff mem.safetensors --at 1,5"),
     "download": ("download:download", "download -o smollm2"),
     "doctor": ("doctor:doctor", "doctor --json"),

@@ -73,7 +73,8 @@ class DemonstrationSet:
 
     `labels` is empty if every demonstration has candidates of its own. With a `chat`, the demonstrations are turns of a
     conversation, and the template's separator is not used. `words` holds what the model reads in place of a label, for
-    the labels that it reads otherwise, in demonstrations and as candidates.
+    the labels that it reads otherwise, in demonstrations and as candidates. If they are `apart`, each is read without
+    the others.
     """
 
     examples: tuple[Example, ...]
@@ -81,6 +82,7 @@ class DemonstrationSet:
     labels: tuple[str, ...]
     chat: Chat | None = None
     words: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
 
     def word(self, label: str) -> str:
         """What the model reads in place of a label."""

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Protocol
 
 from deepthink_cli.engine.decoding import Decoding, NewToken, Prompt
@@ -32,14 +33,32 @@ Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy dec
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3)."""
+    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3).
+
+    `parts` are numbers of tokens that are read without the others, each after its own part of the history; without
+    any, all are read together.
+    """
 
     token_ids: tuple[int, ...]
     history: Memory | None = None
     start: int = 0
+    parts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+    def apart(self) -> list[Reading]:
+        """The reading of each part, at the positions that it has without the others; itself without parts."""
+        if not self.parts:
+            return [self]
+        ends = list(accumulate(self.parts))
+        spans = [(end - length, end) for end, length in zip(ends, self.parts, strict=True)]
+        histories = [self.history and self.history.tokens(*span) for span in spans]
+        starts = [length if self.start else 0 for length in self.parts]  # after its own history, or at 0
+        return [
+            Reading(self.token_ids[slice(*span)], history, start)
+            for span, history, start in zip(spans, histories, starts, strict=True)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +243,17 @@ class Engine(Protocol):
     def advice(self) -> str:
         """The likely cause of NaN or infinite values, and how to avoid them."""
         return f"use {option('dtype')} float32, and look for NaN in the weights"
+
+
+def read_apart(engine: Engine, readings: Sequence[Reading]) -> list[Memory]:
+    """The present of every reading, in order; of one in parts, the presents of its parts one after another.
+
+    Raises as `Engine.read`.
+    """
+    divided = [reading.apart() for reading in readings]
+    presents = iter(engine.read([part for parts in divided for part in parts]))
+    found = [list(islice(presents, len(parts))) for parts in divided]
+    return [first.followed_by(*others) if others else first for first, *others in found]
 
 
 def shared_prefix(prefixes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -116,16 +116,21 @@ def tokenize_demonstrations(
 ) -> TokenizedDemonstrations:
     """Tokenise solved examples as one text that ends with the separator, or as turns if they have a `chat`.
 
-    Raises InputError for a chat that the tokenizer's chat template cannot write, as `Conversation` does.
+    Those that are `apart` are texts of their own, each with the special tokens of a text. Raises InputError for a chat
+    that the tokenizer's chat template cannot write, as `Conversation` does.
     """
     examples, template, chat = demonstrations.examples, demonstrations.template, demonstrations.chat
+    parts: tuple[int, ...] = ()
     if chat is None:
-        text = template.demonstrations((example.text, demonstrations.word(example.label)) for example in examples)
-        ids = tuple(demonstration_ids(tokenizer, text))
+        solved = [(example.text, demonstrations.word(example.label)) for example in examples]
+        groups = [[each] for each in solved] if demonstrations.apart else [solved]
+        texts = [demonstration_ids(tokenizer, template.demonstrations(group)) for group in groups]
+        ids = tuple(chain.from_iterable(texts))
+        parts = tuple(map(len, texts)) if demonstrations.apart else ()
     else:
         conversation = Conversation(tokenizer, demonstrations, chat)
         ids, chat = conversation.token_ids, conversation.chat
-    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat, demonstrations.words)
+    return TokenizedDemonstrations(examples, template, demonstrations.labels, ids, chat, demonstrations.words, parts)
 
 
 def demonstration_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -10,6 +10,7 @@ from deepthink_cli.errors import InputError
 from deepthink_cli.provenance import RecordedTechnique
 from deepthink_cli.registry import Registry
 from deepthink_cli.techniques.base import Technique, Trained
+from deepthink_cli.techniques.composed import COMPOSED, Composed
 from deepthink_cli.techniques.context_tuning import ContextTuning
 from deepthink_cli.techniques.controls import Ensemble, Flipped, Fresh, Repeated
 
@@ -42,6 +43,7 @@ TECHNIQUES: Registry[type[Technique]] = Registry(
     {
         DEEP_THINKING: DeepThinking,
         "ct-kv": ContextTuning,
+        COMPOSED: Composed,
         "repeat": Repeated,
         "flipped": Flipped,
         "fresh": Fresh,

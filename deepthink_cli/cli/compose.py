@@ -1,0 +1,47 @@
+"""`deepthink compose`: several memories as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.grouped import grouped
+from deepthink_cli.cli.options import CommonArguments
+from deepthink_cli.cli.values import read_by
+from deepthink_cli.io.text import size
+from deepthink_cli.options import OUTPUT
+
+Memories = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MEMORY...", show_default=False, help="Memory files of the same model, template and labels."
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Output file of the composed memory."),
+]
+
+
+@grouped
+def compose(memories: Memories, output: Output, *, common: CommonArguments) -> None:
+    """Make one memory of several, each of which is a part that was read without the others.
+
+    Their order changes no score but by rounding. No model is loaded.
+    """
+    from deepthink_cli.outputs import check_apart
+    from deepthink_cli.techniques.composed import compose as compose_files
+
+    for memory in memories:
+        check_apart(output, read_by(memory, config=common.config))
+    header = compose_files(memories, output)
+    stored = header.metadata.demonstrations
+    note(
+        f"wrote {output} ({len(stored.texts)} demonstrations, {len(stored.token_ids)} tokens, {size(header.size)})",
+        common.quiet,
+    )
+    if common.as_json:
+        write_json({"file": header.path, "parts": header.metadata.parts, "sha256": header.metadata.sha256})

@@ -1,0 +1,118 @@
+"""Composed memories: demonstrations, or files of them, that are read alone and then used as one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from deepthink_cli.artifact.format import Header
+from deepthink_cli.artifact.opening import OpenedMemory, open_memory
+from deepthink_cli.data.examples import DemonstrationSet
+from deepthink_cli.errors import InputError, option
+from deepthink_cli.provenance import Drift, Provenance, RecordedTechnique, TokenizedDemonstrations
+from deepthink_cli.techniques.base import Technique
+
+if TYPE_CHECKING:
+    from deepthink_cli.memory import Memory
+
+COMPOSED = "composed"
+_ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # what memories have in common if they can be one
+    "model": lambda memory: memory.provenance.model,
+    "template": lambda memory: memory.provenance.demonstrations.template,
+    "labels": lambda memory: memory.provenance.demonstrations.labels,
+    "T, update rule or positions": lambda memory: memory.provenance.method,
+    "kept iterations": lambda memory: memory.kept,
+}
+
+
+class Composed(Technique):
+    """Every demonstration alone, T times, and one memory of all their keys and values.
+
+    Each has the positions 0, 1, ... and the special tokens of a text, so that its keys and values do not depend on the
+    others; queries have positions L onward, as after any memory.
+    """
+
+    summary = "each demonstration read alone, all of them one memory"
+    source = "Yang et al. 2025, arXiv 2502.05431"
+    cost = "T passes over L tokens, each of which attends to its own demonstration"
+
+    def change(self, demonstrations: DemonstrationSet) -> DemonstrationSet:
+        """The demonstrations apart; raises InputError for turns of a conversation."""
+        if demonstrations.chat is not None:
+            raise InputError(
+                self.option.because(f"turns of a conversation cannot be read alone; omit {option('chat')}")
+            )
+        return replace(demonstrations, apart=True)
+
+
+def compose(memories: Sequence[str | Path], output: str | Path) -> Header:
+    """Write the memories of two or more files as one: the keys and values of the first, then those of the next.
+
+    Every file is a part that was read alone; those of a file that is composed itself are parts of the whole. A
+    correction and a weight of the first token are omitted, since they belong to one part. The drift of an iteration is
+    the mean over the tokens of the parts' own. Raises InputError for a damaged file, for memories that differ in what
+    `_ALIKE` names, for one that another technique made or that is a conversation, and for an output that cannot be
+    written.
+    """
+    from deepthink_cli.artifact.files import save_memory
+
+    opened = [open_memory(path, "all") for path in memories]
+    _check(opened)
+    whole = _provenance([each.provenance for each in opened])
+    composed = [_joined(each, whole) for each in zip(*(each.memories() for each in opened), strict=True)]
+    return save_memory(composed, output)
+
+
+def _check(opened: Sequence[OpenedMemory]) -> None:
+    if len(opened) < 2:
+        raise InputError("compose: give two memories or more")
+    for each in opened:
+        technique = each.provenance.technique
+        if technique is not None and technique.name != COMPOSED:
+            raise InputError(f"{each.name}: made by {technique}; compose memories of Deep-Thinking, or composed ones")
+        if each.provenance.demonstrations.chat is not None:
+            raise InputError(f"{each.name}: its demonstrations are turns of a conversation, which cannot be composed")
+        for what, of in _ALIKE.items():
+            if of(each) != of(opened[0]):
+                raise InputError(
+                    f"{each.name}: other {what} than {opened[0].name}; make both with the same ones (deepthink inspect)"
+                )
+
+
+def _provenance(origins: Sequence[Provenance]) -> Provenance:
+    """Where the whole comes from: all demonstrations, and the task and the seed that the parts have in common."""
+    sets = [each.demonstrations for each in origins]
+    demonstrations = TokenizedDemonstrations(
+        tuple(chain.from_iterable(each.examples for each in sets)),
+        sets[0].template,
+        sets[0].labels,
+        tuple(chain.from_iterable(each.token_ids for each in sets)),
+        parts=tuple(chain.from_iterable(each.parts or (len(each.token_ids),) for each in sets)),
+    )
+    task, seed = ({getattr(each, name) for each in origins} for name in ("task", "seed"))
+    return Provenance(
+        origins[0].model,
+        demonstrations,
+        origins[0].method,
+        task.pop() if len(task) == 1 else None,
+        seed.pop() if len(seed) == 1 else None,
+        technique=RecordedTechnique(COMPOSED),
+    )
+
+
+def _joined(parts: Sequence[Memory], provenance: Provenance) -> Memory:
+    """One iteration of the whole."""
+    lengths = [part.length for part in parts]
+
+    def mean(values: Sequence[Sequence[float]]) -> tuple[float, ...]:
+        return tuple(fmean(layer, lengths) for layer in zip(*values, strict=True))
+
+    drift = tuple(
+        Drift(mean([each.keys for each in of_parts]), mean([each.values for each in of_parts]))
+        for of_parts in zip(*(part.drift for part in parts), strict=True)
+    )
+    return replace(parts[0].followed_by(*parts[1:]), drift=drift, provenance=provenance)

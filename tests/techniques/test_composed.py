@@ -1,0 +1,158 @@
+"""Demonstrations that are read alone, and files of them that are made one memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import REVIEWS, TEMPLATE, write_rows
+from transformers import DynamicCache
+
+from deepthink_cli import (
+    Chat,
+    DemonstrationSet,
+    Gate,
+    Memory,
+    Method,
+    Query,
+    load_memory,
+    save_memory,
+    think,
+    tokenize_demonstrations,
+    tokenize_queries,
+)
+from deepthink_cli.artifact.opening import with_first_reading
+from deepthink_cli.cli.main import run
+from deepthink_cli.engine.packed import PackedEngine
+from deepthink_cli.engine.padded import PaddedEngine
+from deepthink_cli.errors import InputError
+from deepthink_cli.scoring.prediction import score
+from deepthink_cli.techniques.composed import compose
+from deepthink_cli.techniques.registry import technique_of
+
+
+ROWS = [{"review": text, "sentiment": label} for text, label in REVIEWS]
+
+
+def composed(reviews: DemonstrationSet) -> DemonstrationSet:
+    return technique_of("composed").change(reviews)
+
+
+def tensors(memory: Memory) -> Sequence[torch.Tensor]:
+    return (*memory.keys, *memory.values)
+
+
+def assert_same(actual: Memory, expected: Memory) -> None:
+    for ours, theirs in zip(tensors(actual), tensors(expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [PackedEngine, PaddedEngine])
+def test_a_composed_memory_is_one_pass_in_which_no_demonstration_sees_another(
+    kind: type[PackedEngine], llama: PackedEngine, reviews: DemonstrationSet
+) -> None:
+    engine = kind(llama.model)
+    read = tokenize_demonstrations(engine.tokenizer, composed(reviews))
+    numbers = [number for number, length in enumerate(read.parts) for _ in range(length)]
+    places = [place for length in read.parts for place in range(length)]
+    of_part = torch.tensor(numbers)
+    seen = (of_part[:, None] == of_part) & torch.ones(len(places), len(places)).tril().bool()
+    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        cache = llama.model.network(
+            input_ids=torch.tensor([read.token_ids]),
+            position_ids=torch.tensor([places]),
+            attention_mask=mask[None, None],
+            past_key_values=DynamicCache(),
+            use_cache=True,
+        ).past_key_values
+    expected = Memory(tuple(each.keys[0] for each in cache.layers), tuple(each.values[0] for each in cache.layers))
+    assert_same(next(think(engine, read)), expected)
+
+
+@pytest.mark.parametrize("positions", ["continued", "restarted"])
+def test_every_part_is_thought_about_as_it_is_alone(
+    positions: str, llama: PackedEngine, reviews: DemonstrationSet
+) -> None:
+    method = Method(3, Gate(0.3), positions)  # type: ignore[arg-type]
+    *_, whole = think(llama, tokenize_demonstrations(llama.tokenizer, composed(reviews)), method)
+    alone = []
+    for example in reviews.examples:
+        *_, part = think(llama, tokenize_demonstrations(llama.tokenizer, replace(reviews, examples=(example,))), method)
+        alone.append(part)
+    assert_same(whole, alone[0].followed_by(*alone[1:]))
+
+
+def test_the_order_of_composed_demonstrations_changes_no_score(llama: PackedEngine, reviews: DemonstrationSet) -> None:
+    scores = []
+    for examples in (reviews.examples, reviews.examples[::-1]):
+        read = tokenize_demonstrations(llama.tokenizer, composed(replace(reviews, examples=examples)))
+        *_, memory = think(llama, read, Method(2, Gate(0.3)))
+        queries = tokenize_queries(llama.tokenizer, read, [Query("A slow start.", reviews.labels)])
+        scores.append(score(llama, memory, queries)[0].sums)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+def test_the_first_reading_of_a_stored_composed_memory_is_read_apart_again(
+    llama: PackedEngine, reviews: DemonstrationSet, tmp_path: Path
+) -> None:
+    first, last = think(llama, tokenize_demonstrations(llama.tokenizer, composed(reviews)), Method(2, Gate(0.3)))
+    assert last.provenance is not None
+    recorded = replace(last.provenance, technique=technique_of("composed").recorded())
+    save_memory(replace(last, provenance=recorded), tmp_path / "mem.safetensors")
+    again, _ = with_first_reading(llama, [load_memory(tmp_path / "mem.safetensors")])
+    assert_same(again, first)
+
+
+def test_turns_of_a_conversation_are_not_composed(reviews: DemonstrationSet) -> None:
+    with pytest.raises(InputError, match="turns of a conversation cannot be read alone"):
+        composed(replace(reviews, chat=Chat()))
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[str]:
+    """Memories of the first two reviews and of the others, made on the command line, and of all as one."""
+    made = []
+    for name, rows in (("a", ROWS[:2]), ("b", ROWS[2:]), ("whole", ROWS)):
+        given, memory = write_rows(tmp_path / f"{name}.jsonl", rows), tmp_path / f"{name}.safetensors"
+        words = ["think", str(given), "-T", "2", "--keep", "all", "--technique", "composed", "--template", TEMPLATE]
+        assert run([*words, "--labels", "positive,negative", "-o", str(memory), "-q"]) == 0
+        made.append(str(memory))
+    return made
+
+
+def test_composed_files_are_the_memory_of_all_their_demonstrations(
+    parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, whole = parts
+    assert run(["compose", first, second, "-o", str(tmp_path / "c.safetensors"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    joined, expected = load_memory(tmp_path / "c.safetensors"), load_memory(whole)
+    assert joined.provenance == expected.provenance
+    assert tuple(told["parts"]) == joined.provenance.demonstrations.parts  # type: ignore[union-attr]
+    for ours, theirs in zip(tensors(joined), tensors(expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    rows = write_rows(tmp_path / "rows.jsonl", ROWS)
+    assert run(["eval", str(tmp_path / "c.safetensors"), str(rows), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["results"]) == 1
+
+
+def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path: Path) -> None:
+    rows, other = write_rows(tmp_path / "other.jsonl", ROWS), str(tmp_path / "other.safetensors")
+    output = tmp_path / "c.safetensors"
+    words = ["think", str(rows), "--template", TEMPLATE, "--labels", "positive,negative", "-o", other, "-q"]
+    for changed, message in (
+        (["-T", "3", "--keep", "all"], "other T, update rule or positions than"),
+        (["-T", "2", "--keep", "2"], "other kept iterations than"),
+        (["-T", "2", "--keep", "all", "--technique", "repeat-2"], "made by repeat-2"),
+    ):
+        assert run([*words, *changed]) == 0
+        with pytest.raises(InputError, match=f"other.safetensors: {message}"):
+            compose([parts[0], other], output)
+    with pytest.raises(InputError, match="two memories or more"):
+        compose(parts[:1], output)
+    assert not output.exists()
