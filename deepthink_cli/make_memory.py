@@ -140,9 +140,8 @@ def plan_thinking(
         )
         labelled = extended.check_labels(demonstrations.examples[0].text, demonstrations.labels)
         spec.check_ids(labelled.ids, labelled.where)
+    used.check(spec, tokenized, tell)
     tuning = used if isinstance(used, Trained) else None
-    if tuning is not None:
-        tuning.check(spec, tokenized, tell)
     recorded = used.recorded(demonstrations.words)
     if calibrate is not None:
         check_storable(calibrate, tokenized, "the memory")

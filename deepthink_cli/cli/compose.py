@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deepthink_cli.cli.console import note, write_json
+from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.grouped import grouped
 from deepthink_cli.cli.options import CommonArguments
 from deepthink_cli.cli.values import read_by
@@ -30,14 +30,15 @@ Output = Annotated[
 def compose(memories: Memories, output: Output, *, common: CommonArguments) -> None:
     """Make one memory of several, each of which is a part that was read without the others.
 
-    Their order changes no score but by rounding. No model is loaded.
+    Their order changes no score but by rounding. The weights of the model are not read.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.techniques.composed import compose as compose_files
 
     for memory in memories:
         check_apart(output, read_by(memory, config=common.config))
-    header = compose_files(memories, output)
+    with Show(common, bar=False) as tell:
+        header = compose_files(memories, output, tell)
     stored = header.metadata.demonstrations
     note(
         f"wrote {output} ({len(stored.texts)} demonstrations, {len(stored.token_ids)} tokens, {size(header.size)})",

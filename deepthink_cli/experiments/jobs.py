@@ -240,8 +240,7 @@ def _with_techniques(
         members = fit.members[technique.name]
         for rule in plan.options.rules:
             reread(spec.tokenizer, members[0], Method(2, rule), 2)  # raises for an order that cannot be changed
-        if isinstance(technique, Trained):
-            technique.check(spec, members[0])
+        technique.check(spec, members[0])
         yield RunJob(
             task=evaluated.task,
             task_sha256=task_sha256,

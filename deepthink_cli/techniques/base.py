@@ -68,6 +68,10 @@ class Technique:
         """What each member reads; raises as `change`."""
         yield self.change(demonstrations)
 
+    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
+        """Raise InputError if the technique does not work for the model or the demonstrations; needs no weights."""
+        return None
+
     def recorded(self, words: Mapping[str, str] | None = None) -> RecordedTechnique | None:
         """What a memory and a row say of it, with the words that were read for labels; None for Deep-Thinking."""
         return RecordedTechnique(self.name, words=dict(words or {}))
@@ -110,9 +114,6 @@ class Trained(Technique, ABC):
         """What a memory and a row say of it: its name and its parameters."""
         names = [name for name in self.__dataclass_fields__ if name not in Technique.__dataclass_fields__]
         return RecordedTechnique(self.name, {name: float(getattr(self, name)) for name in names}, dict(words or {}))
-
-    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
-        """Raise InputError if the model or the demonstrations cannot be trained on; needs no weights."""
 
     @abstractmethod
     def training(self, engine: Engine, demonstrations: TokenizedDemonstrations) -> Training:

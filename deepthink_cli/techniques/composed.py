@@ -10,14 +10,17 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.artifact.format import Header
-from deepthink_cli.artifact.opening import OpenedMemory, open_memory
+from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, open_memory
 from deepthink_cli.data.examples import DemonstrationSet
 from deepthink_cli.errors import InputError, option
+from deepthink_cli.events import Tell, silent
+from deepthink_cli.model.families import windowed_layers
 from deepthink_cli.provenance import Drift, Provenance, RecordedTechnique, TokenizedDemonstrations
 from deepthink_cli.techniques.base import Technique
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
+    from deepthink_cli.model.spec import ModelSpec
 
 COMPOSED = "composed"
 _ALIKE: dict[str, Callable[[OpenedMemory], Any]] = {  # what memories have in common if they can be one
@@ -48,23 +51,47 @@ class Composed(Technique):
             )
         return replace(demonstrations, apart=True)
 
+    def check(self, spec: ModelSpec, demonstrations: TokenizedDemonstrations, tell: Tell = silent) -> None:
+        """Raise InputError for a model in which the place of a token in the memory has a meaning."""
+        _check_model(spec, demonstrations.parts)
 
-def compose(memories: Sequence[str | Path], output: str | Path) -> Header:
+
+def compose(memories: Sequence[str | Path], output: str | Path, tell: Tell = silent) -> Header:
     """Write the memories of two or more files as one: the keys and values of the first, then those of the next.
 
     Every file is a part that was read alone; those of a file that is composed itself are parts of the whole. A
     correction and a weight of the first token are omitted, since they belong to one part. The drift of an iteration is
     the mean over the tokens of the parts' own. Raises InputError for a damaged file, for memories that differ in what
-    `_ALIKE` names, for one that another technique made or that is a conversation, and for an output that cannot be
-    written.
+    `_ALIKE` names, for one that another technique made or that is a conversation, for a model that cannot use them
+    together, and for an output that cannot be written. The weights are not read.
     """
     from deepthink_cli.artifact.files import save_memory
 
     opened = [open_memory(path, "all") for path in memories]
     _check(opened)
     whole = _provenance([each.provenance for each in opened])
+    _check_model(find_its_model(opened[0], None, tell), whole.demonstrations.parts)
     composed = [_joined(each, whole) for each in zip(*(each.memories() for each in opened), strict=True)]
     return save_memory(composed, output)
+
+
+def _check_model(spec: ModelSpec, parts: Sequence[int]) -> None:
+    """Raise InputError if a token's place in the memory has a meaning, or all parts do not fit the model."""
+    limits, total = spec.limits, sum(parts)
+    together = "read the demonstrations together, without composing them"
+    if limits.relative:
+        raise InputError(
+            f"{spec.id}: its positions follow from the number of earlier tokens, which differs from part to part; "
+            f"{together}"
+        )
+    if windowed_layers(spec.config.get_text_config(decoder=True)) is not None:
+        raise InputError(f"{spec.id}: its attention windows hide the first parts from a query; {together}")
+    most = limits.max_tokens(total)
+    if (most is not None and total >= most) or len({limits.side(length) for length in (*parts, total)}) > 1:
+        raise InputError(
+            f"{total} tokens in all parts, {spec.id} holds {limits.max_tokens(min(parts))} "
+            f"({limits.reason(min(parts))}) with a query; compose fewer demonstrations"
+        )
 
 
 def _check(opened: Sequence[OpenedMemory]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import REVIEWS, TEMPLATE, write_rows
+from helpers.families import write_model
 from transformers import DynamicCache
 
 from deepthink_cli import (
@@ -138,7 +139,7 @@ def test_composed_files_are_the_memory_of_all_their_demonstrations(
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     rows = write_rows(tmp_path / "rows.jsonl", ROWS)
     assert run(["eval", str(tmp_path / "c.safetensors"), str(rows), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["results"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["results"]) == 2  # T = 1 and 2
 
 
 def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path: Path) -> None:
@@ -156,3 +157,13 @@ def test_memories_that_do_not_fit_together_are_named(parts: list[str], tmp_path:
     with pytest.raises(InputError, match="two memories or more"):
         compose(parts[:1], output)
     assert not output.exists()
+
+
+@pytest.mark.parametrize(("family", "message"), [("mistral", "attention windows hide"), ("bloom", "earlier tokens")])
+def test_a_model_whose_attention_depends_on_places_in_the_memory_is_refused(
+    family: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, rows = write_model(tmp_path / family, family), write_rows(tmp_path / "rows.jsonl", ROWS)
+    words = ["think", str(rows), "-m", str(model), "--technique", "composed", "-o", str(tmp_path / "m.safetensors")]
+    assert run(words) == 2
+    assert message in capsys.readouterr().err
