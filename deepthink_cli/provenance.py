@@ -114,7 +114,8 @@ class TokenizedDemonstrations:
     """The demonstrations as the model read them: examples, template, label words and token ids [L].
 
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
-    read another word (`RecordedTechnique.words`).
+    read another word (`RecordedTechnique.words`). `query_copies` is how often a query after them is written before its
+    candidates (`--reread`); it is no part of the demonstrations, of their digest or of a memory file.
     """
 
     examples: tuple[Example, ...]
@@ -123,6 +124,7 @@ class TokenizedDemonstrations:
     token_ids: tuple[int, ...]
     chat: Chat | None = None
     words: Mapping[str, str] = field(default_factory=dict)
+    query_copies: int = 1
 
     def word(self, label: str) -> str:
         """What the model read in place of a label, and is asked for."""
@@ -138,7 +140,7 @@ class TokenizedDemonstrations:
     def sha256(self) -> str:
         """Digest of examples, template, labels, token ids and, if it is set, the chat."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
-        del values["words"]  # they are in the token ids
+        del values["words"], values["query_copies"]  # words are in the token ids, a query is after them
         if self.chat is None:
             del values["chat"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
@@ -260,7 +262,8 @@ class Calibrated:
 
     `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration.
     `inputs` counts the texts, or the rows of the file `source`; `sha256` is the digest of their list as canonical JSON,
-    for a method that needs true labels as pairs of a text and its label.
+    for a method that needs true labels as pairs of a text and its label. `reread` is how often a query was written, if
+    that is not once.
     """
 
     method: str
@@ -269,6 +272,7 @@ class Calibrated:
     inputs: Annotated[int, Field(ge=1)]
     sha256: str
     source: str | None = None
+    reread: Annotated[int, Field(ge=2)] | None = None
 
     @property
     def counted(self) -> Literal["texts", "rows"]:
@@ -277,7 +281,8 @@ class Calibrated:
 
     def at(self, iteration: int) -> dict[str, Any]:
         """The correction of one iteration as JSON values, for other programs."""
-        return {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
+        values = {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
+        return {name: value for name, value in values.items() if name != "reread" or value is not None}
 
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
@@ -285,7 +290,10 @@ class Calibrated:
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
         whence = inputs if self.source is None else f"{inputs} of {self.source}"
-        return f"{self.method} calibration of {whence}, score {self.score}; at T = {last}: {', '.join(shown)} nats"
+        again = "" if self.reread is None else f", queries written {self.reread} times"
+        return (
+            f"{self.method} calibration of {whence}, score {self.score}{again}; at T = {last}: {', '.join(shown)} nats"
+        )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.options import OUTPUT, QueryOptions, Score
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -53,6 +53,7 @@ def calibrate(
     limit: Limit = None,
     row_format: RowFormat = None,
     renamed: Renamed = None,
+    query: QueryOptions,
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -79,7 +80,15 @@ def calibrate(
     problems.raise_any()
     with Show(common, bar=not common.as_json) as tell:
         header = calibrated(
-            memory, source, output, calibrate=chosen, score=score, limit=row_limit, options=options, tell=tell
+            memory,
+            source,
+            output,
+            calibrate=chosen,
+            score=score,
+            reread=query.reread,
+            limit=row_limit,
+            options=options,
+            tell=tell,
         )
     if common.as_json:
         write_json(summary(header))
@@ -87,6 +96,7 @@ def calibrate(
     note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
     if stored is not None:
         end = "" if score == "sum" else f" --score {score}"
+        end += "" if query.reread == 1 else f" --reread {query.reread}"
         note(f"next: deepthink predict {output} INPUTS{end}    or: deepthink eval {output} LABELLED{end}", common.quiet)
 
 
