@@ -70,7 +70,7 @@ class Template:
         """The template filled up to the label, as the model reads an unsolved example.
 
         Further `copies` of all up to the end of the last text follow in lines of their own, before the text that
-        introduces the label (docs/predict.md, reading the query again).
+        introduces the label (docs/concepts.md, Reading the query again).
         """
         values = self.values(text)
         *texts, (introduction, _) = _parsed(self.pattern)

@@ -191,9 +191,9 @@ def query_tokenizer(
             )
         end = _written(conversation.end(), "the chat template writes nothing after a reply") if with_end else ""
         return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)
-    template, word, copies = prompt, str, 1
-    if isinstance(prompt, TokenizedDemonstrations):
-        template, word, copies = prompt.template, prompt.word, prompt.query_copies
+    template, word, copies = (
+        (prompt, str, 1) if isinstance(prompt, Template) else (prompt.template, prompt.word, prompt.query_copies)
+    )
 
     def texts(query: Query) -> tuple[str, list[str]]:
         start = template.query(query.text, copies)
