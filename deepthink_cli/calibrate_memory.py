@@ -41,6 +41,7 @@ def calibrate(
     *,
     calibrate: str | None = None,
     score: ScoreName = "sum",
+    reread: int = 1,
     limit: int | None = None,
     options: ModelOptions | None = None,
     tell: Tell = silent,
@@ -53,6 +54,7 @@ def calibrate(
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction.
         score: what the correction is of; a memory labels by its correction with this score only.
+        reread: how often a query is written; a memory labels by its correction with this number only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
         tell: called with every event.
@@ -62,7 +64,7 @@ def calibrate(
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
     if name == NONE:
         return _save(read_header(memory), None, output)
-    opened = open_memory(memory, "all")
+    opened = open_memory(memory, "all").asked_again(reread)
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)
@@ -75,7 +77,7 @@ def calibrate(
         correction = calibrated_by_texts(engine, memories, name, score)
     else:
         found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
-        correction = calibrated_by_rows(found, name, demonstrations.labels, source, score)
+        correction = calibrated_by_rows(found, name, demonstrations.labels, source, score, reread)
     return _save(read_header(memory), correction, output)
 
 

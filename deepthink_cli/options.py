@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deepthink_cli.errors import InputError, Problem, option
 from deepthink_cli.io.mistakes import reason
@@ -133,3 +133,18 @@ Score = Annotated[
         "end, the sum with the first token of what follows a label, so that 'bug report' can win against 'bug'.",
     ),
 ]
+
+MOST_COPIES = 10  # of a query in its prompt
+Copies = Annotated[int, Field(ge=1, le=MOST_COPIES)]
+REREAD = Flag(
+    METHOD,
+    "Write each query this many times before its candidates, so that the model reads it again; 1 is once.",
+    "N",
+    hint=f"a number from 1 to {MOST_COPIES}",
+)
+
+
+class QueryOptions(Options):
+    """How queries are written."""
+
+    reread: Annotated[Copies, REREAD] = 1

@@ -116,7 +116,8 @@ class TokenizedDemonstrations:
 
     `chat` is set if they are turns of a conversation. `words` holds what the model read in place of a label, where it
     read another word (`RecordedTechnique.words`). `parts` are the numbers of tokens that the model read without the
-    others, in order; there are none if it read all together.
+    others, in order; there are none if it read all together. `query_copies` is how often a query after them is written
+    before its candidates (`--reread`); it is no part of the demonstrations, of their digest or of a memory file.
     """
 
     examples: tuple[Example, ...]
@@ -126,6 +127,7 @@ class TokenizedDemonstrations:
     chat: Chat | None = None
     words: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[int, ...] = ()
+    query_copies: int = 1
 
     def word(self, label: str) -> str:
         """What the model read in place of a label, and is asked for."""
@@ -141,7 +143,7 @@ class TokenizedDemonstrations:
     def sha256(self) -> str:
         """Digest of examples, template, labels, token ids and, if they are set, the chat and the parts."""
         values = ADAPTER_DEMONSTRATIONS.dump_python(self)
-        del values["words"]  # they are in the token ids
+        del values["words"], values["query_copies"]  # words are in the token ids, a query is after them
         if self.chat is None:
             del values["chat"]
         if not self.parts:
@@ -265,7 +267,8 @@ class Calibrated:
 
     `method` is a name of `--calibrate`, `score` what it corrects, `bias` that of T = 1 and of every kept iteration.
     `inputs` counts the texts, or the rows of the file `source`; `sha256` is the digest of their list as canonical JSON,
-    for a method that needs true labels as pairs of a text and its label.
+    for a method that needs true labels as pairs of a text and its label. `reread` is how often a query was written, if
+    that is not once.
     """
 
     method: str
@@ -274,6 +277,7 @@ class Calibrated:
     inputs: Annotated[int, Field(ge=1)]
     sha256: str
     source: str | None = None
+    reread: Annotated[int, Field(ge=2)] | None = None
 
     @property
     def counted(self) -> Literal["texts", "rows"]:
@@ -282,7 +286,8 @@ class Calibrated:
 
     def at(self, iteration: int) -> dict[str, Any]:
         """The correction of one iteration as JSON values, for other programs."""
-        return {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
+        values = {**asdict(self), "bias": asdict(self.bias[str(iteration)])}
+        return {name: value for name, value in values.items() if name != "reread" or value is not None}
 
     def __str__(self) -> str:
         inputs = f"{self.inputs} {self.counted}" if self.inputs != 1 else f"1 {self.counted.removesuffix('s')}"
@@ -290,7 +295,10 @@ class Calibrated:
         bias = sorted(self.bias[last].compared.items(), key=lambda item: -item[1])
         shown = [f"{label!r} {value:+.3f}" for label, value in bias[:_SHOWN]] + ["..."] * (len(bias) > _SHOWN)
         whence = inputs if self.source is None else f"{inputs} of {self.source}"
-        return f"{self.method} calibration of {whence}, score {self.score}; at T = {last}: {', '.join(shown)} nats"
+        again = "" if self.reread is None else f", queries written {self.reread} times"
+        return (
+            f"{self.method} calibration of {whence}, score {self.score}{again}; at T = {last}: {', '.join(shown)} nats"
+        )
 
 
 @with_config(STRICT)

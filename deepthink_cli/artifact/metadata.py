@@ -171,6 +171,8 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
     for name in ("gguf", "adapter"):
         if fields["model"][name] is None:
             del fields["model"][name]
+    if metadata.calibrated is not None and metadata.calibrated.reread is None:
+        del fields["calibrated"]["reread"]
     return {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
 
 

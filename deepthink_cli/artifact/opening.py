@@ -16,6 +16,7 @@ from deepthink_cli.io.text import facts_table, size
 from deepthink_cli.model.chat import check_template
 from deepthink_cli.model.options import POCKET, TOY, ModelOptions
 from deepthink_cli.model.spec import ModelSpec
+from deepthink_cli.options import MOST_COPIES
 from deepthink_cli.provenance import Provenance, check_model, provenance_lines
 
 if TYPE_CHECKING:
@@ -40,7 +41,19 @@ class OpenedMemory:
         """The memory of each iteration; raises InputError for NaN or infinity."""
         from deepthink_cli.artifact.files import memories_of
 
-        return memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
+        found = memories_of(self.source) if isinstance(self.source, Artifact) else list(self.source)
+        return [_asked_again(memory, self.reread) for memory in found]
+
+    @property
+    def reread(self) -> int:
+        """How often a query is written before its candidates."""
+        return self.provenance.demonstrations.query_copies
+
+    def asked_again(self, reread: int) -> OpenedMemory:
+        """The memory for queries that are written `reread` times; raises InputError for a number out of range."""
+        if not 1 <= reread <= MOST_COPIES:
+            raise InputError.of("reread", reread, f"a query is written 1 to {MOST_COPIES} times")
+        return replace(self, provenance=_written_again(self.provenance, reread))
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what `deepthink inspect` says of the file."""
@@ -48,6 +61,17 @@ class OpenedMemory:
         iterations = ", ".join(map(str, self.iterations))
         opened = f"iteration {iterations} of {', '.join(map(str, self.kept))}, {size(count)}"
         return facts_table(self.name, {**provenance_lines(self.provenance), "holds": opened})
+
+
+def _written_again(provenance: Provenance, reread: int) -> Provenance:
+    return replace(provenance, demonstrations=replace(provenance.demonstrations, query_copies=reread))
+
+
+def _asked_again(memory: Memory, reread: int) -> Memory:
+    assert memory.provenance is not None
+    if memory.provenance.demonstrations.query_copies == reread:
+        return memory
+    return replace(memory, provenance=_written_again(memory.provenance, reread))
 
 
 def open_memory(path: str | Path, iteration: int | str = "last") -> OpenedMemory:

@@ -28,7 +28,7 @@ def in_use(calibrate: Sequence[str], memories: Sequence[OpenedMemory], score: Sc
     """The calibrations that correct the scores of memories: those that are named, or the one that they store.
 
     Raises InputError, naming the memory, for a stored one that some of the memories of an ensemble do not have, or that
-    is of another score.
+    is of another score, or of queries that are written another number of times.
     """
     names = tuple(calibrate)
     if not names and any(memory.provenance.calibrated for memory in memories):
@@ -51,6 +51,13 @@ def _check_stored(memories: Sequence[OpenedMemory], score: ScoreName) -> None:
                 score,
                 f"the correction that {memory.name} stores is of {option('score')} {stored.score}; give that, store "
                 f"another with deepthink calibrate {memory.name} {option('score')} {score}, {without}",
+            )
+        if (stored.reread or 1) != memory.reread:
+            raise InputError.of(
+                "reread",
+                memory.reread,
+                f"the correction that {memory.name} stores is of {option('reread')} {stored.reread or 1}; give that, "
+                f"store another with deepthink calibrate {memory.name} {option('reread')} {memory.reread}, {without}",
             )
         methods.add(stored.method)
     if len(methods) > 1:
@@ -78,16 +85,22 @@ def calibrated_by_texts(engine: Engine, memories: Sequence[Memory], name: str, s
     texts = TextBiases(name, engine, [[engine.place(memory) for memory in memories]], demonstrations, score)
     biases = {iteration: bias for (iteration, _), bias in texts.of([demonstrations.labels]).items()}
     digest = _digest(dict(text) if not isinstance(text, str) else text for text in texts.inputs.texts)
-    return Calibrated(name, score, _stored(biases), len(texts.inputs.texts), digest)
+    count = len(texts.inputs.texts)
+    return Calibrated(name, score, _stored(biases), count, digest, reread=recorded(demonstrations.query_copies))
 
 
 def calibrated_by_rows(
-    predictions: Iterable[Prediction], name: str, labels: tuple[str, ...], source: str, score: ScoreName = "sum"
+    predictions: Iterable[Prediction],
+    name: str,
+    labels: tuple[str, ...],
+    source: str,
+    score: ScoreName = "sum",
+    reread: int = 1,
 ) -> Calibrated:
     """The correction that a calibration estimates from predictions of rows by T = 1 and the memories that will be kept.
 
-    `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has if true
-    labels are needed.
+    `source` names the file of the rows, `reread` is how often each was written. Raises InputError for too few rows, and
+    for labels that no row has if true labels are needed.
     """
     method, by_iteration = calibration(name), dict[int, list[Prediction]]()
     for each in predictions:
@@ -101,13 +114,19 @@ def calibrated_by_rows(
         iteration: estimated(method, labels, log_probabilities(each, labels), gold=gold)
         for iteration, each in by_iteration.items()
     }
-    return Calibrated(name, score, _stored(biases), len(rows), rows_digest(rows, method.labelled), source)
+    digest = rows_digest(rows, method.labelled)
+    return Calibrated(name, score, _stored(biases), len(rows), digest, source, recorded(reread))
 
 
 def rows_digest(rows: Sequence[Query], labelled: bool) -> str:
     """Digest of the rows' texts, or of pairs of a text and its label."""
     texts = [row.text if isinstance(row.text, str) else dict(row.text) for row in rows]
     return _digest([[text, row.gold] for text, row in zip(texts, rows, strict=True)] if labelled else texts)
+
+
+def recorded(reread: int) -> int | None:
+    """How often a query is written, as records hold it: None for once."""
+    return None if reread == 1 else reread
 
 
 def with_correction(memories: Iterable[Memory], calibrated: Calibrated | None) -> list[Memory]:

@@ -19,7 +19,7 @@ from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Score
+from deepthink_cli.options import OUTPUT, QueryOptions, Score
 from deepthink_cli.provenance import Calibrated, FirstToken
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -56,6 +56,7 @@ def calibrate(
     limit: Limit = None,
     row_format: RowFormat = None,
     renamed: Renamed = None,
+    query: QueryOptions,
     model: Given[ModelOptions],
     common: CommonArguments,
 ) -> None:
@@ -73,6 +74,10 @@ def calibrate(
         options = model.checked()
     with problems.collected():
         chosen, first_token = _one_of(if_typed(context, correction), weight)
+        if first_token is not None and query.reread > 1:
+            raise InputError.of(
+                "reread", query.reread, f"has no meaning with {option('first_token')}; omit one of them"
+            )
     with problems.collected():
         row_limit = TaskOptions.checked(limit=limit).limit
     with problems.collected():
@@ -85,7 +90,7 @@ def calibrate(
     stored: Calibrated | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
         if first_token is None:
-            header = calibrated(memory, source, output, calibrate=chosen, **settings, tell=tell)
+            header = calibrated(memory, source, output, calibrate=chosen, reread=query.reread, **settings, tell=tell)
             stored, missing, printed = header.metadata.calibrated, "no correction", summary(header)
         else:
             weighed = weigh(memory, source, output, first_token=first_token, **settings, tell=tell)
@@ -99,6 +104,7 @@ def calibrate(
     note(f"wrote {output} ({size(header.size)}): {stored or missing}", common.quiet)
     if stored is not None:
         end = "" if score == "sum" else f" --score {score}"
+        end += "" if query.reread == 1 else f" --reread {query.reread}"
         note(f"next: deepthink predict {output} INPUTS{end}    or: deepthink eval {output} LABELLED{end}", common.quiet)
 
 

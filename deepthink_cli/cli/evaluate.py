@@ -36,7 +36,7 @@ from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import OUTPUT, Flag, Score
+from deepthink_cli.options import OUTPUT, Flag, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
 
@@ -97,6 +97,7 @@ def evaluate(
     score: Score = "sum",
     *,
     errors: Given[ErrorOptions],
+    query: QueryOptions,
     model: Given[ModelOptions],
     task: TaskName = None,
     protocol: ProtocolName = "official",
@@ -138,7 +139,7 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, at)
+        opened = open_memory(memory, at).asked_again(query.reread)
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

@@ -33,7 +33,7 @@ from deepthink_cli.errors import DeepThinkError, InputError, Problem, Problems, 
 from deepthink_cli.io.tables import check_suffix, is_table
 from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import MODEL, OUTPUT, Score
+from deepthink_cli.options import MODEL, OUTPUT, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ ServerAddress = Annotated[
     ),
 ]
 # What a server was started with.
-_FIXED = ("at", "calibrate", "ensemble", "score", "truncate", "ray", "workers", "show_prompt")
+_FIXED = ("at", "calibrate", "ensemble", "score", "reread", "truncate", "ray", "workers", "show_prompt")
 
 
 @grouped
@@ -177,6 +177,7 @@ def predict(
     *,
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
+    query: QueryOptions,
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -225,6 +226,7 @@ def predict(
             "map": renamed,
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
+        values |= {"reread": query.reread}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
         number = number_of("workers", workers)
@@ -239,7 +241,7 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, at)
+        opened = open_memory(memory, at).asked_again(query.reread)
         if remote is not None:
             from deepthink_cli.serving.client import served
 
@@ -344,7 +346,8 @@ def _elsewhere(
 
     names, digests = [each.name for each in memories], tuple(each.sha256 for each in memories)
     iteration = str(form.iterations[0]) if len(form.iterations) == 1 else "all"
-    job = RowLabels(names[0], tuple(names[1:]), digests, iteration, options, form.calibrate, form.score, form.skip)
+    used = (form.calibrate, form.score, form.reread)
+    job = RowLabels(names[0], tuple(names[1:]), digests, iteration, options, *used, form.skip)
     return Divided(executor, job, memories)
 
 

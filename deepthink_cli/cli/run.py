@@ -31,6 +31,7 @@ CROSSED = {
     "orders": "orders",
     "sampling": "drawn",
     "positions": "position",
+    "reread": "reread",
     "demos_by": "demos by",
     "techniques": "techniques",
     "calibrations": "scores",

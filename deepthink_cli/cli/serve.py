@@ -16,7 +16,7 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.process import raising_ctrl_c
 from deepthink_cli.errors import DeepThinkError, Problems, installing
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import Score
+from deepthink_cli.options import QueryOptions, Score
 from deepthink_cli.serving.options import ServeOptions
 
 
@@ -29,6 +29,7 @@ def serve(
     score: Score = "sum",
     *,
     listen: Given[ServeOptions],
+    query: QueryOptions,
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -52,7 +53,7 @@ def serve(
         options = listen.checked()
         token = options.token()
     problems.raise_any()
-    opened = open_memory(memory, at)
+    opened = open_memory(memory, at).asked_again(query.reread)
     with listening(options) as listener, Show(common) as tell:
         from deepthink_cli.serving.app import Server
         from deepthink_cli.serving.labeller import Labeller

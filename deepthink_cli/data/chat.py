@@ -42,9 +42,9 @@ class Chat:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
 
 
-def question(template: Template, text: str | Mapping[str, str]) -> Turn:
+def question(template: Template, text: str | Mapping[str, str], copies: int = 1) -> Turn:
     """The user's turn: the template up to the label, without spaces and line breaks at its ends."""
-    return {"role": "user", "content": template.query(text).strip()}
+    return {"role": "user", "content": template.query(text, copies).strip()}
 
 
 def reply(label: str) -> Turn:

@@ -66,10 +66,16 @@ class Template:
         """The text before every field, and the separator: the parts of a prompt that come from the template."""
         return (*(literal for literal, _ in _parsed(self.pattern)), self.separator)
 
-    def query(self, text: str | Mapping[str, str]) -> str:
-        """The template filled up to the label, as the model reads an unsolved example."""
+    def query(self, text: str | Mapping[str, str], copies: int = 1) -> str:
+        """The template filled up to the label, as the model reads an unsolved example.
+
+        Further `copies` of all up to the end of the last text follow in lines of their own, before the text that
+        introduces the label (docs/concepts.md, Reading the query again).
+        """
         values = self.values(text)
-        return "".join(literal + values.get(name or "", "") for literal, name in _parsed(self.pattern))
+        *texts, (introduction, _) = _parsed(self.pattern)
+        asked = "".join(literal + values.get(name or "", "") for literal, name in texts)
+        return "\n".join([asked] * copies) + introduction
 
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
         """Solved examples, each followed by the separator."""

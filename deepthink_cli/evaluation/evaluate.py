@@ -127,7 +127,7 @@ class EvaluationReport:
             "split": self.split,
             "protocol": self.protocol,
             "skipped": self.skipped,
-            **scored_by(self.score),
+            **scored_by(self.score, self.memory.reread),
             **self.evaluation.as_json(),
             **({"demonstrations_among_rows": self.overlap.as_json()} if self.overlap else {}),
             "memory": memory,
@@ -149,6 +149,7 @@ def evaluate(
     observe: Callable[[Prediction], None] | None = None,
     ensemble: Sequence[str | Path | OpenedMemory] = (),
     score: ScoreName = "sum",
+    reread: int | None = None,
     skip: Callable[[Skipped], None] | None = None,
     truncate: Keep | None = None,
     tell: Tell = silent,
@@ -166,6 +167,7 @@ def evaluate(
         observe: called with every prediction; each row has one per iteration.
         ensemble: further memories like this one; the mean log-probabilities over all of them are evaluated.
         score: as in `predict`; a warning names labels that it never chooses.
+        reread: how often a query is written before its candidates; None keeps what an opened memory says, else 1.
         skip: called with every row that cannot be read, tokenised or scored; without it, such a row raises.
         truncate: what is read of a text that is too long for the model, its end or its start.
         tell: called with every event (`deepthink_cli.events`).
@@ -173,6 +175,7 @@ def evaluate(
     Raises InputError for a memory, rows or calibrations that do not fit, as `open_memory` and `rows_of_file` do.
     """
     memory = opened(memory, iteration)
+    memory = memory if reread is None else memory.asked_again(reread)
     others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
     _check_rows(rows, memory, calibrate, ensemble, score)

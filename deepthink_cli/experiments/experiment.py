@@ -16,7 +16,7 @@ from deepthink_cli.calibration.registry import NONE, choices, unlabelled
 from deepthink_cli.data.chat import Chat
 from deepthink_cli.method import ITERATIONS, POSITIONS, GateOptions, Positions
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.options import DATA, METHOD, Flag, Score, chosen_iterations, named_by
+from deepthink_cli.options import DATA, METHOD, REREAD, Copies, Flag, Score, chosen_iterations, named_by
 from deepthink_cli.registry import installed
 from deepthink_cli.selection.options import BALANCE, ORDER_SEED, POOL_SIZE, SAMPLING, SHOTS, Limit
 from deepthink_cli.selection.registry import Sampling, selection_method
@@ -28,7 +28,7 @@ from deepthink_cli.updates.registry import GATE, RULES, RuleText, parse_rule, sp
 
 # One run crosses the values of these axes; of every other axis it has one.
 IN_ONE_RUN = ("tasks", "seeds", "demos_by", "techniques", "updates", *GateOptions.model_fields, "calibrations")
-AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", *IN_ONE_RUN)
+AXES = ("models", "protocols", "shots", "orders", "sampling", "positions", "reread", *IN_ONE_RUN)
 BETWEEN_RUNS = tuple(axis for axis in AXES if axis not in IN_ONE_RUN)
 
 RunCode = Annotated[
@@ -176,6 +176,7 @@ class Experiment(GateOptions):
         ),
     ] = (NONE,)
     score: Score = "sum"
+    reread: Annotated[tuple[Copies, ...], _several(REREAD, "N,...")] = (1,)
     updates: Annotated[
         tuple[RuleText, ...],
         BeforeValidator(split_rules),
@@ -208,7 +209,7 @@ class Experiment(GateOptions):
         return tuple(dict.fromkeys(parse_rule(name, gate) for name in self.updates for gate in self.gates))
 
     @field_validator(
-        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", mode="before"
+        "demos_by", "techniques", "calibrations", "shots", "orders", "sampling", "positions", "reread", mode="before"
     )
     @classmethod
     def _written_list(cls, text: Any) -> Any:
@@ -225,7 +226,7 @@ class Experiment(GateOptions):
         parts = [int(part) for part in text.split(",") if part.strip()]
         return tuple(parts) if "," in text else tuple(range(parts[0]))
 
-    @field_validator("seeds", "shots", "orders", "sampling", "positions")
+    @field_validator("seeds", "shots", "orders", "sampling", "positions", "reread")
     @classmethod
     def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(values))

@@ -39,8 +39,10 @@ def fitted(plan: RunPlan, spec: ModelSpec, job: str, drawn: DemonstrationSet) ->
     drawn = replace(drawn, chat=plan.chat)
     fit, bound_by = _fitting(plan, spec, job, drawn)
     demonstrations = last_of(drawn, fit)
-    (plain,) = _tokenized(spec, job, technique_of(DEEP_THINKING), demonstrations)
-    members = {each.name: tuple(_tokenized(spec, job, each, demonstrations)) for each in plan.options.chosen_techniques}
+    (plain,) = _tokenized(plan, spec, job, technique_of(DEEP_THINKING), demonstrations)
+    members = {
+        each.name: tuple(_tokenized(plan, spec, job, each, demonstrations)) for each in plan.options.chosen_techniques
+    }
     return Fitted(plain, members, bound_by)
 
 
@@ -77,9 +79,9 @@ def _none_fits(plan: RunPlan, spec: ModelSpec, job: str, technique: str, tokens:
 
 
 def _tokenized(
-    spec: ModelSpec, job: str, technique: Technique, demonstrations: DemonstrationSet
+    plan: RunPlan, spec: ModelSpec, job: str, technique: Technique, demonstrations: DemonstrationSet
 ) -> Iterator[TokenizedDemonstrations]:
     for reading in technique.sets(demonstrations):
         tokenized = tokenize_demonstrations(spec.tokenizer, reading)
         spec.check_ids(tokenized.token_ids, f"{job}: demonstrations")
-        yield tokenized
+        yield replace(tokenized, query_copies=plan.reread)

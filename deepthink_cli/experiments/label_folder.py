@@ -51,6 +51,7 @@ class FolderLabels:
     options: ModelOptions | None = None
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
+    reread: int = 1
     labels: LabelOptions = field(default_factory=LabelOptions.checked)
     errors: ErrorOptions = field(default_factory=ErrorOptions.checked)
 
@@ -71,6 +72,8 @@ class FolderLabels:
         """What all labels of the folder depend on, but for their rows."""
         values = {**asdict(self), "options": None, "labels": self.labels.model_dump(mode="json")}
         values |= {"errors": None, "skip": self.errors.skip}
+        if self.reread == 1:
+            del values["reread"]
         values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
             values["options"] = self.options.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
@@ -110,7 +113,7 @@ class Labeller:
     """What a worker holds: the model and the memory, loaded once, which label file after file."""
 
     def __init__(self, job: FolderLabels) -> None:
-        self.job, self.memory = job, open_memory(job.memory, job.iteration)
+        self.job, self.memory = job, open_memory(job.memory, job.iteration).asked_again(job.reread)
         names = in_use(job.calibrate, [self.memory], job.score)
         spec = find_its_model(self.memory, job.options, silent)
         self.loaded = RowLabeller(self.memory, (), spec, names, job.score, job.errors.skip)
@@ -160,8 +163,8 @@ def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], t
     if from_rows(job.calibrate):
         raise InputError.of("calibrate", ",".join(job.calibrate), "needs all rows, which workers divide; omit it")
     files = job.files
+    memory = open_memory(job.memory, job.iteration).asked_again(job.reread)
     _claim(Path(job.output), job.identity())
-    memory = open_memory(job.memory, job.iteration)
     in_use(job.calibrate, [memory], job.score)  # raises for a stored correction that does not fit
     several = len(memory.iterations)
     missing = [path.name for path in files if not _is_done(path, Path(job.output) / path.name, several)]

@@ -43,6 +43,7 @@ class RowLabels:
     options: ModelOptions | None = None
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
+    reread: int = 1
     skip: bool = False
 
     @property
@@ -75,7 +76,7 @@ class ChunkLabeller:
     """What a worker holds: the memories and their model, which label chunk after chunk."""
 
     def __init__(self, job: RowLabels) -> None:
-        memory = open_memory(job.memory, job.iteration)
+        memory = open_memory(job.memory, job.iteration).asked_again(job.reread)
         others = open_ensemble(memory, job.ensemble, job.iteration)
         if job.digests != tuple(each.sha256 for each in (memory, *others)):
             raise InputError(f"{job.memory}: a worker has another file of this name; give all the same files")

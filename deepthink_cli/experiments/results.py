@@ -27,7 +27,7 @@ from deepthink_cli.updates.registry import parse_rule
 
 FILE = "results.jsonl"
 # Fields that are absent in rows that do not use them.
-OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score", "update")
+OPTIONAL = ("chat", "pool_size", "balanced", "technique", "calibration", "score", "reread", "update")
 DIGESTS = ("demonstrations_sha256", "rows_sha256", "weights_sha256")
 _UNSET = (*DIGESTS, *OPTIONAL)  # fields that do not change the key if they are None
 Part = Literal["test", "dev"]
@@ -45,7 +45,8 @@ class Setting:
     `chat` is set if the demonstrations are turns of a conversation; `pool_size` and `balanced` if `sampling` chose them
     from a pool with a model (`run --demos-by`); `technique` names what made the memory other than Deep-Thinking alone
     (`run --technique`), with its parameters; `calibration` is the correction of the scores; `score` is what is compared
-    of log-probabilities other than their sum (`run --score`); `update` is the update rule other than the gate of the
+    of log-probabilities other than their sum (`run --score`); `reread` is how often a query
+    is written (`run --reread`); `update` is the update rule other than the gate of the
     paper, with its parameters but eta and momentum (`run --update`). The values of the gate are 0 where a
     memory is trained, without an update rule.
     """
@@ -77,6 +78,7 @@ class Setting:
     technique: str | None = None
     calibration: str | None = None
     score: Literal["mean", "end"] | None = None
+    reread: int | None = None
     update: str | None = None
 
     @property

@@ -47,7 +47,8 @@ def write_samples(folder: Path, row: Result, predictions: Sequence[Prediction]) 
 
     Scores are log-probabilities in nats, in the order of the candidates. If the row's setting has a calibration, label
     and probability are those of the corrected scores, `scores` are the raw ones, and `calibrated` and `bias` hold the
-    corrected ones and what was taken off. If it has a score, `score` is its name. Free answers have a `text`, and
+    corrected ones and what was taken off. If it has a score, `score` is its name; `reread` is how often a
+    query is written, if not once. Free answers have a `text`, and
     neither candidates nor scores. Raises DeepThinkError if the write
     fails.
     """
@@ -111,6 +112,8 @@ def _further(
         columns["bias"] = [list(correction.bias.values()) for correction in corrections]
     if row.setting.score is not None:
         columns["score"] = [row.setting.score] * len(predictions)
+    if row.setting.reread is not None:
+        columns["reread"] = [row.setting.reread] * len(predictions)
     if any(prediction.text is not None for prediction in predictions):
         columns["text"] = [prediction.text for prediction in predictions]
     return columns

@@ -110,7 +110,16 @@ def pending_digest(plan: RunPlan, pending: Sequence[PendingJobs], identity: Mode
     methods = [[each.request.method, each.request.shots, each.seed, each.request.balanced] for each in pending]
     crossed = [[each.name, *map(str, cells(plan, each))] for each in plan.options.chosen_techniques]
     return _digest(
-        [identity.contents_sha256, identity.dtype, data, methods, crossed, plan.positions, plan.options.score]
+        [
+            identity.contents_sha256,
+            identity.dtype,
+            data,
+            methods,
+            crossed,
+            plan.positions,
+            plan.options.score,
+            plan.reread,
+        ]
     )
 
 

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from deepthink_cli.provenance import ModelIdentity
 
 SERVICES = ("trackio", "wandb")
-_NAMING = ("model", "dtype", "protocol", "positions", "shots", "gate", "score")  # in a figure's name if they vary
+_NAMING = (
+    "model",
+    "dtype",
+    "protocol",
+    "positions",
+    "shots",
+    "gate",
+    "score",
+    "reread",
+)  # in a figure's name if they vary
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,7 @@ def _config(model: ModelIdentity, plan: RunPlan) -> dict[str, Any]:
         "methods": list(plan.options.techniques),
         "calibrations": list(plan.options.calibrations),
         "score": plan.options.score,
+        "reread": plan.reread,
     }
 
 
@@ -182,6 +192,7 @@ def _metrics(row: Result, named: Collection[str]) -> dict[str, float]:
         "shots": f"{setting.shots} shots",
         "gate": brief(setting.gate),
         "score": f"score {setting.score or 'sum'}",
+        "reread": f"queries written {setting.reread or 1}x",
     }
     described = [
         *(words[name] for name in _NAMING if name in named),

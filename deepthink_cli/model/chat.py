@@ -164,6 +164,7 @@ class Conversation:
         self._rendering = ChatTemplate(tokenizer)
         self.chat = replace(chat, template_sha256=template_sha256(tokenizer))
         self._template, self._labels, self._word = demonstrations.template, demonstrations.labels, demonstrations.word
+        self._copies = demonstrations.query_copies if isinstance(demonstrations, TokenizedDemonstrations) else 1
         examples = [(example.text, self._word(example.label)) for example in demonstrations.examples]
         self._turns = list(map(self._rendering.safe, [*chat.opening(), *solved(self._template, examples)]))
         asked: list[Turn] = [{"role": "user", "content": probe} for probe in _PROBES]
@@ -182,7 +183,7 @@ class Conversation:
         """
         # A reply that the template changes would do so for every query; those of the labels were rendered before.
         uncertain = tuple(label for label in query.candidates if label not in self._labels) or query.candidates[:1]
-        asked = self._rendering.safe(question(self._template, query.text))
+        asked = self._rendering.safe(question(self._template, query.text, self._copies))
         start = self._asked(asked, uncertain, f"{query.where}: " if query.where else "")
         return start, [start + self._rendering.safe(reply(self._word(label)))["content"] for label in query.candidates]
 

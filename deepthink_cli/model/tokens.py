@@ -196,10 +196,12 @@ def query_tokenizer(
             )
         end = _written(conversation.end(), "the chat template writes nothing after a reply") if with_end else ""
         return QueryTokenizer(conversation.texts, conversation.ids, conversation.added, end)
-    template, word = (prompt, str) if isinstance(prompt, Template) else (prompt.template, prompt.word)
+    template, word, copies = (
+        (prompt, str, 1) if isinstance(prompt, Template) else (prompt.template, prompt.word, prompt.query_copies)
+    )
 
     def texts(query: Query) -> tuple[str, list[str]]:
-        start = template.query(query.text)
+        start = template.query(query.text, copies)
         return start, [start + word(candidate) for candidate in query.candidates]
 
     end = separator_end(template) if with_end else ""

@@ -255,6 +255,7 @@ def identity_of(
             **model,
             "calibrate": list(form.calibrate),
             "score": form.score,
+            **({} if form.reread == 1 else {"reread": form.reread}),
             **form.options.model_dump(mode="json"),
             "on_error": "skip" if form.skip else "stop",
             "truncate": form.truncate,

@@ -45,19 +45,21 @@ def predict(
     chunk: int = CHUNK,
     score: ScoreName = "sum",
     calibrate: Sequence[str] = (),
+    reread: int = 1,
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
     Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
     memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
     token, or their sum with that of the label's end. Label and probability are those by the first of the calibrations,
-    or by the correction that the memory stores; the scores are the model's. A thread tokenises `chunk` inputs at a time
+    or by the correction that the memory stores; the scores are the model's. Each query is written `reread` times before
+    its candidates. A thread tokenises `chunk` inputs at a time
     while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
     fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
     """
     from deepthink_cli.memory import Memory
 
-    used = opened([memory] if isinstance(memory, Memory) else memory)
+    used = opened([memory] if isinstance(memory, Memory) else memory).asked_again(reread)
     memories, names = used.memories(), in_use(calibrate, [used], score)
     check_model(used.provenance, engine.identity, used.name)
     check_supported(names, used, None)
@@ -107,7 +109,7 @@ def open_ensemble(
     others, problems = list[OpenedMemory](), Problems()
     for each in ensemble:
         with problems.collected():
-            other = opened(each, iteration)
+            other = opened(each, iteration).asked_again(memory.reread)
             _check_together(memory, other)
             if other.sha256 is not None and other.sha256 in {named.sha256 for named in (memory, *others)}:
                 raise InputError.of("ensemble", other.name, "the same memory as another one; name each once")

@@ -27,7 +27,19 @@ ABOUT = {
     "deepthink": "probability is the label's share among the candidates, not calibrated to how often labels are right"
 }
 # Fields of some output rows that are divided into columns, or are in some tables only.
-_OUTPUT = ("iteration", "truncated", "confidence", "top", "score", "scores", "calibrated", "input", "gold", "error")
+_OUTPUT = (
+    "iteration",
+    "truncated",
+    "confidence",
+    "top",
+    "score",
+    "reread",
+    "scores",
+    "calibrated",
+    "input",
+    "gold",
+    "error",
+)
 _SHOWN = 3  # skipped rows that are named
 
 
@@ -45,6 +57,7 @@ class OutputRows:
     labels: tuple[str, ...]
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
+    reread: int = 1
     options: LabelOptions = field(default_factory=LabelOptions.checked)
     fields: Mapping[str, Kind] | None = None
     table: bool = False
@@ -66,7 +79,7 @@ class OutputRows:
         answer = answer_of(row, self.calibrate)
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
         written |= {"truncated": row.query.truncated} if row.query.truncated else {}
-        written |= {**scored_by(self.score), "scores": row.scores}
+        written |= {**scored_by(self.score, self.reread), "scores": row.scores}
         if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
         if self.options.threshold is not None and answer.probability < self.options.threshold:
@@ -133,6 +146,8 @@ class OutputRows:
         if self.truncate is not None:
             columns["truncated"] = "integer"
         columns |= dict.fromkeys(scored_by(self.score), "text")
+        if self.reread != 1:
+            columns["reread"] = "integer"
         if not self.labels:
             shared: dict[str, Kind] = {"top": "text"} if self.options.top is not None else {}
             return {**columns, **shared, "scores": "text", **({"calibrated": "text"} if self._calibrations else {})}
@@ -158,9 +173,9 @@ class OutputRows:
         return [name for name in self.calibrate if name != NONE]
 
 
-def scored_by(score: ScoreName) -> dict[str, str]:
-    """What outputs say of the score: nothing for the default."""
-    return {} if score == "sum" else {"score": score}
+def scored_by(score: ScoreName, reread: int = 1) -> dict[str, str | int]:
+    """What outputs say of the score and of how often a query is written: nothing for the defaults."""
+    return {**({} if score == "sum" else {"score": score}), **({} if reread == 1 else {"reread": reread})}
 
 
 def answer_of(prediction: Prediction, calibrate: Sequence[str]) -> Prediction:
@@ -219,6 +234,7 @@ def output_rows(
         labels if shared else (),
         tuple(calibrate),
         score,
+        memory.reread,
         options,
         fields,
         table,

@@ -41,7 +41,7 @@ class Arm:
     `eta` is None if it was chosen on a dev set, and for a technique that reads once. The fields of `SPLITTING` are None
     unless one task has several of them: otherwise tasks of an arm may have different numbers of demonstrations.
     `technique` is None for Deep-Thinking alone, `calibration` for raw scores, `score` for sums of log-probabilities,
-    `update` for the gate of the paper.
+    `update` for the gate of the paper, `reread` for queries that are written once.
     `limit` is the number of test rows asked for, or `all`.
     """
 
@@ -61,6 +61,7 @@ class Arm:
     calibration: str | None = None
     limit: int | Literal["all"] | None = None
     score: str | None = None
+    reread: int | None = None
     update: str | None = None
 
     @classmethod
@@ -108,15 +109,15 @@ class Arm:
         return (
             *(self.dtype, self.quantize or "", self.protocol, self.positions),
             *(self.sampling or "", self.pool_size or 0, bool(self.balanced), self.shots or 0, str(self.chat or "")),
-            *(self.technique or "", self.calibration or "", self.score or "", self.update or ""),
+            *(self.technique or "", self.calibration or "", self.score or "", self.reread or 1, self.update or ""),
             *(self.momentum, self.eta or 0.0),
             *(self.limit == "all", 0 if self.limit in (None, "all") else self.limit),
         )
 
     def values(self) -> dict[str, Any]:
-        """Every field by name, for JSON and CSV: the chat as text, score and update rule only if not the default."""
+        """Every field by name, for JSON and CSV: the chat as text, score, reread and update rule if not default."""
         values = {**asdict(self), "chat": str(self.chat) if self.chat else None}
-        return {name: value for name, value in values.items() if value or name not in ("score", "update")}
+        return {name: value for name, value in values.items() if value or name not in ("score", "reread", "update")}
 
     def label(self, names: Collection[str], short: bool = False) -> str:
         """The named fields as text; `short` omits a model's owner or folder."""
@@ -137,6 +138,7 @@ class Arm:
             "calibration": f"{self.calibration} calibration" if self.calibration else "raw scores",
             "limit": "all rows" if self.limit == "all" else f"at most {self.limit} rows" if self.limit else "",
             "score": f"score {self.score or 'sum'}",
+            "reread": f"queries written {self.reread} times" if self.reread else "queries written once",
             "update": self.update or GATE,
         }
         return ", ".join(words[name] for name in FIELDS if name in names and self.has(name) and words[name])

@@ -140,12 +140,12 @@ def _ranked(source: str, ranking: Ranking) -> Page:
 def _with_paper(rows: Sequence[TableRow]) -> list[ReportLine]:
     """Rows with the paper's figures for the same model, task, and way of choosing demonstrations and T.
 
-    The paper has no other techniques and update rules, no corrected scores and no scores but sums.
+    The paper has no other techniques and update rules, no corrected scores, no scores but sums and no repeated queries.
     """
     paper = published_figures()
     return [
         ReportLine(row)
-        if row.arm.technique or row.arm.calibration or row.arm.score or row.arm.update
+        if row.arm.technique or row.arm.calibration or row.arm.score or row.arm.reread or row.arm.update
         else ReportLine(row, *paper.find(row.arm.model, row.name, row.on_dev, row.arm.sampling))
         for row in rows
     ]

@@ -94,6 +94,7 @@ COMPARED = (
     "technique",
     "calibration",
     "score",
+    "reread",
     "update",
 )  # what makes a method to be ranked
 

@@ -173,7 +173,12 @@ def check_tokens(
 
 
 def _bytes(demonstrations: TokenizedDemonstrations, query: Query) -> int:
-    return len((demonstrations.template.query(query.text) + max(query.candidates, key=len, default="")).encode())
+    return len(
+        (
+            demonstrations.template.query(query.text, demonstrations.query_copies)
+            + max(query.candidates, key=len, default="")
+        ).encode()
+    )
 
 
 def _brings_candidates(labels: Sequence[str], query: Query) -> bool:

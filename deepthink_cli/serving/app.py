@@ -136,6 +136,7 @@ class Server:
                 iterations=list(served.memory.iterations),
                 calibrate=list(served.calibrate),
                 score=served.score,
+                reread=served.memory.reread,
                 max_rows=self.options.max_rows,
                 waiting=self.batches.waiting,
             ).model_dump()

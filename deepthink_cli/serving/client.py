@@ -127,7 +127,7 @@ def served(remote: Remote, memory: OpenedMemory) -> tuple[OpenedMemory, Health]:
             remote.address,
             f"accepts {health.max_rows} rows of a request, not {CHUNK}; start it with {option('max_rows')} {CHUNK}",
         )
-    return replace(memory, iterations=tuple(health.iterations)), health
+    return replace(memory, iterations=tuple(health.iterations)).asked_again(health.reread), health
 
 
 def predict_by_server(

@@ -44,6 +44,7 @@ class OutputRow(BaseModel):
         None, ge=0, le=1, description="The label's share among the candidates; not calibrated."
     )
     score: str | None = Field(None, description="What is compared, if that is not the sum.")
+    reread: int | None = Field(None, description="How often the query is written, if that is not once.")
     scores: dict[str, float] | None = Field(None, description="Log-probability of each candidate, in nats.")
     calibrated: dict[str, Correction] | None = None
     input: dict[str, JsonValue] | None = None
@@ -77,6 +78,7 @@ class Health(BaseModel):
     iterations: list[int]
     calibrate: list[str]
     score: ScoreName
+    reread: int = 1
     max_rows: int
     waiting: int
 

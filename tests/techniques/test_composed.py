@@ -35,7 +35,6 @@ from deepthink_cli.scoring.prediction import score
 from deepthink_cli.techniques.composed import compose
 from deepthink_cli.techniques.registry import technique_of
 
-
 ROWS = [{"review": text, "sentiment": label} for text, label in REVIEWS]
 
 

@@ -137,7 +137,7 @@ def _heading(name: str, columns: Sequence[str], jobs: Sequence[JobResults]) -> s
 
 def _line(label: str, arm: Arm, rows: Mapping[str, TableRow], columns: Sequence[str], is_thinking: bool) -> Line:
     ours, paper = list[Spread | None](), list[float | None]()
-    is_papers = not (arm.technique or arm.calibration or arm.score or arm.update)
+    is_papers = not (arm.technique or arm.calibration or arm.score or arm.reread or arm.update)
     for name in columns:
         row = rows.get(name)
         ours.append(None if row is None else row.thinking if is_thinking else row.plain)

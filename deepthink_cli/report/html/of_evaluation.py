@@ -119,6 +119,7 @@ def _settings(report: EvaluationReport) -> dict[str, str]:
         "rows": report.split,
         "protocol": report.protocol,
         "score": report.score,
+        "reread": "" if report.memory.reread == 1 else str(report.memory.reread),
         "calibration": ", ".join(report.calibrate),
         "ensemble": ", ".join(report.ensemble),
         "seconds": f"{report.seconds:.1f}",

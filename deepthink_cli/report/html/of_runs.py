@@ -204,6 +204,7 @@ def _shared(result: Result, tested: Result) -> tuple[Any, ...]:
         ("--pool-size", setting.pool_size),
         ("--positions", setting.positions),
         ("--score", setting.score),
+        ("--reread", setting.reread),
         ("--demos", "FILE" if setting.sampling == GIVEN else None),
         ("--sampling", setting.sampling if drawn else None),
         ("--system", setting.chat.system if setting.chat else None),
