@@ -20,6 +20,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import THRESHOLDS, has_several, thresholds_of
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
@@ -28,7 +29,7 @@ from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import Calibrated
+    from deepthink_cli.provenance import Calibrated, Thresholds
 
 
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
@@ -49,9 +50,10 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted` and `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
-        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction.
+        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
+            `thresholds`, the default for rows with several labels, fits a threshold for each label instead.
         score: what the correction is of; a memory labels by its correction with this score only.
         limit: a number of rows, of which a fixed sample is then used.
         options: how to load the model that made the memory; unset options are taken from the memory.
@@ -60,17 +62,23 @@ def calibrate(
     Raises InputError for a memory, rows or a calibration that do not fit each other, and as `open_memory` does.
     """
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
+    opened = open_memory(memory, "all")
+    if calibrate is None and rows is not None and has_several(opened.provenance):
+        name = THRESHOLDS
     if name == NONE:
         return _save(read_header(memory), None, output)
-    opened = open_memory(memory, "all")
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)
-    check_inputs([name], demonstrations, spec, score)
+    if name != THRESHOLDS:
+        check_inputs([name], demonstrations, spec, score)
     if evaluated is not None:
         check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
     engine, stored = load_both(opened, spec, tell)
     memories = with_first_reading(engine, stored)
+    if name == THRESHOLDS and evaluated is not None:
+        found, source = _predictions(engine, memories, evaluated, score, tell), Path(evaluated.split).name
+        return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, score))
     if evaluated is None:
         correction = calibrated_by_texts(engine, memories, name, score)
     else:
@@ -79,16 +87,24 @@ def calibrate(
     return _save(read_header(memory), correction, output)
 
 
-def _save(header: Header, correction: Calibrated | None, output: str | Path) -> Header:
+def _save(
+    header: Header, correction: Calibrated | None, output: str | Path, thresholds: Thresholds | None = None
+) -> Header:
     from deepthink_cli.artifact.files import save_calibrated
 
-    return save_calibrated(header, correction, output)
+    return save_calibrated(header, correction, output, thresholds)
 
 
 def _checked(
     memory: OpenedMemory, name: str, rows: str | Path | RowSource | None, limit: int | None
 ) -> EvaluatedRows | None:
     """The rows that a calibration is estimated from, None for one of texts; raises InputError if it cannot be."""
+    if name == THRESHOLDS:
+        if not has_several(memory.provenance):
+            raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
+        if rows is None:
+            raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
+        return rows_of_file(memory, rows, limit)
     method = calibration(name)
     check_storable(name, memory.provenance.demonstrations, memory.name)
     if not method.from_rows:

@@ -131,7 +131,7 @@ class TokenizedDemonstrations:
     @property
     def label_counts(self) -> dict[str, int]:
         """How many demonstrations have each label; empty if they have candidates of their own."""
-        counted = Counter(each.label for each in self.examples)
+        counted = Counter(label for each in self.examples for label in self.template.labels_of(each.label))
         return {label: counted[label] for label in self.labels}
 
     @property
@@ -141,6 +141,8 @@ class TokenizedDemonstrations:
         del values["words"]  # they are in the token ids
         if self.chat is None:
             del values["chat"]
+        if self.template.label_separator is None:
+            del values["template"]["label_separator"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
@@ -288,6 +290,35 @@ class Calibrated:
         return f"{self.method} calibration of {whence}, score {self.score}; at T = {last}: {', '.join(shown)} nats"
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Thresholds:
+    """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
+
+    They are of `score`, and were fitted on `rows` rows of the file `source` in `folds` folds; the figures are those
+    of the last iteration on rows that the thresholds were not fitted on.
+    """
+
+    score: ScoreName
+    at: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
+    rows: Annotated[int, Field(ge=1)]
+    folds: Annotated[int, Field(ge=2)]
+    source: str
+    micro_f1: float
+    macro_f1: float
+    subset_accuracy: float
+
+    def __str__(self) -> str:
+        last = max(self.at, key=int)
+        shown = [f"{label!r} {value:.3f}" for label, value in list(self.at[last].items())[:_SHOWN]]
+        shown += ["..."] * (len(self.at[last]) > _SHOWN)
+        return (
+            f"thresholds of {self.rows} rows of {self.source}, score {self.score}; at T = {last}: {', '.join(shown)}; "
+            f"{self.folds}-fold cross-validation: micro-F1 {self.micro_f1:.3f}, macro-F1 {self.macro_f1:.3f}, subset "
+            f"accuracy {self.subset_accuracy:.1%}"
+        )
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -302,6 +333,7 @@ class Provenance:
     tuned: Tuned | None = None
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
+    thresholds: Thresholds | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
@@ -326,6 +358,8 @@ class Origin(Protocol):
     def quantized(self) -> Quantized | None: ...
     @property
     def calibrated(self) -> Calibrated | None: ...
+    @property
+    def thresholds(self) -> Thresholds | None: ...
 
 
 def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
@@ -369,6 +403,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"tuned": _tuned(tuned)} if tuned else {}),
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
+        **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, from_texts
+from deepthink_cli.multilabel import THRESHOLDS
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 
@@ -12,7 +13,7 @@ _TEXTS = ", ".join(from_texts(CALIBRATIONS.own))
 
 
 def _known(name: str) -> object:
-    return name == NONE or calibration(name)
+    return name in (NONE, THRESHOLDS) or calibration(name)
 
 
 class CorrectionOptions(Options):
@@ -35,7 +36,7 @@ class CorrectionOptions(Options):
         """The calibration, if there is one; raises InputError for one that is estimated from rows."""
         if self.calibrate in (None, NONE):
             return None
-        if not from_texts([str(self.calibrate)]):
+        if self.calibrate == THRESHOLDS or not from_texts([str(self.calibrate)]):
             raise InputError.of(
                 "calibrate",
                 self.calibrate,

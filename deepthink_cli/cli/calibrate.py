@@ -17,6 +17,7 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
+from deepthink_cli.multilabel import THRESHOLDS
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Score
 from deepthink_cli.selection.options import Limit, TaskOptions
@@ -26,7 +27,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted.",
+        "or .zst. True labels are only read for fitted and thresholds.",
     ),
 ]
 Output = Annotated[
@@ -36,8 +37,8 @@ Output = Annotated[
     ),
 ]
 HELP = (
-    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. Default: batch with ROWS, "
-    "contextual without."
+    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it; {THRESHOLDS} fits those of "
+    f"rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
 )
 
 
@@ -83,7 +84,7 @@ def calibrate(
         )
     if common.as_json:
         write_json(summary(header))
-    stored = header.metadata.calibrated
+    stored = header.metadata.thresholds or header.metadata.calibrated
     note(f"wrote {output} ({size(header.size)}): {stored or 'no correction'}", common.quiet)
     if stored is not None:
         end = "" if score == "sum" else f" --score {score}"
