@@ -62,11 +62,11 @@ def calibrate(
     Raises InputError for a memory, rows or a calibration that do not fit each other, and as `open_memory` does.
     """
     name, output = calibrate or ("contextual" if rows is None else "batch"), memory if output is None else output
+    if name == NONE:
+        return _save(read_header(memory), None, output)
     opened = open_memory(memory, "all")
     if calibrate is None and rows is not None and has_several(opened.provenance):
         name = THRESHOLDS
-    if name == NONE:
-        return _save(read_header(memory), None, output)
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)

@@ -228,9 +228,7 @@ def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
     separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
     words = label_list(prompt.labels)
-    return read_demonstrations(
-        demos, pattern(prompt.template), prompt.label_field, words, separator, label_separator
-    )
+    return read_demonstrations(demos, pattern(prompt.template), prompt.label_field, words, separator, label_separator)
 
 
 def _from_task(

@@ -230,7 +230,8 @@ def _watched(
     tell: Tell,
 ) -> Iterator[Part]:
     """The chunks with the corrections that are estimated from rows; then tells of a bias, those `before` included."""
-    labels, told = memory.provenance.demonstrations.labels, silent if calibrate else tell
+    labels = memory.provenance.demonstrations.labels
+    told = silent if calibrate or has_several(memory.provenance) else tell
     calibrator = RowCalibrator(calibrate, labels)
     warning, last = OneLabelWarning(labels, memory.name, told, streams), list[Prediction]()
     for earlier in before:
