@@ -11,7 +11,7 @@ from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import input_keys
@@ -20,7 +20,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import THRESHOLDS, has_several, thresholds_of
+from deepthink_cli.multilabel import has_several, thresholds_of
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
@@ -50,7 +50,8 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted` and `thresholds`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted` and
+            `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
         calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
             `thresholds`, the default for rows with several labels, fits a threshold for each label instead.

@@ -20,7 +20,6 @@ from deepthink_cli.provenance import Provenance, Thresholds
 from deepthink_cli.scoring.prediction import Prediction
 from deepthink_cli.scoring.softmax import shares
 
-THRESHOLDS = "thresholds"  # its name in `deepthink calibrate --calibrate`
 FOLDS, SEED = 5, 0  # of the cross-validation
 
 

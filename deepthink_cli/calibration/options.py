@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, calibration, from_texts
-from deepthink_cli.multilabel import THRESHOLDS
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS, calibration, from_texts
 from deepthink_cli.errors import InputError
 from deepthink_cli.options import METHOD, Flag, Options, named_by
 

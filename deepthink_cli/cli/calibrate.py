@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, grouped
@@ -17,7 +17,6 @@ from deepthink_cli.cli.predict import MemoryFile
 from deepthink_cli.cli.values import read_by
 from deepthink_cli.errors import Problems
 from deepthink_cli.io.text import size
-from deepthink_cli.multilabel import THRESHOLDS
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, Score
 from deepthink_cli.selection.options import Limit, TaskOptions

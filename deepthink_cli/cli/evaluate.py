@@ -36,7 +36,6 @@ from deepthink_cli.evaluation.threshold import Threshold
 from deepthink_cli.experiments.experiment import RunCode, Unsafe
 from deepthink_cli.io.tables import check_suffix
 from deepthink_cli.model.options import ModelOptions
-from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import OUTPUT, Flag, Score
 from deepthink_cli.prediction.options import ErrorOptions
 from deepthink_cli.selection.options import Limit, TaskOptions
@@ -113,6 +112,7 @@ def evaluate(
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.basis import check_calibrations
+    from deepthink_cli.multilabel import has_several
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns

@@ -74,8 +74,8 @@ def tell_of_several(memory: OpenedMemory, tell: Tell) -> None:
     if has_several(memory.provenance) and memory.provenance.thresholds is None:
         tell(
             Note(
-                f"{memory.name} stores no thresholds: a row gets the labels with a share above 1 / C; store a threshold "
-                f"for each with deepthink calibrate {memory.name} ROWS"
+                f"{memory.name} stores no thresholds: a row gets the labels with a share above 1 / C; store a "
+                f"threshold for each with deepthink calibrate {memory.name} ROWS"
             )
         )
 

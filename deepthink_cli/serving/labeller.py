@@ -20,9 +20,9 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.labeller import RowLabeller
-from deepthink_cli.multilabel import has_several
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.prediction.rows import OutputRows, output_rows
 from deepthink_cli.scoring.pipeline import Part
