@@ -76,8 +76,8 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique`, `tuned`, `quantized`, `calibrated` and `thresholds` are absent unless a command recorded them; a file that
-    has one has format version 2.
+    `technique`, `tuned`, `quantized`, `calibrated` and `thresholds` are absent unless a command recorded them; a file
+    that has one has format version 2.
     """
 
     format_version: int
