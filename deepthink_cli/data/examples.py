@@ -112,7 +112,7 @@ def read_demonstrations(
     """Read the demonstrations from `source` (see `read_rows`).
 
     Without `pattern` the first row's field names make the template, and its last field is the label
-    unless `label_field` names another. With a `label_separator`, or if the label of a row is a list, each row may have
+    unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may have
     several labels. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
@@ -120,7 +120,7 @@ def read_demonstrations(
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
-    if label_separator is None and any(isinstance(row.fields.get(template.label_field), list) for row in rows):
+    if label_separator is None and all(isinstance(row.fields.get(template.label_field), list) for row in rows):
         label_separator = LABEL_SEPARATOR
     template = replace(template, label_separator=label_separator)
     allowed = distinct(labels, Problem.of("labels", None)) if labels else None
