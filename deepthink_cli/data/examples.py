@@ -112,8 +112,8 @@ def read_demonstrations(
     """Read the demonstrations from `source` (see `read_rows`).
 
     Without `pattern` the first row's field names make the template, and its last field is the label
-    unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may have
-    several labels. Raises InputError with every mistake found, each with file:line.
+    unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may
+    have several labels. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
     rows = _labelled_rows(RowSource.of(source), problems)
