@@ -11,7 +11,7 @@ from deepthink_cli.artifact.format import Header, read_header
 from deepthink_cli.artifact.opening import OpenedMemory, find_its_model, load_both, open_memory, with_first_reading
 from deepthink_cli.calibration.basis import check_inputs
 from deepthink_cli.calibration.notes import check_supported
-from deepthink_cli.calibration.registry import NONE, calibration
+from deepthink_cli.calibration.registry import NONE, THRESHOLDS, calibration
 from deepthink_cli.calibration.stored import calibrated_by_rows, calibrated_by_texts, check_storable
 from deepthink_cli.data.examples import Query, Skipped
 from deepthink_cli.data.same_input import input_keys
@@ -20,6 +20,7 @@ from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Progress, Tell, Warn, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import has_several, thresholds_of
 from deepthink_cli.options import ScoreName
 from deepthink_cli.scoring.inputs import check_tokens
 from deepthink_cli.scoring.pipeline import EVALUATED, UNSCORABLE, predicted, predictions
@@ -28,7 +29,7 @@ from deepthink_cli.tasks.evaluated import EvaluatedRows, rows_of_file
 
 if TYPE_CHECKING:
     from deepthink_cli.memory import Memory
-    from deepthink_cli.provenance import Calibrated
+    from deepthink_cli.provenance import Calibrated, Thresholds
 
 
 DEMONSTRATION = "demonstrations of the memory, which has read their labels"
@@ -50,9 +51,11 @@ def calibrate(
 
     Args:
         memory: a memory file, all of whose iterations get a bias of their own, and T = 1 as well.
-        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted`.
+        rows: a file of rows that are like those to be labelled; their labels are only read for `fitted` and
+            `thresholds`.
         output: the new file; without it, the memory's own file is replaced. The tensors stay as they are.
-        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction.
+        calibrate: the calibration; by default `batch` with rows and `contextual` without. `none` removes a correction;
+            `thresholds`, the default for rows with several labels, fits a threshold for each label instead.
         score: what the correction is of; a memory labels by its correction with this score only.
         reread: how often a query is written; a memory labels by its correction with this number only.
         limit: a number of rows, of which a fixed sample is then used.
@@ -65,14 +68,20 @@ def calibrate(
     if name == NONE:
         return _save(read_header(memory), None, output)
     opened = open_memory(memory, "all").asked_again(reread)
+    if calibrate is None and rows is not None and has_several(opened.provenance):
+        name = THRESHOLDS
     demonstrations = opened.provenance.demonstrations
     evaluated = _checked(opened, name, rows, limit)
     spec = find_its_model(opened, options, tell)
-    check_inputs([name], demonstrations, spec, score)
+    if name != THRESHOLDS:
+        check_inputs([name], demonstrations, spec, score)
     if evaluated is not None:
         check_tokens(demonstrations, spec, evaluated.source or evaluated.split, evaluated.checked, score)
     engine, stored = load_both(opened, spec, tell)
     memories = with_first_reading(engine, stored)
+    if name == THRESHOLDS and evaluated is not None:
+        found, source = predictions_of(engine, memories, evaluated, score, tell), Path(evaluated.split).name
+        return _save(read_header(memory), None, output, thresholds_of(found, opened.provenance, source, score))
     if evaluated is None:
         correction = calibrated_by_texts(engine, memories, name, score)
     else:
@@ -81,16 +90,24 @@ def calibrate(
     return _save(read_header(memory), correction, output)
 
 
-def _save(header: Header, correction: Calibrated | None, output: str | Path) -> Header:
+def _save(
+    header: Header, correction: Calibrated | None, output: str | Path, thresholds: Thresholds | None = None
+) -> Header:
     from deepthink_cli.artifact.files import save_calibrated
 
-    return save_calibrated(header, correction, output)
+    return save_calibrated(header, correction, output, thresholds)
 
 
 def _checked(
     memory: OpenedMemory, name: str, rows: str | Path | RowSource | None, limit: int | None
 ) -> EvaluatedRows | None:
     """The rows that a calibration is estimated from, None for one of texts; raises InputError if it cannot be."""
+    if name == THRESHOLDS:
+        if not has_several(memory.provenance):
+            raise InputError.of("calibrate", name, "is for memories of rows with several labels; use fitted")
+        if rows is None:
+            raise InputError.of("calibrate", name, "are fitted on labelled rows; give a file of them")
+        return rows_of_file(memory, rows, limit)
     method = calibration(name)
     check_storable(name, memory.provenance.demonstrations, memory.name)
     if not method.from_rows:

@@ -126,6 +126,8 @@ def plan_thinking(
     check_meaning("think", given, {**method.model_dump(), **options.model_dump()})
     used = options.chosen
     calibrate = None if correction is None else correction.of_texts
+    if demonstrations.template.label_separator is not None and (used.other_words or isinstance(used, Trained)):
+        raise InputError.of("technique", used.name, "is of rows with one label; omit it for rows with several")
     used.change(demonstrations)  # raises, before the model is looked for, if it cannot change them
     spec = find_model(model, tell)
     warn_without_chat(spec, demonstrations.chat, tell)
@@ -205,7 +207,8 @@ def think_and_save(plan: ThinkPlan, output: str | Path, tell: Tell = silent) -> 
 def _advice(engine: Engine, plan: ThinkPlan, memory: Memory, output: str) -> list[str]:
     """What to do next with a memory, by its demonstrations and by what it answers to texts without content."""
     advice = few_demonstrations(plan.demonstrations.label_counts)
-    if plan.demonstrations.labels and plan.calibrate is None:
+    one = plan.demonstrations.template.label_separator is None
+    if plan.demonstrations.labels and plan.calibrate is None and one:
         with suppress(DeepThinkError):  # such texts do not fit every template, nor long labels every model
             check_inputs(["contextual"], plan.demonstrations, plan.spec)
             bias = calibrated_by_texts(engine, [memory], "contextual").bias[str(memory.iteration)].compared

@@ -124,7 +124,7 @@ TABLE = (
     Rule(("select",), ("protocol", "data_dir"), _lacks("task"), "only with {task} NAME", _ADD),
     Rule(
         ("think", "select"),
-        ("template", "label_field", "labels", "separator"),
+        ("template", "label_field", "labels", "label_separator", "separator"),
         _has("task"),
         "not with {task}, which has its own",
         "omit this, or write a task file",

@@ -136,7 +136,7 @@ class TokenizedDemonstrations:
     @property
     def label_counts(self) -> dict[str, int]:
         """How many demonstrations have each label; empty if they have candidates of their own."""
-        counted = Counter(each.label for each in self.examples)
+        counted = Counter(label for each in self.examples for label in self.template.labels_of(each.label))
         return {label: counted[label] for label in self.labels}
 
     @property
@@ -148,6 +148,8 @@ class TokenizedDemonstrations:
             del values["chat"]
         if not self.parts:
             del values["parts"]
+        if self.template.label_separator is None:
+            del values["template"]["label_separator"]
         return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
@@ -322,6 +324,35 @@ class FirstToken:
         return f"attention weight x {self.weight:g}{'' if self.criterion == 'given' else chosen}"
 
 
+@with_config(STRICT)
+@dataclass(frozen=True)
+class Thresholds:
+    """The share of each label above which a row gets it (`deepthink calibrate MEMORY ROWS`), at every iteration.
+
+    They are of `score`, and were fitted on `rows` rows of the file `source` in `folds` folds; the figures are those
+    of the last iteration on rows that the thresholds were not fitted on.
+    """
+
+    score: ScoreName
+    at: dict[str, dict[str, Annotated[float, Field(ge=0, le=1)]]]
+    rows: Annotated[int, Field(ge=1)]
+    folds: Annotated[int, Field(ge=2)]
+    source: str
+    micro_f1: float
+    macro_f1: float
+    subset_accuracy: float
+
+    def __str__(self) -> str:
+        last = max(self.at, key=int)
+        shown = [f"{label!r} {value:.3f}" for label, value in list(self.at[last].items())[:_SHOWN]]
+        shown += ["..."] * (len(self.at[last]) > _SHOWN)
+        return (
+            f"thresholds of {self.rows} rows of {self.source}, score {self.score}; at T = {last}: {', '.join(shown)}; "
+            f"{self.folds}-fold cross-validation: micro-F1 {self.micro_f1:.3f}, macro-F1 {self.macro_f1:.3f}, subset "
+            f"accuracy {self.subset_accuracy:.1%}"
+        )
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a memory; the same for every iteration of one run, except `method.iterations`."""
@@ -337,6 +368,7 @@ class Provenance:
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
     first_token: FirstToken | None = None
+    thresholds: Thresholds | None = None
 
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
@@ -363,6 +395,8 @@ class Origin(Protocol):
     def calibrated(self) -> Calibrated | None: ...
     @property
     def first_token(self) -> FirstToken | None: ...
+    @property
+    def thresholds(self) -> Thresholds | None: ...
 
 
 def check_model(provenance: Provenance, other: ModelIdentity, path: str) -> None:
@@ -407,6 +441,7 @@ def origin_lines(origin: Origin, method: str) -> dict[str, str]:
         **({"quantized": str(origin.quantized)} if origin.quantized else {}),
         **({"corrected": str(origin.calibrated)} if origin.calibrated else {}),
         **({"first token": str(origin.first_token)} if origin.first_token else {}),
+        **({"thresholds": str(origin.thresholds)} if origin.thresholds else {}),
     }
 
 

@@ -29,6 +29,7 @@ from deepthink_cli.provenance import (
     Quantized,
     RecordedTechnique,
     Selected,
+    Thresholds,
     TokenizedDemonstrations,
     Tuned,
 )
@@ -45,6 +46,7 @@ ADDED = (
     "quantized",
     "calibrated",
     "first_token",
+    "thresholds",
 )  # fields of format version 2, which only memories that use them have
 OPTIONAL = ("update", "chat", "parts", *ADDED)  # fields of the metadata that are absent if they are not used
 
@@ -76,8 +78,9 @@ class Metadata:
 
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
-    `technique`, `tuned`, `quantized`, `calibrated` and `first_token` are absent unless a command recorded them; a file
-    that has one has format version 2. `parts` is absent unless the demonstrations were read in parts, by a technique.
+    `technique`, `tuned`, `quantized`, `calibrated`, `first_token` and `thresholds` are absent unless a command recorded
+    them; a file that has one has format version 2. `parts` is absent unless the demonstrations were read in parts, by
+    a technique.
     """
 
     format_version: int
@@ -105,6 +108,7 @@ class Metadata:
     quantized: Quantized | None = None
     calibrated: Calibrated | None = None
     first_token: FirstToken | None = None
+    thresholds: Thresholds | None = None
     parts: list[Annotated[int, Field(ge=1)]] | None = None
 
     @property
@@ -173,6 +177,8 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
             del fields["model"][name]
     if metadata.calibrated is not None and metadata.calibrated.reread is None:
         del fields["calibrated"]["reread"]
+    if metadata.template.label_separator is None:
+        del fields["template"]["label_separator"]
     return {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
 
 
@@ -222,6 +228,7 @@ def _check_consistent(metadata: Metadata) -> None:
     if len(sizes) > 1 or 0 in sizes or set(metadata.dtypes) != {"memory", "model"}:
         raise ValueError("drift and dtypes do not describe one memory")
     _check_calibrated(metadata)
+    _check_thresholds(metadata)
     stored_as = "float32" if metadata.quantized is None else metadata.quantized.dtype
     for name, dtype in (("memory", stored_as), ("model", metadata.model.dtype)):
         if metadata.dtypes[name] != dtype:
@@ -237,6 +244,16 @@ def _check_calibrated(metadata: Metadata) -> None:
     for bias in calibrated.bias.values():
         if not set(bias.compared) == set(bias.per_token) == set(metadata.labels):
             raise ValueError(f"calibrated.bias: of {', '.join(bias.compared)}, not of the labels")
+
+
+def _check_thresholds(metadata: Metadata) -> None:
+    """Raise ValueError unless thresholds are of every label of rows with several, at T = 1 and every kept iteration."""
+    if (thresholds := metadata.thresholds) is None:
+        return
+    if metadata.template.label_separator is None or set(thresholds.at) != {str(t) for t in (1, *metadata.kept)}:
+        raise ValueError("thresholds.at: not one for the labels at T = 1 and at each kept iteration")
+    if any(set(each) != set(metadata.labels) for each in thresholds.at.values()):
+        raise ValueError("thresholds.at: not of the labels")
 
 
 @cache

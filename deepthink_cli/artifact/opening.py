@@ -50,9 +50,15 @@ class OpenedMemory:
         return self.provenance.demonstrations.query_copies
 
     def asked_again(self, reread: int) -> OpenedMemory:
-        """The memory for queries that are written `reread` times; raises InputError for a number out of range."""
+        """The memory for queries that are written `reread` times.
+
+        Raises InputError for a number out of range, and for several if rows may have several labels: thresholds are for
+        queries that are written once.
+        """
         if not 1 <= reread <= MOST_COPIES:
             raise InputError.of("reread", reread, f"a query is written 1 to {MOST_COPIES} times")
+        if reread > 1 and self.provenance.demonstrations.template.label_separator is not None:
+            raise InputError.of("reread", reread, f"the rows of {self.name} may have several labels; omit it")
         return replace(self, provenance=_written_again(self.provenance, reread))
 
     def _repr_html_(self) -> str:

@@ -34,6 +34,10 @@ def check_calibrations(names: Sequence[str], demonstrations: TokenizedDemonstrat
         if name in (NONE, STORED):
             continue
         method, where = calibration(name), f"{option('calibrate')} {name}: {memory}"
+        if demonstrations.template.label_separator is not None:
+            raise InputError(
+                f"{where} is of rows with several labels; store thresholds: deepthink calibrate {memory} ROWS"
+            )
         if not method.own_candidates and not demonstrations.labels:
             usable = ", ".join(other for other, each in CALIBRATIONS.items() if each.own_candidates)
             raise InputError(f"{where} has no label words, every row has candidates of its own; use one of {usable}")

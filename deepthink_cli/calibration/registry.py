@@ -11,6 +11,7 @@ from deepthink_cli.registry import Registry, instance_of
 
 _HERE = "deepthink_cli.calibration"
 NONE, STORED = "none", "stored"  # names in `--calibrate` that are no calibrations: no correction, and the memory's
+THRESHOLDS = "thresholds"  # of `deepthink calibrate`: one for each label, for rows that may have several
 _ALL = (
     Calibration(
         "contextual",

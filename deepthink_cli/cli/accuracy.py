@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deepthink_cli.cli.console import fits, interval_bar, report, table, write_json
-from deepthink_cli.evaluation.metrics import confusion_table
+from deepthink_cli.evaluation.metrics import confusion_table, wilson
 from deepthink_cli.io.text import named
 from deepthink_cli.techniques.registry import first_reading, trains
 
 if TYPE_CHECKING:
     from deepthink_cli.evaluation.evaluate import EvaluationReport
     from deepthink_cli.evaluation.evaluation import Evaluation, Overlap
+    from deepthink_cli.evaluation.label_sets import LabelSetsReport
     from deepthink_cli.evaluation.metrics import Changes
     from deepthink_cli.provenance import Provenance, RecordedTechnique
 
@@ -136,6 +137,35 @@ def show(result: EvaluationReport, json: bool) -> None:
             report("", f"{last}, true label first:", confusion)
         else:
             report("", f"{last}, the most frequent confusions (--json has all):", _confusions(judged.confusion))
+
+
+def show_label_sets(result: LabelSetsReport, json: bool) -> None:
+    """Print the result for rows with several labels on stdout, as text or as one JSON object."""
+    if json:
+        write_json(result.as_json())
+        return
+    rows = []
+    for t, sets in result.results.items():
+        between = "{:.1%} to {:.1%}".format(*wilson(sets.subset_accuracy, sets.n))
+        rows.append([str(t), f"{sets.micro_f1:.3f}", f"{sets.macro_f1:.3f}", f"{sets.subset_accuracy:.1%}", between])
+    labels = []
+    for label in result.last.labels:
+        each = result.last.of(label).as_json()
+        values = [f"{each[name]:.3f}" for name in ("precision", "recall", "f1")]
+        labels.append([named(label), *values, f"{each['support']:.0f}"])
+    report(
+        f"{result.memory.name}: {result.split}: {result.last.n} rows with several labels",
+        *(f"skipped {count}: {reason}" for reason, count in result.skipped.items()),
+        table("T", "micro-F1", "macro-F1", "subset accuracy", "95 % interval", rows=rows),
+        "",
+        f"T = {max(result.results)}, by label:",
+        table("", "precision", "recall", "F1", "rows", rows=labels),
+    )
+    if result.optimistic:
+        report(
+            "The thresholds were fitted on a file of this name: these figures are optimistic; inspect names those of "
+            "rows that they were not fitted on"
+        )
 
 
 def _confusions(confusion: Mapping[str, Mapping[str, int]]) -> Any:

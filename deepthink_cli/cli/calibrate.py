@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deepthink_cli.calibration.options import CorrectionOptions, FirstTokenOptions
-from deepthink_cli.calibration.registry import CALIBRATIONS, NONE
+from deepthink_cli.calibration.registry import CALIBRATIONS, NONE, THRESHOLDS
 from deepthink_cli.cli.console import Show, note, write_json
 from deepthink_cli.cli.data_options import Renamed, RowFormat, row_source
 from deepthink_cli.cli.grouped import Given, Help, grouped
@@ -20,7 +20,7 @@ from deepthink_cli.errors import InputError, Problems, option
 from deepthink_cli.io.text import size
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import OUTPUT, QueryOptions, Score
-from deepthink_cli.provenance import Calibrated, FirstToken
+from deepthink_cli.provenance import Calibrated, FirstToken, Thresholds
 from deepthink_cli.selection.options import Limit, TaskOptions
 
 Rows = Annotated[
@@ -28,7 +28,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted and --first-token labels.",
+        "or .zst. True labels are only read for fitted, thresholds and --first-token labels.",
     ),
 ]
 Output = Annotated[
@@ -38,8 +38,8 @@ Output = Annotated[
     ),
 ]
 HELP = (
-    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it. Default: batch with ROWS, "
-    "contextual without."
+    f"The calibration whose bias is stored: {', '.join(CALIBRATIONS)}; {NONE} removes it; {THRESHOLDS} fits those of "
+    f"rows with several labels. Default: batch with ROWS ({THRESHOLDS} for several labels), contextual without."
 )
 
 
@@ -87,11 +87,12 @@ def calibrate(
         check_apart(output, reads if output == memory else [memory, *reads])
     problems.raise_any()
     settings: Any = {"score": score, "limit": row_limit, "options": options}
-    stored: Calibrated | FirstToken | None
+    stored: Calibrated | Thresholds | FirstToken | None
     with Show(common, bar=not common.as_json) as tell:
         if first_token is None:
             header = calibrated(memory, source, output, calibrate=chosen, reread=query.reread, **settings, tell=tell)
-            stored, missing, printed = header.metadata.calibrated, "no correction", summary(header)
+            stored = header.metadata.thresholds or header.metadata.calibrated
+            missing, printed = "no correction", summary(header)
         else:
             weighed = weigh(memory, source, output, first_token=first_token, **settings, tell=tell)
             header, tried = weighed.header, [asdict(each) for each in weighed.trials]

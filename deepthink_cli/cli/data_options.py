@@ -96,6 +96,16 @@ Cache = Annotated[
 ]
 
 
+LabelSeparator = Annotated[
+    str | None,
+    Flag(
+        DATA,
+        "Text between the labels of a row that may have several, as in ';'. A list of labels needs none.",
+        "TEXT",
+    ),
+]
+
+
 class PromptArguments(Options):
     """How rows become demonstrations, unless a task defines it."""
 

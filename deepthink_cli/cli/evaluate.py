@@ -78,7 +78,8 @@ FailUnder = Annotated[
         metavar="[METRIC=]VALUE",
         rich_help_panel=OUTPUT,
         help="Exit with 3 if the last iteration's accuracy is below this share, as in 0.8, or another metric below its "
-        "value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, log_probability.",
+        "value, as in macro_f1=0.8: accuracy_mean_per_token, macro_f1, log_probability; for several labels micro_f1, "
+        "macro_f1, subset_accuracy.",
     ),
 ]
 
@@ -112,6 +113,7 @@ def evaluate(
     """Measure accuracy on labelled rows, with plain in-context learning (T = 1), majority baseline and confusions."""
     from deepthink_cli.artifact.opening import open_memory
     from deepthink_cli.calibration.basis import check_calibrations
+    from deepthink_cli.multilabel import has_several
     from deepthink_cli.prediction.predict import open_ensemble
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.tasks.rows import in_columns
@@ -154,6 +156,11 @@ def evaluate(
     problems.raise_any()
     chosen = rows or _TaskRows(str(task), protocol, source, run_code, unsafe)
     outputs = _Outputs(output, html, failing)
+    if has_several(opened.provenance):
+        if not isinstance(chosen, RowSource) or html is not None:
+            name, given = ("task", task) if html is None else ("html", html)
+            raise InputError.of(name, given, SEVERAL)
+        return _evaluate_several(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     result, counts = _evaluate(opened, others, chosen, row_limit, options, outputs, names, score, threshold, common)
     show(result, common.as_json)
     for sentence in result.advice:
@@ -161,6 +168,53 @@ def evaluate(
     counts.check(failing.allow_errors)
     if threshold is not None:
         threshold.check(result.judged)
+
+
+SEVERAL = "has no meaning for a memory whose rows may have several labels; evaluate a file of them with -o"
+
+
+def _evaluate_several(
+    memory: OpenedMemory,
+    ensemble: Sequence[OpenedMemory],
+    chosen: RowSource,
+    limit: int | None,
+    options: ModelOptions,
+    outputs: _Outputs,
+    calibrate: tuple[str, ...],
+    score: ScoreName,
+    threshold: Threshold | None,
+    common: CommonArguments,
+) -> None:
+    """Evaluate a memory whose rows may have several labels, and print the result."""
+    from deepthink_cli.calibration.stored import in_use
+    from deepthink_cli.cli.accuracy import show_label_sets
+    from deepthink_cli.evaluation.label_sets import evaluate_label_sets
+    from deepthink_cli.prediction.rows import RowCounts
+    from deepthink_cli.tasks.evaluated import rows_of_file
+
+    assert not ensemble  # open_ensemble refuses it
+    in_use(calibrate, [memory], score)  # refuses a stored correction, which there is none of
+    with Show(common, bar=not common.as_json) as tell:
+        if threshold is not None:
+            threshold.check_possible(has_labels=True, has_scores=True, several=True)
+        rows = rows_of_file(memory, chosen, limit, outputs.errors.skip)
+        counts = RowCounts(rows.count)
+        with _samples_file(outputs, memory, rows, (), score) as write:
+            result = evaluate_label_sets(
+                memory,
+                rows,
+                options=options,
+                observe=write,
+                score=score,
+                skip=_each([counts.skip, write]) if outputs.errors.skip else None,
+                truncate=outputs.errors.truncate,
+                tell=tell,
+            )
+        counts.tell(tell)
+    show_label_sets(result, common.as_json)
+    counts.check(outputs.errors.allow_errors)
+    if threshold is not None:
+        threshold.check(result)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from deepthink_cli.cli.console import Show, counted, note, report, write_json
 from deepthink_cli.cli.data_options import (
     ChatArguments,
     DataDir,
+    LabelSeparator,
     PromptArguments,
     ProtocolName,
     Renamed,
@@ -150,6 +151,7 @@ def think(
     row_format: RowFormat = None,
     renamed: Renamed = None,
     prompt: PromptArguments,
+    label_separator: LabelSeparator = None,
     chat: ChatArguments,
     task: TaskName = None,
     drawing: Annotated[Given[TaskOptions], Without("limit")],
@@ -191,7 +193,7 @@ def think(
     with problems.collected():
         rows = row_source(demos, row_format, renamed)
         if task is None:
-            demonstrations = _from_rows(rows, prompt)
+            demonstrations = _from_rows(rows, prompt, label_separator)
     problems.raise_any()
     if task is not None:
         demonstrations, origin = _from_task(task, rows, protocol, source, task_options, Show(common))
@@ -218,16 +220,15 @@ def _tell_plan(plan: ThinkPlan, guessed: bool, tell: Show) -> None:
         tell(Note(line))
 
 
-def _from_rows(demos: RowSource | None, prompt: PromptArguments) -> DemonstrationSet:
+def _from_rows(demos: RowSource | None, prompt: PromptArguments, label_separator: str | None) -> DemonstrationSet:
     from deepthink_cli.data.examples import read_demonstrations
     from deepthink_cli.data.template import SEPARATOR
 
     if demos is None:
         raise InputError("DEMOS: no demonstrations; give a file of solved examples, or --task NAME")
     separator = SEPARATOR if prompt.separator is None else unescaped(prompt.separator)
-    return read_demonstrations(
-        demos, pattern(prompt.template), prompt.label_field, label_list(prompt.labels), separator
-    )
+    words = label_list(prompt.labels)
+    return read_demonstrations(demos, pattern(prompt.template), prompt.label_field, words, separator, label_separator)
 
 
 def _from_task(

@@ -123,6 +123,8 @@ def not_comparable(before: OpenedMemory, after: OpenedMemory) -> str | None:
     if different:
         return f"A and B were made by different models: {' and '.join(different)} differ"
     ours, theirs = (set(memory.provenance.demonstrations.labels) for memory in (before, after))
+    if any(memory.provenance.demonstrations.template.label_separator is not None for memory in (before, after)):
+        return "rows may have several labels; compare the metrics of deepthink eval"
     if ours != theirs:
         return f"A has the labels {_listed(ours)}, B {_listed(theirs)}"
     return None

@@ -40,6 +40,7 @@ class Skipped:
 
 
 CANDIDATES = "candidates"
+LABEL_SEPARATOR = ","  # between the labels of a row whose labels are a list
 
 Text = str | Mapping[str, str]
 
@@ -99,7 +100,7 @@ class DemonstrationSet:
         """Create a set; without `labels`, the label words are those of the examples, in order of appearance."""
         solved = tuple(examples)
         pattern = template if isinstance(template, Template) else Template(template)
-        return cls(solved, pattern, tuple(labels) or tuple(dict.fromkeys(example.label for example in solved)), chat)
+        return cls(solved, pattern, tuple(labels) or _seen(solved, pattern), chat)
 
 
 def read_demonstrations(
@@ -108,24 +109,31 @@ def read_demonstrations(
     label_field: str | None = None,
     labels: Sequence[str] | None = None,
     separator: str = SEPARATOR,
+    label_separator: str | None = None,
 ) -> DemonstrationSet:
     """Read the demonstrations from `source` (see `read_rows`).
 
     Without `pattern` the first row's field names make the template, and its last field is the label
-    unless `label_field` names another. Raises InputError with every mistake found, each with file:line.
+    unless `label_field` names another. With a `label_separator`, or if the label of every row is a list, each row may
+    have several labels. Raises InputError with every mistake found, each with file:line.
     """
     problems = Problems()
     rows = _labelled_rows(RowSource.of(source), problems)
     if not rows:
         problems.raise_any()
     template = _template(rows[0], pattern, label_field, separator)
+    if label_separator is None and all(isinstance(row.fields.get(template.label_field), list) for row in rows):
+        label_separator = LABEL_SEPARATOR
+    template = replace(template, label_separator=label_separator)
     allowed = distinct(labels, Problem.of("labels", None)) if labels else None
+    if label_separator is not None:
+        _check_several(label_separator, allowed)
     examples = []
     for row in rows:
         with problems.collected():
             examples.append(_example(row, template, allowed))
     problems.raise_any()
-    seen = tuple(dict.fromkeys(example.label for example in examples))
+    seen = _seen(examples, template)
     if allowed is None and all(CANDIDATES in row.fields for row in rows):
         return DemonstrationSet(tuple(examples), template, ())
     if len(allowed or seen) < 2:
@@ -261,16 +269,59 @@ def _template(row: Row, pattern: str | None, label_field: str | None, separator:
         raise InputError(f"{row.where}: {error.messages[0]}") from error
 
 
+def _seen(examples: Iterable[Example], template: Template) -> tuple[str, ...]:
+    """The labels of examples, in order of appearance."""
+    return tuple(dict.fromkeys(label for example in examples for label in template.labels_of(example.label)))
+
+
+def _check_several(separator: str, allowed: Sequence[str] | None) -> None:
+    """Raise InputError for an empty separator of labels, and for a label that holds it."""
+    if not separator:
+        raise InputError.of("label_separator", separator, "is empty; give the text between labels, as in ;")
+    for label in allowed or ():
+        if separator in label:
+            raise InputError.of("label_separator", separator, f"is in the label {label!r}; use another one")
+
+
+def several_labels(row: Row, template: Template, choices: Sequence[str] | None, empty: bool) -> tuple[str, ...]:
+    """The labels of a row that may have several: a list, or a text with separators; a list may be `empty`.
+
+    They are in the order of the `choices`, if these are known. Raises InputError for an unknown label, for one that
+    holds the separator, and for a row with candidates of its own.
+    """
+    name, separator = template.label_field, template.label_separator
+    value = _field(row, name)
+    if CANDIDATES in row.fields:
+        raise InputError(Problem(f"rows with several labels have no {CANDIDATES!r} of their own", place=row.where))
+    if isinstance(value, list):
+        found = tuple(dict.fromkeys(text_value(each, row.where, name) for each in value))
+        wrong = next((each for each in found if str(separator) in each), None)
+        if wrong is not None:
+            reason = f"label {wrong!r} holds the separator of labels {separator!r}; name another: "
+            raise InputError(Problem(f"{reason}{option('label_separator')} of think", place=row.where))
+    else:
+        found = template.labels_of(text_value(value, row.where, name))
+    if not found and not (empty and value == []):
+        raise InputError(Problem(f"{name!r} has no label; give one or more", place=row.where))
+    for label in found if choices else ():
+        if label not in (choices or ()):
+            raise _unknown_label(label, choices or (), row.where)
+    return tuple(label for label in choices if label in found) if choices else found
+
+
 def _example(row: Row, template: Template, allowed: tuple[str, ...] | None) -> Example:
     problems = Problems()
     text: Text = ""
     with problems.collected():
         text = _text(row, template)
     with problems.collected():
-        label = text_value(_field(row, template.label_field), row.where, template.label_field)
-        choices = _candidates(row) or allowed
-        if choices and label not in choices:
-            raise _unknown_label(label, choices, row.where)
+        if template.label_separator is not None:
+            label = template.answer_of(several_labels(row, template, allowed, empty=False))
+        else:
+            label = text_value(_field(row, template.label_field), row.where, template.label_field)
+            choices = _candidates(row) or allowed
+            if choices and label not in choices:
+                raise _unknown_label(label, choices, row.where)
     problems.raise_any()
     return Example(text, label)
 
@@ -286,7 +337,9 @@ def _query(row: Row, template: Template, labels: tuple[str, ...] | None, labelle
         if not candidates and labels is not None:
             raise InputError(f'{row.where}: no candidates; this memory has no label words, add "candidates": [...]')
         gold = None
-        if labelled:
+        if labelled and template.label_separator is not None and labels is not None:
+            gold = template.answer_of(several_labels(row, template, labels, empty=True))
+        elif labelled:
             gold = text_value(_field(row, template.label_field), row.where, template.label_field)
             if candidates and gold not in candidates:
                 raise _unknown_label(gold, candidates, row.where)

@@ -27,7 +27,7 @@ def field_warnings(demonstrations: DemonstrationSet, named: bool = False) -> lis
     columns = _columns(demonstrations)
     judged = len(demonstrations.examples) >= FEWEST
     messages = [_text_id(demonstrations, columns, name) for name in _text_ids(demonstrations, columns) if judged]
-    if demonstrations.labels:
+    if demonstrations.labels and demonstrations.template.label_separator is None:
         reasons = _label_reasons(demonstrations, columns) if judged and not named else []
         if reasons:
             field = demonstrations.template.label_field

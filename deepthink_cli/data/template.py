@@ -20,11 +20,13 @@ class Template:
     r"""A string with named fields that ends with the label's: `Review: {text}\nSentiment: {label}`.
 
     `separator` is written between demonstrations and after the last one. `{{` and `}}` are literal braces.
+    `label_separator` divides the labels of a row that may have several; None if every row has one label.
     Raises InputError if the pattern cannot be filled or does not end with its label field.
     """
 
     pattern: str
     separator: str = SEPARATOR
+    label_separator: str | None = None
 
     def __post_init__(self) -> None:
         names = [name for _, name in _parsed(self.pattern) if name is not None]
@@ -80,6 +82,17 @@ class Template:
     def demonstrations(self, examples: Iterable[tuple[str | Mapping[str, str], str]]) -> str:
         """Solved examples, each followed by the separator."""
         return "".join(self.query(text) + label + self.separator for text, label in examples)
+
+    def labels_of(self, answer: str) -> tuple[str, ...]:
+        """The labels in an answer as a demonstration has it: one, or those between the separators, without blanks."""
+        if self.label_separator is None:
+            return (answer,)
+        return tuple(dict.fromkeys(filter(None, map(str.strip, answer.split(self.label_separator)))))
+
+    def answer_of(self, labels: Iterable[str]) -> str:
+        """Several labels as a demonstration has them: `bug; account` for the separator `;`."""
+        separator = self.label_separator or ""
+        return (separator if separator[-1:].isspace() else f"{separator} ").join(labels)
 
     def values(self, text: str | Mapping[str, str]) -> dict[str, str]:
         """The text fields' values, stripped; a plain string is the value of a single text field."""

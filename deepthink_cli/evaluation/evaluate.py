@@ -34,6 +34,7 @@ from deepthink_cli.events import Progress, Tell, silent
 from deepthink_cli.generation.answers import answered
 from deepthink_cli.io.text import html_paragraphs
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.labeller import members_of
 from deepthink_cli.prediction.predict import open_ensemble
@@ -176,6 +177,8 @@ def evaluate(
     """
     memory = opened(memory, iteration)
     memory = memory if reread is None else memory.asked_again(reread)
+    if has_several(memory.provenance):
+        raise InputError(f"{memory.name}: rows may have several labels; use evaluate_label_sets, or deepthink eval")
     others = open_ensemble(memory, ensemble, iteration)
     rows = rows if isinstance(rows, EvaluatedRows) else rows_of_file(memory, rows, skip=skip is not None)
     _check_rows(rows, memory, calibrate, ensemble, score)
@@ -243,7 +246,7 @@ def _evaluate(
     evaluator = Evaluator(iterations, known[0].labels, calibrate)
     overlap = OverlapEvaluator(known, iterations, calibrate)
     counted, message = 0, ""
-    for row in _answers(engine, members, rows, calibrate, score, skip is not None, truncate, tell):
+    for row in scored_rows(engine, members, rows, calibrate, score, skip is not None, truncate, tell):
         if isinstance(row, Skipped):
             skipped[row.reason] += 1
             message = message or row.error
@@ -260,7 +263,7 @@ def _evaluate(
     return evaluator.result(), overlap.result()
 
 
-def _answers(
+def scored_rows(
     engine: Engine,
     members: Sequence[Sequence[Memory]],
     rows: EvaluatedRows,

@@ -7,11 +7,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
 from deepthink_cli.errors import BelowThreshold, InputError
+from deepthink_cli.evaluation.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from deepthink_cli.evaluation.evaluation import Evaluation
+    from deepthink_cli.evaluation.label_sets import LabelSetsReport
 
-SHARES = ("accuracy", "accuracy_mean_per_token", "macro_f1")  # between 0 and 1
+SEVERAL = ("micro_f1", "macro_f1", "subset_accuracy")  # metrics of rows with several labels
+SHARES = ("accuracy", "accuracy_mean_per_token", *SEVERAL)  # between 0 and 1
 METRICS = (*SHARES, "log_probability")  # metrics of which more is better; named as in eval --json
 
 
@@ -43,16 +45,25 @@ class Threshold:
             raise InputError.of("fail_under", text, f"a log-probability in nats, 0 or less, as in {metric}=-0.5")
         return cls(metric, least, text)
 
-    def check_possible(self, has_labels: bool, has_scores: bool) -> None:
-        """Raise InputError for a metric that rows with their own candidates, or generated answers, do not have."""
+    def check_possible(self, has_labels: bool, has_scores: bool, several: bool = False) -> None:
+        """Raise InputError for a metric that the rows do not have.
+
+        These are rows with their own candidates, generated answers, or rows that may have several labels or not.
+        """
+        if several and self.metric not in SEVERAL:
+            raise InputError.of("fail_under", self.text, f"rows with several labels have {', '.join(SEVERAL)}")
+        if not several and self.metric in ("micro_f1", "subset_accuracy"):
+            raise InputError.of("fail_under", self.text, "is of rows with several labels; judge accuracy or macro_f1")
         if self.metric == "macro_f1" and not has_labels:
             raise InputError.of("fail_under", self.text, "rows with their own candidates have no F1; judge accuracy")
         if self.metric == "log_probability" and not has_scores:
             raise InputError.of("fail_under", self.text, "generated answers have no log-probability; judge accuracy")
 
-    def check(self, judged: Evaluation) -> None:
+    def check(self, judged: Evaluation | LabelSetsReport) -> None:
         """Raise BelowThreshold if the last iteration's value is below the least."""
-        last = judged.probabilities[max(judged.results)] if self.metric == "log_probability" else judged.last
+        last: object = judged.last
+        if isinstance(judged, Evaluation) and self.metric == "log_probability":
+            last = judged.probabilities[max(judged.results)]
         value: float = getattr(last, self.metric)
         if value < self.least:
             raise BelowThreshold(f"{self.metric} {value:.4f} is below --fail-under {self.text}")

@@ -20,10 +20,11 @@ from deepthink_cli.data.examples import Query, Skipped, queries_or_skipped, read
 from deepthink_cli.data.source import RowSource
 from deepthink_cli.engine.base import Engine
 from deepthink_cli.errors import InputError, Problems, option
-from deepthink_cli.events import Progress, Tell, silent
+from deepthink_cli.events import Note, Progress, Tell, silent
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.model.tokens import query_tokenizer
+from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.labeller import LabelRows, RowLabeller
 from deepthink_cli.prediction.rows import by_first
@@ -70,6 +71,17 @@ def predict(
         yield from (by_first(prediction, names) for prediction in predicted(part))
 
 
+def tell_of_several(memory: OpenedMemory, tell: Tell) -> None:
+    """Note what gives labels where rows may have several and the memory stores no thresholds."""
+    if has_several(memory.provenance) and memory.provenance.thresholds is None:
+        tell(
+            Note(
+                f"{memory.name} stores no thresholds: a row gets the labels with a share above 1 / C; store a "
+                f"threshold for each with deepthink calibrate {memory.name} ROWS"
+            )
+        )
+
+
 @dataclass(frozen=True)
 class Prompt:
     """What a model reads for a row: the text of its tokens up to the label, and what each candidate adds.
@@ -107,6 +119,8 @@ def open_ensemble(
 ) -> tuple[OpenedMemory, ...]:
     """The memories that are averaged with `memory`; raises InputError, all at once, for those that do not fit it."""
     others, problems = list[OpenedMemory](), Problems()
+    if ensemble and has_several(memory.provenance):
+        raise InputError.of("ensemble", None, f"the rows of {memory.name} may have several labels; omit it")
     for each in ensemble:
         with problems.collected():
             other = opened(each, iteration).asked_again(memory.reread)
@@ -184,6 +198,7 @@ def predict_file(
     `flush`, a chunk ends where no row follows at once.
     """
     memory = opened(memory, iteration)
+    tell_of_several(memory, tell)
     others, source = open_ensemble(memory, ensemble, iteration), in_columns(memory, inputs)
     calibrate = in_use(calibrate, [memory, *others], score)
     demonstrations = memory.provenance.demonstrations
@@ -217,7 +232,8 @@ def _watched(
     tell: Tell,
 ) -> Iterator[Part]:
     """The chunks with the corrections that are estimated from rows; then tells of a bias, those `before` included."""
-    labels, told = memory.provenance.demonstrations.labels, silent if calibrate else tell
+    labels = memory.provenance.demonstrations.labels
+    told = silent if calibrate or has_several(memory.provenance) else tell
     calibrator = RowCalibrator(calibrate, labels)
     warning, last = OneLabelWarning(labels, memory.name, told, streams), list[Prediction]()
     for earlier in before:

@@ -11,10 +11,12 @@ from typing import Any
 from deepthink_cli.artifact.opening import OpenedMemory
 from deepthink_cli.calibration.registry import NONE, STORED, calibration
 from deepthink_cli.data.examples import Skipped
+from deepthink_cli.data.template import Template
 from deepthink_cli.errors import DeepThinkError, InputError, option
 from deepthink_cli.events import Note, Tell, Warn
 from deepthink_cli.io.tables import Columns, Kind, is_table
 from deepthink_cli.io.text import jsonable
+from deepthink_cli.multilabel import GivenLabels, has_several
 from deepthink_cli.options import Keep, ScoreName
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
 from deepthink_cli.scoring.inputs import MAX_FIELDS, CheckedRows
@@ -50,7 +52,8 @@ class OutputRows:
     `labels` are those of every row, empty if rows have candidates of their own; `fields` the fields of the input with
     their kinds, None if they are not known before they are read; `several` says whether rows have an iteration, `gold`
     whether they have a true label, `skip` whether there may be rows with an error instead, `truncate` what is read of a
-    text that is too long; `stored_from` is what the memory's own correction was estimated from.
+    text that is too long; `stored_from` is what the memory's own correction was estimated from; with `given`, a row has
+    several labels, joined as the `template` has them in a table.
     """
 
     iterations: tuple[int, ...]
@@ -66,6 +69,8 @@ class OutputRows:
     skip: bool = False
     truncate: Keep | None = None
     stored_from: Counted = "texts"
+    given: GivenLabels | None = None
+    template: Template | None = None
 
     def row(self, index: int, row: Prediction | Skipped) -> dict[str, Any]:
         """One row of output; label and probability are those of the first calibration, scores are the model's."""
@@ -77,6 +82,7 @@ class OutputRows:
             written |= {"answer": row.label, "right": row.label == row.query.gold, "text": row.text}
             return {**written, **self._input(fields), "gold": row.query.gold}
         answer = answer_of(row, self.calibrate)
+        written |= {} if self.given is None else {"labels": self._labels(self.given(row))}
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
         written |= {"truncated": row.query.truncated} if row.query.truncated else {}
         written |= {**scored_by(self.score, self.reread), "scores": row.scores}
@@ -84,7 +90,18 @@ class OutputRows:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
         if self.options.threshold is not None and answer.probability < self.options.threshold:
             written["label"] = None
-        return written | self._input(fields) | ({"gold": row.query.gold} if self.gold else {})
+        return written | self._input(fields) | ({"gold": self._gold(row.query.gold)} if self.gold else {})
+
+    def _labels(self, labels: Sequence[str]) -> Any:
+        """Several labels: a list, or a text in a table."""
+        assert self.template is not None
+        return self.template.answer_of(labels) if self.table else list(labels)
+
+    def _gold(self, gold: str | None) -> Any:
+        """The true label, or the true labels."""
+        if self.given is None or self.template is None:
+            return gold
+        return self._labels(self.template.labels_of(gold or ""))
 
     def skipped(self, index: int, row: Skipped) -> dict[str, Any]:
         """One row of output for a row without a prediction: why, and its fields as far as it could be read."""
@@ -140,6 +157,7 @@ class OutputRows:
         columns: dict[str, Kind] = {"index": "integer"}
         if self.several:
             columns["iteration"] = "integer"
+        columns |= {} if self.given is None else {"labels": "text"}
         columns |= {"label": "text", "probability": "number"}
         if self.options.top is not None or self.options.threshold is not None:
             columns["confidence"] = "text"
@@ -242,7 +260,18 @@ def output_rows(
         skip=errors.skip,
         truncate=errors.truncate,
         stored_from="texts" if stored is None else stored.counted,
+        **_several(memory, score, options),
     )
+
+
+def _several(memory: OpenedMemory, score: ScoreName, options: LabelOptions) -> dict[str, Any]:
+    """What rows with several labels need; raises InputError for a threshold of all labels, and of another score."""
+    if not has_several(memory.provenance):
+        return {}
+    if options.threshold is not None:
+        raise InputError.of("threshold", options.threshold, "rows may have several labels, each with its threshold")
+    given = GivenLabels.of(memory.provenance, score, memory.name)
+    return {"given": given, "template": memory.provenance.demonstrations.template}
 
 
 def samples_rows(

@@ -20,6 +20,7 @@ from deepthink_cli.data.source import Row, RowSource
 from deepthink_cli.errors import InputError
 from deepthink_cli.events import Tell, silent
 from deepthink_cli.model.options import ModelOptions
+from deepthink_cli.multilabel import has_several
 from deepthink_cli.options import ScoreName
 from deepthink_cli.prediction.labeller import RowLabeller
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
@@ -51,6 +52,8 @@ class Labeller:
     ) -> None:
         for name in from_rows(calibrate):
             raise InputError.of("calibrate", name, "is estimated from rows, which a server answers one by one")
+        if has_several(memory.provenance):
+            raise InputError(f"{memory.name}: its rows may have several labels; label them with deepthink predict")
         self.memory, self.calibrate, self.score = memory, in_use(calibrate, [memory], score), score
         check_supported(self.calibrate, memory, None)
         self.demonstrations = memory.provenance.demonstrations

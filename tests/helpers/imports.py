@@ -8,7 +8,8 @@ import sys
 # From the bottom up, as in docs/architecture.md: a module imports only from its own folder and from those before it.
 ORDER = (
     *("errors", "io", "registry", "events", "options", "updates", "method", "data", "provenance", "memory", "advice"),
-    *("model", "rereading", "engine", "thinking", "artifact", "scoring", "calibration"),
+    *("model", "rereading", "engine", "thinking", "artifact", "scoring"),
+    *("multilabel", "calibration"),
     *("selection", "techniques", "meaning", "tasks"),
     *("make_memory", "calibrate_memory", "weigh_memory", "prediction", "generation", "evaluation", "comparison"),
     *("tuning", "serving"),

@@ -1,0 +1,194 @@
+"""Rows with several labels: which labels a row gets, the metrics of such sets, and a threshold for each label.
+
+A label is given if its share among the candidates exceeds its threshold. A threshold is the one of the best F1 of its
+label (SCut: Yang 2001, A study on thresholding strategies for text categorization), the mean of those of the training
+parts of a cross-validation (Fan and Lin 2007, A study on threshold selection for multi-label classification).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from deepthink_cli.errors import InputError
+from deepthink_cli.options import ScoreName
+from deepthink_cli.provenance import Provenance, Thresholds
+from deepthink_cli.scoring.prediction import Prediction
+from deepthink_cli.scoring.softmax import shares
+
+FOLDS, SEED = 5, 0  # of the cross-validation
+
+
+def has_several(provenance: Provenance) -> bool:
+    """Whether the demonstrations of a memory may have several labels each."""
+    return provenance.demonstrations.template.label_separator is not None
+
+
+def label_shares(prediction: Prediction) -> dict[str, float]:
+    """The share of each label of a prediction among them."""
+    return dict(zip(prediction.scores, shares(list(prediction.scores.values())), strict=True))
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """The labels that predictions give, by the thresholds that a memory stores for an iteration, or above 1 / C."""
+
+    stored: Thresholds | None
+
+    @classmethod
+    def of(cls, provenance: Provenance, score: ScoreName, name: str) -> GivenLabels:
+        """Those of a memory `name`; raises InputError for thresholds of another score."""
+        stored = provenance.thresholds
+        if stored is not None and stored.score != score:
+            raise InputError.of("score", score, f"the thresholds that {name} stores are of {stored.score}; use that")
+        return cls(stored)
+
+    def __call__(self, prediction: Prediction) -> tuple[str, ...]:
+        """The labels of one prediction, in the order of its candidates; there may be none."""
+        found = label_shares(prediction)
+        least = dict.fromkeys(found, 1 / len(found))
+        if self.stored is not None:
+            least = self.stored.at[str(prediction.iteration)]
+        return tuple(label for label, share in found.items() if share > least[label])
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Of one label: the rows that have it and get it, that get it, and that have it."""
+
+    right: int = 0
+    given: int = 0
+    support: int = 0
+
+    @property
+    def f1(self) -> float:
+        """2 right / (given + support); 0 for a label that occurs nowhere."""
+        return 2 * self.right / (self.given + self.support) if self.given + self.support else 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """Precision, recall, F1 and support; 0 where nothing is counted."""
+        precision = self.right / self.given if self.given else 0.0
+        recall = self.right / self.support if self.support else 0.0
+        return {"precision": precision, "recall": recall, "f1": self.f1, "support": self.support}
+
+
+@dataclass
+class LabelSets:
+    """Running counts of true and given sets of labels: memory does not grow with their number.
+
+    `macro_f1` is the mean F1 over all labels, 0 for one that occurs nowhere; `micro_f1` is that of their summed counts.
+    """
+
+    labels: Sequence[str]
+    n: int = 0
+    same: int = 0
+    counts: dict[str, LabelCounts] = field(default_factory=dict)
+
+    def add(self, true: AbstractSet[str], given: AbstractSet[str]) -> None:
+        """Count one row."""
+        self.n += 1
+        self.same += true == given
+        for label in true | given:
+            old = self.counts.get(label, LabelCounts())
+            has, gets = label in true, label in given
+            self.counts[label] = LabelCounts(old.right + (has and gets), old.given + gets, old.support + has)
+
+    def of(self, label: str) -> LabelCounts:
+        """The counts of one label."""
+        return self.counts.get(label, LabelCounts())
+
+    @property
+    def subset_accuracy(self) -> float:
+        """The share of rows that get exactly their true labels."""
+        return self.same / self.n
+
+    @property
+    def micro_f1(self) -> float:
+        """F1 of the counts of all labels together."""
+        every = self.counts.values()
+        return LabelCounts(
+            sum(each.right for each in every), sum(each.given for each in every), sum(each.support for each in every)
+        ).f1
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the labels."""
+        return fmean(self.of(label).f1 for label in self.labels)
+
+
+def best_threshold(values: Sequence[float], true: Sequence[bool]) -> float:
+    """The threshold of the best F1 of a label with these shares in rows that have it or not; the largest of several.
+
+    It is halfway between two shares, 0 if every row gets the label, and 1, so that none does, if no row has it.
+    """
+    ordered = sorted(zip(values, true, strict=True), reverse=True)
+    support, right, best, threshold = sum(true), 0, 0.0, 1.0
+    for given, (share, has) in enumerate(ordered, start=1):
+        right += has
+        following = ordered[given][0] if given < len(ordered) else 0.0
+        f1 = 2 * right / (given + support)
+        if f1 > best and share > following:
+            best, threshold = f1, (share + following) / 2 if given < len(ordered) else 0.0
+    return threshold
+
+
+def fitted(rows: Sequence[tuple[Mapping[str, float], AbstractSet[str]]], labels: Iterable[str]) -> dict[str, float]:
+    """The best threshold of each label for the shares and true labels of rows."""
+    return {
+        label: best_threshold([share[label] for share, _ in rows], [label in true for _, true in rows])
+        for label in labels
+    }
+
+
+def cross_validated(
+    rows: Sequence[tuple[Mapping[str, float], AbstractSet[str]]], labels: Sequence[str]
+) -> tuple[dict[str, float], LabelSets]:
+    """The mean threshold of each label over the folds, and the labels of each fold by the thresholds of the others."""
+    order = random.Random(SEED).sample(range(len(rows)), len(rows))
+    found, judged = list[dict[str, float]](), LabelSets(labels)
+    for fold in range(FOLDS):
+        held_out = set(order[fold::FOLDS])
+        least = fitted([row for place, row in enumerate(rows) if place not in held_out], labels)
+        found.append(least)
+        for share, true in (rows[place] for place in sorted(held_out)):
+            judged.add(true, {label for label in labels if share[label] > least[label]})
+    return {label: fmean(each[label] for each in found) for label in labels}, judged
+
+
+def thresholds_of(
+    predictions: Iterable[Prediction], provenance: Provenance, source: str, score: ScoreName = "sum"
+) -> Thresholds:
+    """The thresholds for predictions of labelled rows by T = 1 and the kept iterations of a memory.
+
+    `source` names the file of the rows. Raises InputError for too few rows, and for labels that no row has.
+    """
+    labels, template = provenance.demonstrations.labels, provenance.demonstrations.template
+    by_iteration = dict[int, list[tuple[Mapping[str, float], AbstractSet[str]]]]()
+    for each in predictions:
+        true = frozenset(template.labels_of(each.query.gold or ""))
+        by_iteration.setdefault(each.iteration, []).append((label_shares(each), true))
+    rows = next(iter(by_iteration.values()), [])
+    if len(rows) < 4 * FOLDS:
+        raise InputError(f"{source}: {len(rows)} rows that the memory has not read; thresholds need {4 * FOLDS}")
+    for label in labels:
+        if not any(label in true for _, true in rows):
+            raise InputError(f"{source}: no row has the label {label!r}; thresholds need rows of every label")
+    found = {iteration: cross_validated(each, labels) for iteration, each in sorted(by_iteration.items())}
+    judged = found[max(found)][1]
+    at = {str(iteration): least for iteration, (least, _) in found.items()}
+    figures = (judged.micro_f1, judged.macro_f1, judged.subset_accuracy)
+    return Thresholds(score, at, len(rows), FOLDS, source, *figures)
+
+
+def metrics(sets: LabelSets) -> dict[str, Any]:
+    """The metrics of sets of labels as JSON values."""
+    return {
+        "micro_f1": sets.micro_f1,
+        "macro_f1": sets.macro_f1,
+        "subset_accuracy": sets.subset_accuracy,
+        "per_label": {label: sets.of(label).as_json() for label in sets.labels},
+    }
