@@ -370,6 +370,11 @@ class Provenance:
     first_token: FirstToken | None = None
     thresholds: Thresholds | None = None
 
+    @property
+    def parts(self) -> list[int] | None:
+        """The tokens of each part of the demonstrations, if they were read in parts."""
+        return list(self.demonstrations.parts) or None
+
 
 ADAPTER_DEMONSTRATIONS = TypeAdapter(TokenizedDemonstrations)
 

@@ -223,7 +223,6 @@ def _metadata(memories: Sequence[Memory]) -> Metadata:
         versions=dict(versions()),
         drift={str(t): drift for t, drift in enumerate(last.drift, start=2)},
         chat=demonstrations.chat,
-        parts=list(demonstrations.parts) or None,
     )
 
 

@@ -47,8 +47,9 @@ ADDED = (
     "calibrated",
     "first_token",
     "thresholds",
+    "parts",
 )  # fields of format version 2, which only memories that use them have
-OPTIONAL = ("update", "chat", "parts", *ADDED)  # fields of the metadata that are absent if they are not used
+OPTIONAL = ("update", "chat", *ADDED)  # fields of the metadata that are absent if they are not used
 
 
 @with_config(STRICT)
@@ -79,8 +80,7 @@ class Metadata:
     `eta` and `momentum` are those of the gate. For any other update rule both are 0 and `update` holds the rule;
     `update` is absent for the gate, and `chat` if the demonstrations are not turns of a conversation. `selected`,
     `technique`, `tuned`, `quantized`, `calibrated`, `first_token` and `thresholds` are absent unless a command recorded
-    them; a file that has one has format version 2. `parts` is absent unless the demonstrations were read in parts, by
-    a technique.
+    them, and `parts` unless the demonstrations were read in parts; a file that has one has format version 2.
     """
 
     format_version: int
@@ -139,7 +139,7 @@ class Metadata:
             words,
             tuple(self.parts or ()),
         )
-        added = {name: getattr(self, name) for name in ADDED}
+        added = {name: getattr(self, name) for name in ADDED if name != "parts"}  # which the demonstrations have
         return Provenance(self.model, demonstrations, self.method, self.task, self.seed, **added)
 
 
@@ -215,8 +215,8 @@ def _check_consistent(metadata: Metadata) -> None:
         raise ValueError("format_version: 1 has none of the fields " + ", ".join(ADDED))
     if not len(stored.texts) == len(stored.labels) == metadata.shots:
         raise ValueError("demonstrations: texts, labels and shots differ in number")
-    if metadata.parts is not None and (metadata.technique is None or sum(metadata.parts) != len(stored.token_ids)):
-        raise ValueError("parts: not those of the demonstrations of a technique")
+    if metadata.parts is not None and sum(metadata.parts) != len(stored.token_ids):
+        raise ValueError("parts: not of as many tokens as the demonstrations")
     if len(set(metadata.labels)) != len(metadata.labels) or not all(map(str.strip, metadata.labels)):
         raise ValueError("labels: one is empty or duplicated")
     if not kept or kept != sorted(set(kept)) or not 1 <= kept[0] <= kept[-1] <= metadata.iterations:
