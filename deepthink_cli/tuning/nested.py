@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from deepthink_cli.calibration.registry import NONE, calibration
 from deepthink_cli.evaluation.metrics import Z95, wilson
 from deepthink_cli.tuning.options import Setting
@@ -93,10 +91,14 @@ def correctness(scores: HeldOutScores, gold: Ints, settings: Sequence[Setting], 
     A calibration that is not in `scores` estimates its bias from all rows without their labels, or, if it needs true
     labels, as `fits` say, which must hold every row once.
     """
+    import numpy as np
+
     return np.stack([_labels(scores, setting, fits) == gold for setting in settings])
 
 
 def _labels(scores: HeldOutScores, setting: Setting, fits: Sequence[Fit]) -> Ints:
+    import numpy as np
+
     if setting.calibration in scores:
         return np.asarray(scores[setting.calibration][setting.place].argmax(axis=-1))
     method, raw = calibration(setting.calibration), scores[NONE][setting.place]
@@ -120,6 +122,8 @@ def choose_nested(outer: Bools, inner: Sequence[Bools], folds: Sequence[Sequence
     `outer` (S, N) is whether a row is right after a memory of all rows outside its fold. `inner[i]` (S, N - n_i) is the
     same of the rows outside fold i, in order, after memories of the rows outside fold i and outside their own fold.
     """
+    import numpy as np
+
     chosen, right = [], np.zeros(outer.shape[1], dtype=bool)
     for of_fold, rows in zip(inner, folds, strict=True):
         chosen.append(best(of_fold))
