@@ -109,9 +109,15 @@ def _save(memory: str | Path, first: FirstToken, output: str | Path, tell: Tell)
     from deepthink_cli.artifact.files import save_first_token
 
     header = read_header(memory)
-    if header.metadata.calibrated is not None:
-        way = f"store it again with deepthink calibrate {output}"
-        tell(Note(f"the correction that {memory} stores is of scores with the weight before and is left out; {way}"))
+    metadata = header.metadata
+    if metadata.calibrated is not None or metadata.thresholds is not None:
+        stored = "correction" if metadata.thresholds is None else "thresholds"
+        tell(
+            Note(
+                f"left out, since of scores with the weight before: the {stored} of {memory}; store it again with "
+                f"deepthink calibrate {output}"
+            )
+        )
     return save_first_token(header, None if first.weight == 1 else first, output)
 
 

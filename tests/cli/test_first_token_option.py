@@ -83,7 +83,7 @@ def test_the_weight_is_the_best_of_those_that_predict_would_use(
 def test_a_weight_removes_the_correction_and_a_correction_keeps_the_weight(memory: Path, capsys: Captured) -> None:
     calibrate(memory)
     assert run(["calibrate", str(memory), "--first-token", "2"]) == 0
-    assert "is of scores with the weight before and is left out" in capsys.readouterr().err
+    assert "left out, since of scores with the weight before" in capsys.readouterr().err
     assert read_header(memory).metadata.calibrated is None
     calibrate(memory)
     metadata = read_header(memory).metadata
