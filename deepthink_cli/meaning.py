@@ -99,6 +99,7 @@ _TRAINING = "{technique} " + " or ".join(name for name in TECHNIQUES.own if issu
 _TRAINED = f"not with {_TRAINING} alone, which trains the memory of one reading"
 _WHOLE = ("think", "run", "study")
 
+_OF_THE_TASK = (_has("task"), "not with {task}, which has its own", "omit this, or write a task file")
 TABLE = (
     Rule(
         _WHOLE,
@@ -122,13 +123,8 @@ TABLE = (
         _ADD,
     ),
     Rule(("select",), ("protocol", "data_dir"), _lacks("task"), "only with {task} NAME", _ADD),
-    Rule(
-        ("think", "select"),
-        ("template", "label_field", "labels", "label_separator", "separator"),
-        _has("task"),
-        "not with {task}, which has its own",
-        "omit this, or write a task file",
-    ),
+    Rule(("think", "select"), ("template", "label_field", "labels", "separator"), *_OF_THE_TASK),
+    Rule(("think",), ("label_separator",), *_OF_THE_TASK),
     Rule(
         ("think", "tune"),
         ("separator",),

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
@@ -128,6 +129,12 @@ class TokenizedDemonstrations:
     words: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[int, ...] = ()
     query_copies: int = 1
+
+    @property
+    def texts(self) -> tuple[tuple[int, ...], ...]:
+        """The token ids of each text that the model read without the others; one text without parts."""
+        ids = iter(self.token_ids)
+        return tuple(tuple(islice(ids, length)) for length in self.parts or (len(self.token_ids),))
 
     def word(self, label: str) -> str:
         """What the model read in place of a label, and is asked for."""

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rereading:
-    """The tokens of one reading after the first, and the position of the first of them.
+    """The texts of one reading after the first, as token ids, and the position of the first token.
 
     `places[i]` is the place of token i in the first reading; None if no token has moved.
     """
 
-    token_ids: tuple[int, ...]
+    texts: tuple[tuple[int, ...], ...]
     start: int
     places: tuple[int, ...] | None = None
 
@@ -51,7 +51,7 @@ def reread(
     ids, count = demonstrations.token_ids, len(demonstrations.examples)
     start, order = method.start(len(ids)), list(method.update.order(iteration, count))
     if order == list(range(count)):
-        return Rereading(ids, start)
+        return Rereading(demonstrations.texts, start)
     if sorted(order) != list(range(count)):
         raise DeepThinkError(
             f"{type(method.update).__name__}: the order of reading {iteration} must have every demonstration once"
@@ -64,4 +64,4 @@ def reread(
     starts = own_RL.int().argmax(1).tolist()
     parts = [range(*ends) for ends in pairwise((*starts, len(ids)))]
     places = tuple(chain(range(starts[0]), *(parts[number] for number in order)))
-    return Rereading(tuple(ids[place] for place in places), start, places)
+    return Rereading((tuple(ids[place] for place in places),), start, places)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from deepthink_cli.engine.base import Engine, Reading, read_apart
+from deepthink_cli.engine.base import Engine, read_texts
 from deepthink_cli.memory import Memory, State
 from deepthink_cli.method import Method
 from deepthink_cli.provenance import Provenance, TokenizedDemonstrations
@@ -31,26 +31,19 @@ def think_together(engine: Engine, thoughts: Sequence[Thought]) -> Iterator[list
     """Read several sets of demonstrations, each by its method, and yield all memories after every reading.
 
     All sets are read in shared passes, up to the smallest T; a set that several methods share is read once for T = 1.
-    The parts of a set that has any are read apart in every reading, and its memory is all of them.
     The caller may clear the yielded list, which frees memory for the next reading.
     """
-    texts = [(demonstrations.token_ids, demonstrations.parts) for demonstrations, _ in thoughts]
-    distinct = {text: Reading(text[0], parts=text[1]) for text in texts}
-    first = dict(zip(distinct, read_apart(engine, list(distinct.values())), strict=True))  # each of L tokens
+    distinct = list(dict.fromkeys(demonstrations.texts for demonstrations, _ in thoughts))
+    first = dict(zip(distinct, read_texts(engine, distinct), strict=True))  # each of L tokens
     origin = partial(Provenance, engine.identity)
-    histories = [
-        replace(first[text], provenance=origin(*thought)) for text, thought in zip(texts, thoughts, strict=True)
-    ]
+    histories = [replace(first[read.texts], provenance=origin(read, method)) for read, method in thoughts]
     del first
     states: list[State] = [()] * len(thoughts)
     yield list(histories)  # keys and values of every layer, (kv_heads, L, head_dim)
     for iteration in range(2, min(method.iterations for _, method in thoughts) + 1):
         again = [reread(engine.tokenizer, *thought, iteration) for thought in thoughts]
-        readings = [
-            Reading(each.token_ids, history, each.start, demonstrations.parts)
-            for each, history, (demonstrations, _) in zip(again, histories, thoughts, strict=True)
-        ]
-        presents = read_apart(engine, readings)  # Eq. 2 and 3
+        texts, starts = [each.texts for each in again], [each.start for each in again]
+        presents = read_texts(engine, texts, histories, starts)  # Eq. 2 and 3
         for n, (_, method) in enumerate(thoughts):
             present = again[n].in_first_order(presents[n])
             histories[n], states[n] = histories[n].updated(present, method.update, states[n])  # Eq. 4

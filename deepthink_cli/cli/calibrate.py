@@ -28,7 +28,7 @@ Rows = Annotated[
     typer.Argument(
         metavar="[ROWS]",
         help="Rows like those to be labelled: JSON Lines, JSON, CSV, TSV, Parquet or one text a line (.txt), also .gz "
-        "or .zst. True labels are only read for fitted, thresholds and --first-token labels.",
+        "or .zst. True labels are only read for fitted, thresholds and a weight by labels.",
     ),
 ]
 Output = Annotated[

@@ -33,32 +33,14 @@ Likelihoods = list[list[tuple[float, bool]]]  # the same, and whether greedy dec
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3).
-
-    `parts` are numbers of tokens that are read without the others, each after its own part of the history; without
-    any, all are read together.
-    """
+    """Tokens to be read at positions `start` onward, after a history if there is one (Eq. 2 and 3)."""
 
     token_ids: tuple[int, ...]
     history: Memory | None = None
     start: int = 0
-    parts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.token_ids)
-
-    def apart(self) -> list[Reading]:
-        """The reading of each part, at the positions that it has without the others; itself without parts."""
-        if not self.parts:
-            return [self]
-        ends = list(accumulate(self.parts))
-        spans = [(end - length, end) for end, length in zip(ends, self.parts, strict=True)]
-        histories = [self.history and self.history.tokens(*span) for span in spans]
-        starts = [length if self.start else 0 for length in self.parts]  # after its own history, or at 0
-        return [
-            Reading(self.token_ids[slice(*span)], history, start)
-            for span, history, start in zip(spans, histories, starts, strict=True)
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,14 +227,24 @@ class Engine(Protocol):
         return f"use {option('dtype')} float32, and look for NaN in the weights"
 
 
-def read_apart(engine: Engine, readings: Sequence[Reading]) -> list[Memory]:
-    """The present of every reading, in order; of one in parts, the presents of its parts one after another.
+def read_texts(
+    engine: Engine,
+    sets: Sequence[tuple[tuple[int, ...], ...]],
+    histories: Sequence[Memory] = (),
+    starts: Sequence[int] = (),
+) -> list[Memory]:
+    """The presents of sets of texts, given as token ids: of each set, those of its texts one after another.
 
-    Raises as `Engine.read`.
+    A text is read without the others of its set, and attends to its own part of the set's history. Its first position is
+    0 if that is the start of the set, and follows its own part of the history otherwise. Raises as `Engine.read`.
     """
-    divided = [reading.apart() for reading in readings]
-    presents = iter(engine.read([part for parts in divided for part in parts]))
-    found = [list(islice(presents, len(parts))) for parts in divided]
+    readings = []
+    for number, texts in enumerate(sets):
+        for ids, end in zip(texts, accumulate(map(len, texts)), strict=True):
+            history = histories[number].tokens(end - len(ids), end) if histories else None
+            readings.append(Reading(ids, history, len(ids) if starts and starts[number] else 0))
+    presents = iter(engine.read(readings))
+    found = [list(islice(presents, len(texts))) for texts in sets]
     return [first.followed_by(*others) if others else first for first, *others in found]
 
 

@@ -43,10 +43,10 @@ TECHNIQUES: Registry[type[Technique]] = Registry(
     {
         DEEP_THINKING: DeepThinking,
         "ct-kv": ContextTuning,
-        COMPOSED: Composed,
         "repeat": Repeated,
         "flipped": Flipped,
         "fresh": Fresh,
+        COMPOSED: Composed,
         "ensemble": Ensemble,
     },
     _check,

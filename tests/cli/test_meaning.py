@@ -66,6 +66,7 @@ RUN = METHODS | {
     "iterations": Given("--iterations 1"),  # beside ct-kv, T says how many demonstrations fit, as in other runs
     "at": Given("--at 1,2"),
     "score": Given("--score mean"),
+    "reread": Given("--reread 2"),
     "choose_on": Given("--choose-on dev"),
     "dev_size": Given("--dev-size 1", ("choose_on",)),
     "seeds": Given("--seeds 7,"),
@@ -83,6 +84,7 @@ THINK = METHODS | {
     "label_field": Given("--label-field review"),
     "labels": Given("--labels positive,negative,neither"),
     "separator": Given(r"--separator \n"),
+    "label_separator": Given("--label-separator /"),
     "calibrate": Given("--calibrate contextual"),
 }
 # Options that do not say what is computed, but with which model, where, how fast, and what is shown of it.
@@ -132,7 +134,7 @@ def effect_of_run(crossing: Crossing) -> Any:
     plan, spec = plan_run(run), opened(run.models[0])
     (task,) = plan.tasks
     limit = spec.limits.largest(plan.positions, plan.options.iterations)
-    done: list[Any] = [plan.options.score, limit]
+    done: list[Any] = [plan.options.score, plan.options.reread, limit]
     for job in prepare_jobs(plan, spec, task):
         if isinstance(job, RunJob):
             rows = sorted(job.rows_sha256.items())
