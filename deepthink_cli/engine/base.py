@@ -235,8 +235,8 @@ def read_texts(
 ) -> list[Memory]:
     """The presents of sets of texts, given as token ids: of each set, those of its texts one after another.
 
-    A text is read without the others of its set, and attends to its own part of the set's history. Its first position is
-    0 if that is the start of the set, and follows its own part of the history otherwise. Raises as `Engine.read`.
+    A text is read without the others of its set, and attends to its own part of the set's history. Its first position
+    is 0 if that is the start of the set, and follows its own part of the history otherwise. Raises as `Engine.read`.
     """
     readings = []
     for number, texts in enumerate(sets):
