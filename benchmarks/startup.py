@@ -17,11 +17,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REVIEWS = ROOT / "examples" / "reviews"
+EXAMPLES = ROOT / "examples"
+REVIEWS = EXAMPLES / "reviews"
+STUDY = shlex.quote(str(EXAMPLES / "study" / "shots.yaml"))
 DEEPTHINK = [sys.executable, "-m", "deepthink_cli"]
 # Compiled modules are kept, as they are where a package is installed.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-# In a folder with mem.safetensors, rows.jsonl (labelled) and one.jsonl.
+# In a folder with mem.safetensors, rows.jsonl (labelled), one.jsonl, and the runs runs/weather and runs/shots.
 MISTAKES = (
     "think rows.jsonl --bogus",
     "think missing.jsonl -o m.safetensors",
@@ -46,7 +48,16 @@ MISTAKES = (
     "report missing",
     "study plan missing",
 )
-OTHERS = ("--help", "think --help", "inspect mem.safetensors", "tasks", "select --list", "study list")
+OTHERS = (
+    "--help",
+    "think --help",
+    "inspect mem.safetensors",
+    "tasks",
+    "select --list",
+    "study list",
+    "report runs/weather",
+    f"study report {STUDY} --runs runs/shots",
+)
 
 
 def main() -> None:
@@ -60,11 +71,18 @@ def main() -> None:
         (folder / "rows.jsonl").write_text(rows, encoding="utf-8")
         (folder / "one.jsonl").write_text('{"review": "A slow start, but I loved it."}\n', encoding="utf-8")
         processor_seconds("think rows.jsonl -T 1 -q -o mem.safetensors", folder, 0)
+        weather = shlex.quote(str(EXAMPLES / "custom_task" / "weather.yaml"))
+        data = shlex.quote(str(EXAMPLES / "custom_task" / "data"))
+        run = f"run --task {weather} --data-dir {data} --seeds 2 --technique repeat-2 -q -o runs/weather"
+        processor_seconds(run, folder, 0)
+        processor_seconds(f"study run {STUDY} -q -o runs/shots", folder, 0)
         print("| command | exit code | processor s |\n|---|--:|--:|")
         for line in MISTAKES:
             print(f"| `{line}` | 2 | {processor_seconds(line, folder, 2, runs):.2f} |", flush=True)
         for line in (*OTHERS, "predict mem.safetensors one.jsonl"):
-            print(f"| `{line}` | 0 | {processor_seconds(line, folder, 0, runs):.2f} |", flush=True)
+            print(
+                f"| `{line.replace(f'{ROOT}/', '')}` | 0 | {processor_seconds(line, folder, 0, runs):.2f} |", flush=True
+            )
 
 
 def processor_seconds(line: str, folder: Path, expected: int, runs: int = 1) -> float:
