@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from deepthink_cli.engine.attention import Kept, over_memory
-from deepthink_cli.engine.base import Reading
-from deepthink_cli.engine.batches import BatchedEngine, Past
+from deepthink_cli.engine.base import Past, Reading
+from deepthink_cli.engine.batches import BatchedEngine
 from deepthink_cli.engine.budget import tokens_over
 from deepthink_cli.engine.feedforward import fused_activations, last_feedforward_at
 from deepthink_cli.engine.network import LanguageModel
