@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from typing import Any, Literal
 
 import torch
@@ -40,6 +40,13 @@ class Memory:
     def length(self) -> int:
         """L, the number of demonstration tokens."""
         return self.keys[0].shape[1]
+
+    @property
+    def parts(self) -> tuple[Memory, ...]:
+        """The parts that the model read without the others, as views; the memory itself if it read all together."""
+        lengths = self.provenance.demonstrations.parts if self.provenance else ()
+        spans = pairwise(accumulate(lengths, initial=0))
+        return tuple(self.tokens(*span) for span in spans) or (self,)
 
     @property
     def first_weight(self) -> float:

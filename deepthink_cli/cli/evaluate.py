@@ -18,6 +18,7 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     EnsembleFiles,
     IterationChoice,
+    Nearest,
     ProtocolName,
     Renamed,
     RowFormat,
@@ -95,6 +96,7 @@ def evaluate(
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    nearest: Nearest = None,
     score: Score = "sum",
     *,
     errors: Given[ErrorOptions],
@@ -141,7 +143,7 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread)
+        opened = open_memory(memory, at).asked_again(query.reread).attending_to(nearest)
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

@@ -19,6 +19,7 @@ from deepthink_cli.cli.data_options import (
     Calibrate,
     EnsembleFiles,
     IterationChoice,
+    Nearest,
     Renamed,
     RowFormat,
     TaskName,
@@ -167,6 +168,7 @@ def predict(
     at: IterationChoice = "last",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
+    nearest: Nearest = None,
     task: TaskName = None,
     score: Score = "sum",
     row_format: RowFormat = None,
@@ -226,7 +228,7 @@ def predict(
             "map": renamed,
         }
         values = {"iteration": at, "options": options, "calibrate": names, "score": score, "labels": chosen}
-        values |= {"reread": query.reread}
+        values |= {"reread": query.reread, "nearest": nearest}
         return predict_folder(ray, workers, memory, inputs, output, refused, failing, common, **values)
     with problems.collected():
         number = number_of("workers", workers)
@@ -241,7 +243,7 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread)
+        opened = open_memory(memory, at).asked_again(query.reread).attending_to(nearest)
         if remote is not None:
             from deepthink_cli.serving.client import served
 

@@ -195,7 +195,7 @@ class BatchedEngine(Engine):
         self, memories: Sequence[Memory], rows: Sequence[PackedRow], run: Callable[[Sequence[PackedRow]], Result]
     ) -> Iterator[Result]:
         """Run all rows in passes that fit the device after each of the memories; smaller ones if memory runs out."""
-        bounds = [self.bounds(memory, len(rows[0])) for memory in memories]
+        bounds = [self.bounds(memory, max(map(len, rows))) for memory in memories]
         fed, start = list(accumulate(map(len, rows))), 0
         while start < len(rows):
             tokens, most = map(min, zip(*bounds, (self.batch_tokens, len(rows)), strict=True))

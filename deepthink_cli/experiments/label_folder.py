@@ -52,6 +52,7 @@ class FolderLabels:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     reread: int = 1
+    nearest: int | None = None
     labels: LabelOptions = field(default_factory=LabelOptions.checked)
     errors: ErrorOptions = field(default_factory=ErrorOptions.checked)
 
@@ -74,6 +75,8 @@ class FolderLabels:
         values |= {"errors": None, "skip": self.errors.skip}
         if self.reread == 1:
             del values["reread"]
+        if self.nearest is None:
+            del values["nearest"]
         values |= {} if self.errors.truncate is None else {"truncate": self.errors.truncate}
         if self.options is not None:
             values["options"] = self.options.model_dump(mode="json", exclude={"offline", "trust_remote_code"})
@@ -113,7 +116,7 @@ class Labeller:
     """What a worker holds: the model and the memory, loaded once, which label file after file."""
 
     def __init__(self, job: FolderLabels) -> None:
-        self.job, self.memory = job, open_memory(job.memory, job.iteration).asked_again(job.reread)
+        self.job, self.memory = job, open_memory(job.memory, job.iteration).asked_again(job.reread).attending_to(job.nearest)
         names = in_use(job.calibrate, [self.memory], job.score)
         spec = find_its_model(self.memory, job.options, silent)
         self.loaded = RowLabeller(self.memory, (), spec, names, job.score, job.errors.skip)
@@ -163,7 +166,7 @@ def label_folder(job: FolderLabels, workers: AbstractContextManager[Executor], t
     if from_rows(job.calibrate):
         raise InputError.of("calibrate", ",".join(job.calibrate), "needs all rows, which workers divide; omit it")
     files = job.files
-    memory = open_memory(job.memory, job.iteration).asked_again(job.reread)
+    memory = open_memory(job.memory, job.iteration).asked_again(job.reread).attending_to(job.nearest)
     _claim(Path(job.output), job.identity())
     in_use(job.calibrate, [memory], job.score)  # raises for a stored correction that does not fit
     several = len(memory.iterations)

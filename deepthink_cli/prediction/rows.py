@@ -37,6 +37,7 @@ _OUTPUT = (
     "score",
     "reread",
     "scores",
+    "nearest",
     "calibrated",
     "input",
     "gold",
@@ -61,6 +62,7 @@ class OutputRows:
     calibrate: tuple[str, ...] = ()
     score: ScoreName = "sum"
     reread: int = 1
+    nearest: bool = False
     options: LabelOptions = field(default_factory=LabelOptions.checked)
     fields: Mapping[str, Kind] | None = None
     table: bool = False
@@ -86,6 +88,7 @@ class OutputRows:
         written |= {"label": answer.label, "probability": answer.probability, **self._chosen(answer)}
         written |= {"truncated": row.query.truncated} if row.query.truncated else {}
         written |= {**scored_by(self.score, self.reread), "scores": row.scores}
+        written |= {"nearest": list(row.nearest)} if row.nearest else {}
         if calibrated := {name: row.calibrated[name] for name in self.calibrate if name in row.calibrated}:
             written["calibrated"] = {name: _correction(each) for name, each in calibrated.items()}
         if self.options.threshold is not None and answer.probability < self.options.threshold:
@@ -253,6 +256,7 @@ def output_rows(
         tuple(calibrate),
         score,
         memory.reread,
+        memory.nearest is not None,
         options,
         fields,
         table,

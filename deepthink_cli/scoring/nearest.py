@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from math import log
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ K1, B = 1.2, 0.75  # of BM25
 
 
 def nearest_parts(
-    demonstrations: TokenizedDemonstrations, queries: Sequence[TokenizedQuery]
+    demonstrations: TokenizedDemonstrations | None, queries: Sequence[TokenizedQuery]
 ) -> list[tuple[int, ...]]:
     """The places of each query's nearest parts of the demonstrations, ascending; none if it attends to all.
 
@@ -35,7 +35,7 @@ def nearest_parts(
     """
     import numpy as np
 
-    if demonstrations.nearest is None:
+    if demonstrations is None or demonstrations.nearest is None:
         return [()] * len(queries)
     nearness = bm25(demonstrations.texts, [query.prefix for query in queries])
     order = np.argsort(-nearness, axis=1, kind="stable")
@@ -68,7 +68,5 @@ def bm25(texts: Sequence[Sequence[int]], queries: Sequence[Sequence[int]]) -> ND
 
 def pasts_of(memory: Memory, chosen: Sequence[tuple[int, ...]]) -> list[Past]:
     """What each query attends to: the parts of the memory at these places, or all of it if there are none."""
-    assert memory.provenance is not None
-    ends = list(accumulate(memory.provenance.demonstrations.parts))
-    parts = [memory.tokens(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    parts = memory.parts
     return [tuple(parts[place] for place in places) or (memory,) for places in chosen]

@@ -74,7 +74,8 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
         engine.check_memory(memory)
         if plan.longest is not None:
             check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
-    chosen = [nearest_of(memory, plan.queries) for memory in memories]
+    read = [memory.provenance and memory.provenance.demonstrations for memory in memories]
+    chosen = [nearest_parts(each, plan.queries) for each in read]
     if any(map(any, chosen)):
         sums = [engine.score_after(pasts_of(*pair), plan) for pair in zip(memories, chosen, strict=True)]
     else:
