@@ -120,8 +120,7 @@ class TokenizedDemonstrations:
     others, in order; there are none if it read all together.
 
     `query_copies` is how often a query after them is written before its candidates (`--reread`), and `nearest` how many
-    of the parts it attends to (`--nearest`), None for all; they are no part of the demonstrations, of their digest or of
-    a memory file.
+    of the parts it attends to (`--nearest`), None for all; they are no part of the digest or of a memory file.
     """
 
     examples: tuple[Example, ...]

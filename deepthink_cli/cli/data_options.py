@@ -197,15 +197,6 @@ Calibrate = Annotated[
         complete="calibrations",
     ),
 ]
-Nearest = Annotated[
-    int | None,
-    Flag(
-        METHOD,
-        "Let each input attend to its K nearest demonstrations alone, of a composed memory.",
-        "K",
-        variable=False,
-    ),
-]
 EnsembleFiles = Annotated[
     list[Path] | None,
     Flag(

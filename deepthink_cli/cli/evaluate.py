@@ -18,7 +18,6 @@ from deepthink_cli.cli.data_options import (
     DataDir,
     EnsembleFiles,
     IterationChoice,
-    Nearest,
     ProtocolName,
     Renamed,
     RowFormat,
@@ -96,7 +95,6 @@ def evaluate(
     at: IterationChoice = "all",
     calibrate: Calibrate = None,
     ensemble: EnsembleFiles = None,
-    nearest: Nearest = None,
     score: Score = "sum",
     *,
     errors: Given[ErrorOptions],
@@ -143,7 +141,7 @@ def evaluate(
     with problems.collected():
         source = source_of(data_dir, model.offline)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread).attending_to(nearest)
+        opened = open_memory(memory, at).asked_again(query.reread).attending_to(query.nearest)
         with problems.collected():
             others = open_ensemble(opened, files, at)
         with problems.collected():

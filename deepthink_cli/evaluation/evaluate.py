@@ -214,7 +214,8 @@ def _check_rows(
     """Raise InputError for rows of another memory, for options of scores of generated answers, and for too few rows."""
     check_read_for(rows, memory)
     check_count(calibrate, rows.count)
-    wrong = {("calibrate", None): calibrate, ("ensemble", None): ensemble, ("score", score): score != "sum"}
+    wrong: dict[tuple[str, Any], Any] = {("calibrate", None): calibrate, ("ensemble", None): ensemble}
+    wrong |= {("score", score): score != "sum", ("nearest", memory.nearest): memory.nearest}
     for (field, value), given in wrong.items():
         if rows.free is not None and given:
             raise InputError.of(field, value, f"task {rows.task} has free answers, which have no scores; omit it")

@@ -52,13 +52,14 @@ def predict(
 ) -> Iterator[Prediction]:
     """Yield a prediction for every input, in order; with several memories, one after another for each input.
 
-    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the
-    memory's label words. `score` is what is compared of a candidate's log-probabilities: their sum, their mean per
-    token, or their sum with that of the label's end. Label and probability are those by the first of the calibrations,
-    or by the correction that the memory stores; the scores are the model's. Each query is written `reread` times before
-    its candidates, and attends to the `nearest` demonstrations of a composed memory if that is set. A thread tokenises
-    `chunk` inputs at a time while the previous ones are scored; at most three chunks are in memory. Raises InputError for an input that does not
-    fit the template, the candidates or the model's context, and for a calibration that does not fit the memory.
+    Inputs are queries, or texts (strings, or the template's named fields) to be labelled with the memory's label words.
+    `score` is what is compared of a candidate's log-probabilities: their sum, their mean per token, or their sum
+    with that of the label's end. Label and probability are those by the first of the calibrations, or by the
+    correction that the memory stores; the scores are the model's. Each query is written `reread` times before its
+    candidates, and attends to the `nearest` demonstrations of a composed memory if that is set. A thread tokenises
+    `chunk` inputs at a time while the previous ones are scored; at most three chunks are in memory. Raises
+    InputError for an input that does not fit the template, the candidates or the model's context, and for a
+    calibration that does not fit the memory.
     """
     from deepthink_cli.memory import Memory
 
@@ -88,7 +89,7 @@ def tell_of_several(memory: OpenedMemory, tell: Tell) -> None:
 class Prompt:
     """What a model reads for a row: the text of its tokens up to the label, and what each candidate adds.
 
-    `memory` and `query` are the numbers of tokens of the demonstrations that it attends to, and of the row up to the candidates.
+    `memory` and `query` are the numbers of tokens of the demonstrations, and of the row up to the candidates.
     """
 
     text: str

@@ -26,16 +26,14 @@ if TYPE_CHECKING:
 K1, B = 1.2, 0.75  # of BM25
 
 
-def nearest_parts(
-    demonstrations: TokenizedDemonstrations | None, queries: Sequence[TokenizedQuery]
-) -> list[tuple[int, ...]]:
+def nearest_parts(demonstrations: TokenizedDemonstrations, queries: Sequence[TokenizedQuery]) -> list[tuple[int, ...]]:
     """The places of each query's nearest parts of the demonstrations, ascending; none if it attends to all.
 
     Of parts that are equally near, the first ones are chosen.
     """
     import numpy as np
 
-    if demonstrations is None or demonstrations.nearest is None:
+    if demonstrations.nearest is None:
         return [()] * len(queries)
     nearness = bm25(demonstrations.texts, [query.prefix for query in queries])
     order = np.argsort(-nearness, axis=1, kind="stable")
@@ -55,15 +53,24 @@ def bm25(texts: Sequence[Sequence[int]], queries: Sequence[Sequence[int]]) -> ND
     counts = [Counter(text) for text in texts]
     texts_with, mean = Counter(chain.from_iterable(counts)), fmean(map(len, texts))
     scale = K1 * (1 - B + B * np.array([len(text) for text in texts]) / mean)
-    by_token = dict[int, NDArray[float64]]()
+    by_token: dict[int, NDArray[float64]] = {}
     for token, number in texts_with.items():
         frequency = np.array([count[token] for count in counts])
         weight = log(1 + (len(texts) - number + 0.5) / (number + 0.5))
         by_token[token] = weight * frequency * (K1 + 1) / (frequency + scale)
-    return np.array([
-        sum((by_token[token] for token in dict.fromkeys(query) if token in by_token), np.zeros(len(texts)))
-        for query in queries
-    ])
+    return np.array(
+        [
+            sum((by_token[token] for token in dict.fromkeys(query) if token in by_token), np.zeros(len(texts)))
+            for query in queries
+        ]
+    )
+
+
+def nearest_of(memory: Memory, queries: Sequence[TokenizedQuery]) -> list[tuple[int, ...]]:
+    """The places of each query's nearest parts of a memory, as `nearest_parts`."""
+    if memory.provenance is None:
+        return [()] * len(queries)
+    return nearest_parts(memory.provenance.demonstrations, queries)
 
 
 def pasts_of(memory: Memory, chosen: Sequence[tuple[int, ...]]) -> list[Past]:

@@ -14,7 +14,7 @@ from deepthink_cli.errors import DeepThinkError, InputError
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
 from deepthink_cli.options import ScoreName
-from deepthink_cli.scoring.nearest import nearest_parts, pasts_of
+from deepthink_cli.scoring.nearest import nearest_of, pasts_of
 from deepthink_cli.scoring.softmax import shares
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def score_each(engine: Engine, memories: Sequence[Memory], plan: ScoringPlan) ->
         engine.check_memory(memory)
         if plan.longest is not None:
             check_length(engine.limits, engine.identity.id, memory.length, plan.longest)
-    read = [memory.provenance and memory.provenance.demonstrations for memory in memories]
-    chosen = [nearest_parts(each, plan.queries) for each in read]
+    chosen = [nearest_of(memory, plan.queries) for memory in memories]
     if any(map(any, chosen)):
         sums = [engine.score_after(pasts_of(*pair), plan) for pair in zip(memories, chosen, strict=True)]
     else:
