@@ -67,13 +67,13 @@ class OpenedMemory:
         return replace(self, provenance=_asked(self.provenance, reread, self.nearest))
 
     def attending_to(self, nearest: int | None) -> OpenedMemory:
-        """The memory for queries that attend to this many of its demonstrations; None, or as many as there are: to all.
+        """The memory for queries that attend to this many of its demonstrations.
 
-        Raises InputError for less than 1, for demonstrations that were read together, and for what was stored for the
-        whole memory: thresholds of labels, or a weight of the first token.
+        None, or as many as there are, changes nothing. Raises InputError for less than 1, for demonstrations that were
+        read together, and for what holds for the whole memory: thresholds of labels, or a weight of the first token.
         """
         parts, problem = self.provenance.demonstrations.parts, ""
-        if nearest is None:
+        if nearest is None or 0 < len(parts) <= nearest:
             return self
         if nearest < 1:
             problem = "a number of demonstrations, 1 or more"
@@ -91,7 +91,7 @@ class OpenedMemory:
             )
         if problem:
             raise InputError.of("nearest", nearest, problem)
-        return replace(self, provenance=_asked(self.provenance, self.reread, nearest if nearest < len(parts) else None))
+        return replace(self, provenance=_asked(self.provenance, self.reread, nearest))
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what `deepthink inspect` says of the file."""
