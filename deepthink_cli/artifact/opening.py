@@ -69,12 +69,15 @@ class OpenedMemory:
     def attending_to(self, nearest: int | None) -> OpenedMemory:
         """The memory for queries that attend to this many of its demonstrations.
 
-        None, or as many as there are, changes nothing. Raises InputError for less than 1, for demonstrations that were
-        read together, and for what holds for the whole memory: thresholds of labels, or a weight of the first token.
+        As many as there are, or more, are all; None changes nothing. Raises InputError for less than 1, for
+        demonstrations that were read together, and for what holds for the whole memory: thresholds of labels, or a
+        weight of the first token.
         """
         parts, problem = self.provenance.demonstrations.parts, ""
-        if nearest is None or 0 < len(parts) <= nearest:
+        if nearest is None:
             return self
+        if 0 < len(parts) <= nearest:
+            return replace(self, provenance=_asked(self.provenance, self.reread, None))
         if nearest < 1:
             problem = "a number of demonstrations, 1 or more"
         elif not parts:

@@ -176,7 +176,8 @@ def test_what_holds_for_the_whole_memory_alone_is_refused_by_name(
     weighted = replace(opened, provenance=replace(opened.provenance, first_token=FirstToken(0.5)))
     with pytest.raises(InputError, match="stores a weight of its first token"):
         weighted.attending_to(2)
-    assert weighted.attending_to(4) is weighted
+    assert weighted.attending_to(4) == weighted
+    assert opened.attending_to(2).attending_to(4) == opened
     *_, together = think(llama, tokenize_demonstrations(llama.tokenizer, reviews))
     save_memory(together, tmp_path / "together.safetensors")
     assert run(["predict", str(tmp_path / "together.safetensors"), str(rows), "--nearest", "2"]) == 2
