@@ -12,9 +12,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
+from deepthink_cli.artifact.container import KEY, MAX_HEADER
 from deepthink_cli.artifact.format import (
-    KEY,
-    MAX_HEADER,
     Artifact,
     Header,
     content_digest,
@@ -122,12 +121,17 @@ def _write(unsigned: Metadata, tensors: dict[str, torch.Tensor], path: str | Pat
             f"the memory's metadata would pass {MAX_HEADER} bytes; keep fewer iterations ({option('keep')})"
         )
     with replacing(path) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary, metadata={KEY: text})
-        except SafetensorError as error:
-            raise _system_error(error) from error
+        write_tensors(tensors, temporary, KEY, text)
         header = read_header(temporary)
     return replace(header, path=str(path))
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path, key: str, metadata: str) -> None:
+    """Write a safetensors file whose metadata have one key; raises OSError."""
+    try:
+        safetensors.torch.save_file(tensors, path, metadata={key: metadata})
+    except SafetensorError as error:
+        raise _system_error(error) from error
 
 
 def load_memory(path: str | Path, iteration: int | None = None) -> Memory:
