@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,28 +22,30 @@ _PROJECTION = re.compile(r"(?:.*\.)?\d+\.(?:\w*att\w*\.)+(?:o_proj|c_proj|out_pr
 
 
 @contextmanager
-def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] | None) -> Iterator[list[Tensor]]:
     """Inside the block, layer l adds `added[l]`, (W,) or (P, W), to its attention's output at tokens `places_P`.
 
     The output is that of the attention's last projection, before it is added to the hidden states. Places are indices
-    of tokens in a pass, counted row by row. Yields a list that has the changed outputs (P, W) of each layer, in order,
-    after the pass. Raises InputError, naming the network, unless it has such a projection in every layer and a vector
-    for each.
+    of tokens in a pass, counted row by row. Yields a list that has the outputs (P, W) of each layer, in order, after
+    the pass: the sums if something was added. Raises InputError, naming the network, unless each layer has such a
+    projection, and a vector of its width.
     """
     projections, outputs = output_projections(network), list[Tensor]()
-    if len(added) != len(projections):
-        raise InputError(f"{len(added)} vectors, {type(network).__name__} has {len(projections)} layers")
+    if added is not None and len(added) != len(projections):
+        raise InputError(f"{type(network).__name__}: {len(projections)} layers, vectors for {len(added)}")
 
-    def change(vectors: Tensor, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+    def change(vectors: Tensor | None, _: nn.Module, __: Any, output: Tensor) -> Tensor:
         changed = output.clone(memory_format=torch.contiguous_format)
-        flat = changed.view(-1, changed.shape[-1])
-        places = places_P.to(flat.device)
-        flat[places] += vectors.to(flat)
+        flat, places = changed.view(-1, changed.shape[-1]), places_P.to(changed.device)
+        if vectors is not None:
+            if vectors.shape[-1] != flat.shape[-1]:
+                raise InputError(f"{type(network).__name__}: width {flat.shape[-1]}, vectors of {vectors.shape[-1]}")
+            flat[places] += vectors.to(flat)
         outputs.append(flat[places])
         return changed
 
     with ExitStack() as stack:
-        for projection, vectors in zip(projections, added, strict=True):
+        for projection, vectors in zip(projections, added or repeat(None)):
             stack.callback(projection.register_forward_hook(partial(change, vectors)).remove)
         yield outputs
 

@@ -155,13 +155,13 @@ class Engine(Protocol):
         )
 
     def read_adding(
-        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor]
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
     ) -> tuple[Memory, Tensor]:
         """The present of tokens at positions 0 onward, with vectors added to each layer's attention output.
 
         `added[l]` (P, W) is added at the P tokens `places` to what the attention of layer l adds to the hidden states;
-        also returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`, and InputError if the engine
-        adds no vectors or the network's attention is not known.
+        nothing is added if it is None. Also returns the sums (layers, P, W), in float32, on the CPU. Raises as `read`,
+        and InputError if the engine adds no vectors or the network's attention is not known.
         """
         raise InputError(f"{self.description}: adds no vectors; use {option('engine')} packed or padded")
 

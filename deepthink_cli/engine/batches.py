@@ -182,7 +182,7 @@ class BatchedEngine(Engine):
         return results
 
     def read_adding(
-        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor]
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
     ) -> tuple[Memory, Tensor]:
         """A reading with vectors added to attention outputs at some places, and the changed outputs; a plain pass."""
         places_P = torch.tensor(list(places), device=self.model.device)

@@ -89,7 +89,7 @@ class DelegatingEngine(Engine):
         return self.inner.likelihoods(memory, plan)
 
     def read_adding(
-        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor]
+        self, token_ids: Sequence[int], places: Sequence[int], added: Sequence[Tensor] | None
     ) -> tuple[Memory, Tensor]:
         """The present of tokens with vectors added to each layer's attention output, and these sums."""
         return self.inner.read_adding(token_ids, places, added)

@@ -193,7 +193,7 @@ def evaluate(
         started = time.perf_counter()
         engine, stored = load_both(memory, spec, tell)
     else:
-        started, stored = time.perf_counter(), memory.memories()
+        started, stored = time.perf_counter(), memory.read_by(engine)
         check_memories(memory, stored, engine, tell)
         _warn_of_extended(engine.tokenizer, rows, score, calibrate, tell)
     members = [with_first_reading(engine, member) for member in (stored, *members_of(others, engine, tell))]

@@ -61,7 +61,7 @@ def predict(
     from deepthink_cli.memory import Memory
 
     used = opened([memory] if isinstance(memory, Memory) else memory).asked_again(reread)
-    memories, names = used.memories(), in_use(calibrate, [used], score)
+    memories, names = used.read_by(engine), in_use(calibrate, [used], score)
     check_model(used.provenance, engine.identity, used.name)
     check_supported(names, used, None)
     labels = used.provenance.demonstrations.labels
