@@ -35,6 +35,7 @@ from deepthink_cli.io.text import json_line
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.options import MODEL, OUTPUT, QueryOptions, Score
 from deepthink_cli.prediction.options import ErrorOptions, LabelOptions
+from deepthink_cli.vectors.options import AddedOptions
 
 if TYPE_CHECKING:
     from deepthink_cli.artifact.opening import OpenedMemory
@@ -178,6 +179,7 @@ def predict(
     labels: Given[LabelOptions],
     errors: Given[ErrorOptions],
     query: QueryOptions,
+    vectors: Given[AddedOptions],
     model: Given[ModelOptions],
     common: Annotated[CommonArguments, Without("json")],
 ) -> None:
@@ -195,6 +197,7 @@ def predict(
     from deepthink_cli.scoring.inputs import check_rows
     from deepthink_cli.selection.store import default_folder
     from deepthink_cli.tasks.rows import in_columns
+    from deepthink_cli.vectors.opening import open_for_scoring
 
     output = None if str(output) == "-" else output
     model, problems, files = for_memory(context, model), Problems(), ensemble or []
@@ -241,7 +244,9 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        opened = open_memory(memory, at).asked_again(query.reread)
+        elsewhere = divided or remote is not None  # memories alone are used there
+        opened = open_memory(memory, at) if elsewhere else open_for_scoring(memory, at, vectors.checked().alpha)
+        opened = opened.asked_again(query.reread)
         if remote is not None:
             from deepthink_cli.serving.client import served
 

@@ -30,7 +30,8 @@ def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] |
     the pass: the sums if something was added. Raises InputError, naming the network, unless each layer has such a
     projection, and a vector of its width.
     """
-    projections, outputs = output_projections(network), list[Tensor]()
+    projections = output_projections(network)
+    outputs: list[Tensor] = []
     if added is not None and len(added) != len(projections):
         raise InputError(f"{type(network).__name__}: {len(projections)} layers, vectors for {len(added)}")
 
@@ -45,7 +46,7 @@ def adding(network: PreTrainedModel, places_P: Tensor, added: Sequence[Tensor] |
         return changed
 
     with ExitStack() as stack:
-        for projection, vectors in zip(projections, added or repeat(None)):
+        for projection, vectors in zip(projections, added or repeat(None), strict=False):
             stack.callback(projection.register_forward_hook(partial(change, vectors)).remove)
         yield outputs
 

@@ -77,7 +77,7 @@ def answer_places(tokenizer: PreTrainedTokenizerBase, demonstrations: TokenizedD
     for each in demonstrations.examples:
         solved = [(each.text, demonstrations.word(each.label))]
         asked = demonstration_ids(tokenizer, (before + template.query(each.text)).rstrip(" "))
-        places.append(common_length(asked, demonstrations.token_ids) - 1)
+        places.append(common_length(tuple(asked), demonstrations.token_ids) - 1)
         before += template.demonstrations(solved)
     return tuple(places)
 

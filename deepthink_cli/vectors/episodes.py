@@ -46,51 +46,54 @@ class Episode:
     alone: tuple[int, ...]
 
 
-def prompt_of(pool: PoolRows, options: VectorOptions, tokenizer: PreTrainedTokenizerBase) -> Prompt:
-    """The demonstrations of the prompts that vectors are added to; drawn apart from those of the episodes.
+class Draws:
+    """What is drawn from labelled rows: K of every label in a random order, and one of the other rows as a query.
 
     Raises InputError, naming the label, if the rows are too few.
     """
-    _check(pool, options)
-    return _prompt(pool, _drawn(pool, options.shots, Random(f"prompt {options.seed}")), tokenizer)
 
+    def __init__(self, pool: PoolRows, options: VectorOptions, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.pool, self.options, self.tokenizer = pool, options, tokenizer
+        self.of_label: dict[str, list[int]] = {label: [] for label in pool.labels}
+        for place in pool.free:
+            self.of_label.setdefault(str(pool.queries[place].gold), []).append(place)
+        self._check()
 
-def episodes_of(pool: PoolRows, options: VectorOptions, tokenizer: PreTrainedTokenizerBase) -> Iterator[Episode]:
-    """Yield the episodes: K rows of every label in a random order, and one of the other rows as the query."""
-    random, special = Random(f"episodes {options.seed}"), special_ids(tokenizer)
-    tokenize = query_tokenizer(tokenizer, pool.template)
-    for _ in range(options.episodes):
-        chosen = _drawn(pool, options.shots, random)
-        query = random.choice([place for place in pool.free if place not in chosen])
-        prompt, (asked,) = _prompt(pool, chosen, tokenizer), tokenize([pool.queries[query]])
-        ids = prompt.demonstrations.token_ids + asked.prefix
-        yield Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + asked.prefix)
+    def prompt(self) -> Prompt:
+        """The demonstrations of the prompts that vectors are added to, drawn apart from those of the episodes."""
+        return self._prompt(self._drawn(Random(f"prompt {self.options.seed}")))
 
+    def episodes(self) -> Iterator[Episode]:
+        """Yield the episodes; raises InputError for labels that the tokenizer does not tell apart."""
+        random, special = Random(f"episodes {self.options.seed}"), special_ids(self.tokenizer)
+        tokenize = query_tokenizer(self.tokenizer, self.pool.template)
+        for _ in range(self.options.episodes):
+            chosen = self._drawn(random)
+            while (query := random.choice(self.pool.free)) in chosen:
+                pass
+            prompt, (asked,) = self._prompt(chosen), tokenize([self.pool.queries[query]])
+            ids = prompt.demonstrations.token_ids + asked.prefix
+            yield Episode(ids, (*prompt.places, len(ids) - 1), prompt.classes, special + asked.prefix)
 
-def _drawn(pool: PoolRows, shots: int, random: Random) -> list[int]:
-    """The places of `shots` rows of every label, in a random order."""
-    chosen = [place for label in pool.labels for place in random.sample(_of_label(pool, label), shots)]
-    random.shuffle(chosen)
-    return chosen
+    def _drawn(self, random: Random) -> list[int]:
+        """The places of the demonstrations, in the order of the prompt."""
+        chosen = [place for places in self.of_label.values() for place in random.sample(places, self.options.shots)]
+        random.shuffle(chosen)
+        return chosen
 
+    def _prompt(self, places: Sequence[int]) -> Prompt:
+        pool = self.pool
+        examples = tuple(example_of(pool.queries[place]) for place in places)
+        demonstrations = tokenize_demonstrations(self.tokenizer, DemonstrationSet(examples, pool.template, pool.labels))
+        return Prompt(demonstrations, answer_places(self.tokenizer, demonstrations))
 
-def _of_label(pool: PoolRows, label: str) -> list[int]:
-    return [place for place in pool.free if pool.queries[place].gold == label]
-
-
-def _prompt(pool: PoolRows, places: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> Prompt:
-    examples = tuple(example_of(pool.queries[place]) for place in places)
-    demonstrations = tokenize_demonstrations(tokenizer, DemonstrationSet(examples, pool.template, pool.labels))
-    return Prompt(demonstrations, answer_places(tokenizer, demonstrations))
-
-
-def _check(pool: PoolRows, options: VectorOptions) -> None:
-    """Raise InputError unless there are K rows of every label, and another row as a query."""
-    if not pool.labels:
-        raise InputError(f"{pool.name}: every row has candidates of its own; vectors need the same labels for all rows")
-    for label in pool.labels:
-        if (count := len(_of_label(pool, label))) < options.shots:
-            reason = f"{pool.name} has {count} rows with the label {label!r}; give more of them"
-            raise InputError.of("shots", options.shots, f"{reason}, or fewer shots")
-    if len(pool.free) == len(pool.labels) * options.shots:
-        raise InputError.of("shots", options.shots, f"{pool.name} has no other row for the query; give more rows")
+    def _check(self) -> None:
+        name, shots = self.pool.name, self.options.shots
+        if not self.pool.labels:
+            raise InputError(f"{name}: every row has candidates of its own; vectors need the same labels for all rows")
+        for label, places in self.of_label.items():
+            if len(places) < shots:
+                reason = f"{name} has {len(places)} rows with the label {label!r}; give more of them, or fewer shots"
+                raise InputError.of("shots", shots, reason)
+        if len(self.pool.free) == len(self.of_label) * shots:
+            raise InputError.of("shots", shots, f"{name} has no other row for the query; give more rows")

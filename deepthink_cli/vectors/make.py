@@ -13,7 +13,7 @@ from deepthink_cli.model.limits import check_pass
 from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.pool import PoolRows
-from deepthink_cli.vectors.episodes import Episode, Prompt, episodes_of, prompt_of
+from deepthink_cli.vectors.episodes import Draws, Episode, Prompt
 from deepthink_cli.vectors.extraction import extract
 from deepthink_cli.vectors.file import VectorsFile, VectorsMetadata, save_vectors
 from deepthink_cli.vectors.options import VectorOptions
@@ -55,8 +55,8 @@ def plan_vectors(
     spec = find_model(model, tell)
     warn_without_chat(spec, None, tell)
     pool = pool.fitting(spec.tokenizer, spec.limits)
-    prompt = prompt_of(pool, options, spec.tokenizer)
-    episodes = tuple(episodes_of(pool, options, spec.tokenizer))
+    draws = Draws(pool, options, spec.tokenizer)
+    prompt, episodes = draws.prompt(), tuple(draws.episodes())
     for each in episodes:
         check_pass(spec.limits, len(each.ids), 0, 0, spec.id)
     return VectorsPlan(spec, pool, options, prompt, episodes, task)
