@@ -49,6 +49,11 @@ class OpenedMemory:
         return self.memories()
 
     @property
+    def corrected_in(self) -> str | None:
+        """The file in which `deepthink calibrate` stores a correction; None if it cannot."""
+        return self.name
+
+    @property
     def nbytes(self) -> int:
         """Size of the file in bytes, or of the tensors of memories without a file."""
         return self.source.header.size if isinstance(self.source, Artifact) else sum(m.nbytes for m in self.source)

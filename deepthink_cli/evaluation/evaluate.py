@@ -302,5 +302,5 @@ def _warn(
 ) -> None:
     """Warn of a bias toward one label that nothing corrects, and of rows that are demonstrations."""
     if not calibrate:
-        warn_of_one_label(evaluation.confusion, memory.name, tell)
+        warn_of_one_label(evaluation.confusion, memory.corrected_in, tell)
     warn_of_overlap(overlap, evaluation.n, memory.name, tell)

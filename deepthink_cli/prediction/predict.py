@@ -235,7 +235,7 @@ def _watched(
     labels = memory.provenance.demonstrations.labels
     told = silent if calibrate or has_several(memory.provenance) else tell
     calibrator = RowCalibrator(calibrate, labels)
-    warning, last = OneLabelWarning(labels, memory.name, told, streams), list[Prediction]()
+    warning, last = OneLabelWarning(labels, memory.corrected_in, told, streams), list[Prediction]()
     for earlier in before:
         calibrator.count(earlier)
         warning.add(earlier)

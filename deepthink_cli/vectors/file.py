@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "vectors"  # of the tensor
-TECHNIQUE = "iterative-vectors"
+ITERATIVE_VECTORS = "iterative-vectors"
 Count = Annotated[int, Field(ge=1)]
 Factor = Annotated[float, Field(ge=0)]
 
@@ -66,7 +66,7 @@ class VectorsMetadata:
         examples = tuple(map(Example, stored.texts, stored.labels))
         demonstrations = TokenizedDemonstrations(examples, self.template, tuple(self.labels), tuple(stored.token_ids))
         values = {name: float(getattr(self, name)) for name in ("alpha", "extraction_alpha", "episodes", "shots")}
-        technique = RecordedTechnique(TECHNIQUE, values)
+        technique = RecordedTechnique(ITERATIVE_VECTORS, values)
         return Provenance(self.model, demonstrations, Method(1), self.task, self.seed, technique=technique)
 
 

@@ -41,6 +41,10 @@ class OpenedVectors(OpenedMemory):
         return [replace(present, provenance=self.provenance, added=tuple(vectors[:, -1]))]
 
     @property
+    def corrected_in(self) -> None:
+        """None: a correction is stored with a memory."""
+
+    @property
     def nbytes(self) -> int:
         """Size of the file in bytes."""
         return self.file.container.size
