@@ -20,7 +20,7 @@ from deepthink_cli.engine.generating import generate
 from deepthink_cli.engine.gradients import answer_gradient, check_hiding
 from deepthink_cli.engine.network import LanguageModel
 from deepthink_cli.engine.packing import PackedRow, requests
-from deepthink_cli.errors import ran_out_of_memory
+from deepthink_cli.errors import InputError, ran_out_of_memory
 from deepthink_cli.memory import Memory
 from deepthink_cli.model.limits import Limits
 from deepthink_cli.model.tokens import TokenizedQuery
@@ -192,10 +192,12 @@ class BatchedEngine(Engine):
 
     def gradient(self, memory: Memory, rows: Sequence[TrainingRow]) -> tuple[float, Memory]:
         """The mean cross-entropy of the rows' answer tokens in nats, and its gradient by every key and value."""
+        _refuse_vectors(memory)
         return answer_gradient(self.model, memory, rows, self.free)
 
     def generate(self, memory: Memory | None, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[NewToken]:
         """Yield the tokens that continue every prompt after a memory; plain passes of the network in every engine."""
+        _refuse_vectors(memory)
         return generate(self, memory, prompts, decoding)
 
     def check_hiding(self) -> None:
@@ -310,6 +312,11 @@ class BatchedEngine(Engine):
     @abstractmethod
     def read_pass(self, readings: Sequence[Reading]) -> list[Memory]:
         """The present of readings that share a pass."""
+
+
+def _refuse_vectors(memory: Memory | None) -> None:
+    if memory is not None and memory.added:
+        raise InputError("this memory was read with vectors, which are added to queries with candidates alone")
 
 
 def _stop(fed: Sequence[int], start: int, budget: int, most: int) -> int:

@@ -19,9 +19,10 @@ from helpers.tiny import BAD, GOOD
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from deepthink_cli import DemonstrationSet, Example, load_model, predict, think, tokenize_demonstrations
+from deepthink_cli import DemonstrationSet, Example, load_model, predict, save_memory, think, tokenize_demonstrations
 from deepthink_cli.cli.main import run
 from deepthink_cli.engine.attention_outputs import output_projections
+from deepthink_cli.engine.decoding import Decoding, Prompt
 from deepthink_cli.errors import InputError
 from deepthink_cli.method import Method
 from deepthink_cli.model.options import ModelOptions
@@ -284,6 +285,18 @@ def test_vectors_of_other_sizes_are_refused(vectors: Path, model: Path, tmp_path
         save_vectors(file.metadata, torch.zeros(shape), path := tmp_path / "other.safetensors")
         with pytest.raises(InputError, match=r"other\.safetensors: Llama"):
             open_vectors(path).read_by(engine)
+
+
+@pytest.mark.parametrize("family", ["llama"], indirect=True)
+def test_a_memory_with_vectors_is_for_scores_alone(vectors: Path, model: Path, tmp_path: Path) -> None:
+    engine = load_model(str(model))
+    (memory,) = open_vectors(vectors).read_by(engine)
+    with pytest.raises(InputError, match="which its file would not hold"):
+        save_memory(memory, tmp_path / "mem.safetensors")
+    with pytest.raises(InputError, match="queries with candidates alone"):
+        engine.generate(memory, [Prompt((5, 6), 0)], Decoding())
+    with pytest.raises(InputError, match="only predict and evaluate"):
+        open_vectors(vectors).memories()
 
 
 def test_a_factor_without_vectors_is_refused(thought_of: Callable[..., Path], rows: Path, tmp_path: Path) -> None:
