@@ -60,7 +60,7 @@ def vectors(
 ) -> None:
     """Extract iterative vectors from labelled rows: predict and eval add them to a prompt of a few demonstrations.
 
-    No memory is made: an episode of some rows with a query is read with the vectors so far, and without demonstrations.
+    An episode is a few of the rows with a query, and the query alone; the vectors are the mean of what differs.
     """
     from deepthink_cli.outputs import check_apart
     from deepthink_cli.tasks.sources import source_of
