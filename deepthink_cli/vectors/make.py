@@ -14,7 +14,6 @@ from deepthink_cli.model.options import ModelOptions
 from deepthink_cli.model.spec import ModelSpec
 from deepthink_cli.selection.pool import PoolRows
 from deepthink_cli.vectors.episodes import Draws, Episode, Prompt
-from deepthink_cli.vectors.extraction import extract
 from deepthink_cli.vectors.file import VectorsFile, VectorsMetadata, save_vectors
 from deepthink_cli.vectors.options import VectorOptions
 
@@ -67,6 +66,8 @@ def extract_and_save(plan: VectorsPlan, output: str | Path, tell: Tell = silent)
 
     Raises InputError for a model whose attention is not known, and DeepThinkError for values that are not finite.
     """
+    from deepthink_cli.vectors.extraction import extract
+
     engine = load(plan.spec, tell)
     describe_engine(engine, tell)
     started = time.perf_counter()

@@ -9,7 +9,14 @@ from pydantic import Field
 from deepthink_cli.options import DATA, METHOD, Flag, Options
 
 _HINT = "a number, 0 or more"
-ALPHA = Flag(METHOD, "Factor of the vectors that are added to a prompt.", "X", hint=_HINT, variable=False)
+ALPHA = Flag(
+    METHOD,
+    "Factor of the vectors that are added to a prompt. Default: 1, or what the file of vectors says.",
+    "X",
+    hint=_HINT,
+    variable=False,
+    default=False,
+)
 
 
 class VectorOptions(Options):
@@ -39,15 +46,4 @@ class VectorOptions(Options):
 class AddedOptions(Options):
     """How strongly the vectors of a file are added to a prompt; None for what the file says."""
 
-    alpha: Annotated[
-        float | None,
-        Field(ge=0),
-        Flag(
-            METHOD,
-            "Factor of the vectors that are added to a prompt, only for a file of deepthink vectors. Default: the "
-            "file's own.",
-            "X",
-            hint=_HINT,
-            variable=False,
-        ),
-    ] = None
+    alpha: Annotated[float | None, Field(ge=0), ALPHA] = None
