@@ -30,7 +30,10 @@ Verify = Annotated[
 def inspect(
     memory: MemoryFile, verify: Verify = False, *, common: Annotated[CommonArguments, Without("quiet", "verbose")]
 ) -> None:
-    """Show a memory's model, method, drift, sizes, labels, template and demonstrations; or what vectors are of."""
+    """Show a memory's model, method, drift, sizes, labels, template and demonstrations.
+
+    Of a file of deepthink vectors, it shows the model, the rows, the factors and the demonstrations of its prompts.
+    """
     from deepthink_cli.artifact import format as artifact
     from deepthink_cli.vectors.file import is_vectors
 

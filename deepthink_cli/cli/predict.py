@@ -188,7 +188,8 @@ def predict(
     The model, the template and the labels come from the memory. A label's probability is its share among the
     candidates; it is not calibrated to how often such labels are right.
     """
-    from deepthink_cli.artifact.opening import model_options, open_memory
+    from deepthink_cli.artifact.format import read_header
+    from deepthink_cli.artifact.opening import model_options
     from deepthink_cli.calibration.notes import check_supported
     from deepthink_cli.calibration.stored import in_use
     from deepthink_cli.prediction.files import check_resume, identity_of
@@ -223,6 +224,7 @@ def predict(
             "resume": resume,
             "flush": flush,
             "show_prompt": show_prompt,
+            "alpha": vectors.alpha,
             "ensemble": files,
             "task": task,
             "format": row_format,
@@ -244,9 +246,9 @@ def predict(
     with problems.collected():
         _check_stream(output, output_format, inputs, flush, names)
     with problems.collected():
-        elsewhere = divided or remote is not None  # memories alone are used there
-        opened = open_memory(memory, at) if elsewhere else open_for_scoring(memory, at, vectors.checked().alpha)
-        opened = opened.asked_again(query.reread)
+        opened = open_for_scoring(memory, at, vectors.checked().alpha).asked_again(query.reread)
+        if divided or remote is not None:
+            read_header(memory)  # refuses vectors, which workers and servers do not add
         if remote is not None:
             from deepthink_cli.serving.client import served
 

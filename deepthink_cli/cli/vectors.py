@@ -58,7 +58,7 @@ def vectors(
     data_dir: DataDir = None,
     common: CommonArguments,
 ) -> None:
-    """Extract iterative vectors from labelled rows: predict and eval add them to a prompt of a few demonstrations.
+    """Extract iterative vectors from labelled rows, which predict and eval add to a prompt.
 
     An episode is a few of the rows with a query, and the query alone; the vectors are the mean of what differs.
     """

@@ -303,6 +303,8 @@ def test_a_factor_without_vectors_is_refused(thought_of: Callable[..., Path], ro
     memory = thought_of(tmp_path / "mem.safetensors", "llama", "-T", "1")
     with pytest.raises(InputError, match="holds a memory, and no vectors"):
         open_for_scoring(memory, alpha=1.0)
+    for more in ([], ["--workers", "2"]):
+        assert run(["predict", str(memory), str(rows), "--alpha", "1", *more]) == 2
 
 
 @pytest.mark.parametrize(
