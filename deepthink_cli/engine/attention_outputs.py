@@ -57,7 +57,7 @@ def output_projections(network: PreTrainedModel) -> list[nn.Module]:
     layers = network.config.get_text_config(decoder=True).num_hidden_layers
     if len(found) != layers:
         raise InputError(
-            f"{type(network).__name__}: {len(found)} of {layers} layers have an attention whose output is known; "
-            "vectors cannot be added there; use a model of another architecture"
+            f"{type(network).__name__}: {len(found)} known output projections of attention in {layers} layers: vectors "
+            "cannot be added there; use a model of another architecture"
         )
     return found

@@ -43,16 +43,11 @@ def extract(engine: Engine, episodes: Sequence[Episode], alpha: float, tell: Tel
     return found
 
 
-def at_places(vectors: Tensor, classes: Sequence[int]) -> Tensor:
-    """The vectors (layers, P, W) of demonstrations with labels of these numbers."""
-    return vectors[:, list(classes)]
-
-
 def _differences(engine: Engine, episode: Episode, vectors: Tensor | None, alpha: float) -> Tensor:
     """The mean of d_l over the demonstrations of each label, and that of the query: (layers, C + 1, W), float64."""
     classes = torch.tensor(episode.classes)
     labels = int(classes.max()) + 1  # an episode has every label
-    added = None if vectors is None else list(alpha * at_places(vectors, (*episode.classes, labels)))
+    added = None if vectors is None else list(alpha * vectors[:, [*episode.classes, labels]])
     _, together = engine.read_adding(episode.ids, episode.places, added)
     _, alone = engine.read_adding(episode.alone, [len(episode.alone) - 1], None)
     differences = (together - alone).double()

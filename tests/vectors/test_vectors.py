@@ -341,5 +341,5 @@ def test_the_attention_of_every_family_is_known(name: str) -> None:
 def test_a_network_whose_attention_is_not_known_is_refused_by_name(models: Callable[[str], Path]) -> None:
     network = deepcopy(load_model(str(models("llama"))).model.network)
     network.base_model.layers[1].self_attn = torch.nn.Identity()
-    with pytest.raises(InputError, match="LlamaForCausalLM: 1 of 2 layers"):
+    with pytest.raises(InputError, match="LlamaForCausalLM: 1 known output projections of attention in 2 layers"):
         output_projections(network)
